@@ -89,7 +89,7 @@ describe("what a plan says", () => {
   it.each<[Pick<CampaignPlan, "schedule" | "follows">, string]>([
     [{}, "As soon as it is started."],
     [{ schedule: { at: "2027-01-15T11:00:00Z" } }, "At 11:00, in 3 h."],
-    [{ schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" } }, "At 1 Mar 08:00, in 45 days. Mon 1 Mar 2027 09:00 in Europe/Vienna."],
+    [{ schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" } }, "Mon 1 Mar 2027 09:00 in Europe/Vienna: in 45 days, 1 Mar 08:00 here."],
     [{ schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" } }, "When clocks where each recipient is show Mon 1 Mar 2027 09:00. Those for whom that has passed when it is started get nothing."],
     [{ schedule: { cron: "0 9 * * MON", timezone: "UTC" } }, "Again and again, by the clocks of UTC. Next 18 Jan 09:00, then 25 Jan 09:00, then 1 Feb 09:00, and so on."],
     [{ schedule: { cron: "0 9 L * *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. When that is next cannot be told here; the server says so once it is saved."],

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { about, BLANK, isWhole, marked, read, SUBJECTS, verbsOf, write, type Condition } from "../src/lib/segments";
+import { about, BLANK, isWhole, read, SUBJECTS, verbsOf, write, type Condition } from "../src/lib/segments";
 
 describe("a text that rows can show", () => {
   it.each([
@@ -76,10 +76,4 @@ describe("rows", () => {
       }
     }
   });
-});
-
-it("a complaint is shown where it is, counted in characters", () => {
-  expect(marked("größe 🙂 = ", "at character 9: expected a sign")).toEqual(["größe 🙂 ", "=", " "]);
-  expect(marked("a =", "at character 4: expected a value")).toEqual(["a =", " ", ""]);
-  expect(marked("a", "is no segment of this app")).toBeUndefined();
 });

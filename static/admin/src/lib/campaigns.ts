@@ -215,8 +215,10 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
   }
   const at = momentOf(schedule);
   if (!at) return ["At a time that is yet to be written."];
-  const there = schedule.timezone ? ` ${localWords(schedule.at ?? "")} in ${schedule.timezone}.` : "";
-  return [`${at < now ? "That was" : "At"} ${clockTime(at, now, zone)}${at > now ? `, ${relative(at, now)}` : ""}.${there}`];
+  const here = clockTime(at, now, zone);
+  if (!schedule.timezone) return [at < now ? `That was ${here}.` : `At ${here}, ${relative(at, now)}.`];
+  const there = `${localWords(schedule.at ?? "")} in ${schedule.timezone}`;
+  return [at < now ? `${there}: that has passed.` : `${there}: ${relative(at, now)}, ${here} here.`];
 }
 
 function cronWords(cron: string, timezone: string, now: Date, zone: Zone): string[] {

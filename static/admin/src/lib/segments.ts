@@ -54,7 +54,7 @@ const isCall = (subject: Subject) => subject === "tag" || subject === "topic" ||
 export function verbsOf(subject: Subject): readonly (readonly [Verb, string])[] {
   if (subject === "tag") return [["is", "is"], ["is-not", "is not"]];
   if (subject === "topic") return [["is", "is in"], ["is-not", "is not in"]];
-  if (isDeed(subject)) return [["is", "the campaign"], ["is-not", "not the campaign"]];
+  if (isDeed(subject)) return [["is", "campaign"], ["is-not", "not campaign"]];
   if (isSpan(subject)) return [["less", "less than"], ["at-most", "at most"], ["more", "more than"], ["at-least", "at least"]];
   const equal: (readonly [Verb, string])[] = [["is", "is"], ["is-not", "is not"], ["in", "is one of"], ["not-in", "is none of"]];
   const exist: (readonly [Verb, string])[] = [["exists", "is known"], ["lacks", "is not known"]];
@@ -273,21 +273,4 @@ class Reader {
   #expect(sign: string): void {
     if (!this.#takes("sign", sign)) throw new Unshown();
   }
-}
-
-/** Where a complaint about a text says that it is wrong: what stands before, there, and after. Undefined: it does not say. */
-export function marked(text: string, detail: string): [string, string, string] | undefined {
-  const position = /\bat character (\d+)\b/.exec(detail)?.[1];
-  if (position === undefined) return undefined;
-  const characters = [...text];
-  const at = Number(position) - 1;
-  return [characters.slice(0, at).join(""), characters[at] ?? " ", characters.slice(at + 1).join("")];
-}
-
-/** How many, with how far that may be off. */
-export interface Reach {
-  count: number;
-  margin: number;
-  of: number;
-  exact: boolean;
 }

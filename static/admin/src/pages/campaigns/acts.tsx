@@ -3,7 +3,7 @@ import type { AppView, Campaign, CampaignPlan, Sent } from "../../api/types";
 import { ACT_WORDS, actsOn, consequence, startWords, type Act } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { listed } from "../../lib/draft";
-import { fullCount, things } from "../../lib/format";
+import { digits, fullCount, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -86,9 +86,6 @@ function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { wh
     </Dialog>
   );
 }
-
-/** Digits alone: a number may be typed as it is written here, or without its commas. */
-const digits = (text: string) => text.replace(/[\s,.’']/g, "");
 
 /** Counts once more, and starts it when that number was typed: not by one careless click. */
 function StartDialog(props: DialogProps) {

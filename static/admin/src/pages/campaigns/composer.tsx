@@ -16,12 +16,13 @@ import { ContentCard } from "../composer/content";
 import { Text } from "../composer/fields";
 import { useCheck, type Check } from "../composer/load";
 import { Previews } from "../composer/previews";
+import { ClearDialog } from "../composer/send";
+import { useDraft, type Writing } from "../composer/store";
 import { TimingCard } from "../composer/timing";
 import { TryCard } from "../composer/try";
 import { AudienceCard } from "./audience";
 import "./campaigns.css";
 import { create, loadCampaign, loadPlan, replace } from "./load";
-import { useWriting, type Writing } from "./store";
 import { LimitsCard, WhenCard } from "./when";
 import { VariantsBar, VariantsCard } from "./variants";
 
@@ -48,11 +49,14 @@ function OfApp({ app, named }: { app: AppView; named: string | undefined }) {
   return named ? <Existing app={app} named={named} /> : <New app={app} />;
 }
 
+/** A draft that is kept in its tab while it is new, and on the server once it was saved. */
+type Written = Pick<Writing<Draft>, "draft" | "key" | "change" | "forget"> & Partial<Pick<Writing<Draft>, "clear">>;
+
 const ownZone = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 
 function New({ app }: { app: AppView }) {
   const { session } = useHere();
-  const writing = useWriting(app.id, session.email ?? "an operator’s key", { ...BLANK, timezone: ownZone() });
+  const writing = useDraft(`bellwire.campaign.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, timezone: ownZone() });
   return <Form app={app} writing={writing} existing={undefined} />;
 }
 
@@ -99,7 +103,7 @@ function Change({ app, campaign, plan }: { app: AppView; campaign: Campaign; pla
 
 function Edit({ app, campaign, begin }: { app: AppView; campaign: Campaign; begin: Draft }) {
   const [draft, setDraft] = useState(begin);
-  const writing: Writing = { draft, key: "", change: (changes) => setDraft((draft) => ({ ...draft, ...changes })), forget: () => {} };
+  const writing: Written = { draft, key: "", change: (changes) => setDraft((draft) => ({ ...draft, ...changes })), forget: () => {} };
   return <Form app={app} writing={writing} existing={campaign} />;
 }
 
@@ -110,7 +114,7 @@ function checkable(draft: Draft, chosen: number) {
   return { ...message, to, content: { ...message.content, title: message.content?.title?.trim() || "–" } };
 }
 
-function Form({ app, writing, existing }: { app: AppView; writing: Writing; existing: Campaign | undefined }) {
+function Form({ app, writing, existing }: { app: AppView; writing: Written; existing: Campaign | undefined }) {
   const { draft, change } = writing;
   const [wanted, choose] = useState(0);
   const chosen = Math.min(wanted, Math.max(0, draft.variants.length - 1));
@@ -140,7 +144,7 @@ function Form({ app, writing, existing }: { app: AppView; writing: Writing; exis
         <LimitsCard {...part} />
         <TimingCard app={app} draft={draft.message} change={changeMessage} check={check} isPlanned />
         <TryCard app={app} draft={said} />
-        <SaveCard draft={draft} isNew={existing === undefined} check={check} problem={problem} isBusy={isBusy} save={() => void run()} />
+        <SaveCard draft={draft} isNew={existing === undefined} check={check} problem={problem} isBusy={isBusy} save={() => void run()} clear={writing.clear} />
       </div>
       <Previews said={shown} site={app.origins[0]} name={app.name} />
     </div>
@@ -182,10 +186,13 @@ interface SaveProps {
   problem: Refusal | undefined;
   isBusy: boolean;
   save: () => void;
+  /** Of what is kept in this tab alone. */
+  clear: (() => void) | undefined;
 }
 
 /** The end of it: what is still missing, or saving it. It is started from its own page. */
-function SaveCard({ draft, isNew, check, problem, isBusy, save }: SaveProps) {
+function SaveCard({ draft, isNew, check, problem, isBusy, save, clear }: SaveProps) {
+  const [isAsked, ask] = useState(false);
   const lacking = lacks(draft);
   return (
     <Card title="Save">
@@ -199,8 +206,14 @@ function SaveCard({ draft, isNew, check, problem, isBusy, save }: SaveProps) {
         <button type="button" class="primary" id="save" disabled={Boolean(lacking) || isBusy} onClick={save}>
           {isNew ? "Save as a draft" : "Save the draft"}
         </button>
+        {clear && (
+          <button type="button" id="clear" onClick={() => ask(true)}>
+            Begin anew…
+          </button>
+        )}
         <span class="fine">Nothing goes out by that: you start it on its page.</span>
       </p>
+      {clear && isAsked && <ClearDialog clear={clear} onClose={() => ask(false)} />}
     </Card>
   );
 }

@@ -15,7 +15,7 @@ export interface CampaignPage {
 const PER_PAGE = 25;
 
 async function page(app: string, query: { state: CampaignState | undefined; limit: number; iterator: string | undefined }, signal: AbortSignal): Promise<CampaignPage> {
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/campaigns", { params: { path: { app }, query: query as never }, signal }));
+  const { data, iterator } = await told(api.GET("/v1/apps/{app}/campaigns", { params: { path: { app }, query: { ...query, state: query.state || undefined, iterator: query.iterator || undefined } as never }, signal }));
   return { campaigns: data as Campaign[], next: iterator };
 }
 

@@ -1,7 +1,9 @@
 import { useId, useState } from "preact/hooks";
 import type { AppView } from "../../api/types";
-import { about, BLANK, CHOICES, hasValue, isDeed, marked, read, SUBJECTS, SUBJECT_WORDS, verbsOf, write, type Condition, type Groups, type Subject, type Verb } from "../../lib/segments";
+import { about, BLANK, CHOICES, hasValue, isDeed, read, SUBJECTS, SUBJECT_WORDS, verbsOf, write, type Condition, type Groups, type Subject, type Verb } from "../../lib/segments";
+import { capital } from "../../lib/format";
 import { useResource } from "../../lib/resource";
+import { Position } from "../../ui/position";
 import { loadTopics } from "../messages/load";
 import "./segments.css";
 
@@ -57,27 +59,17 @@ export function SegmentEditor({ app, text, change, fault }: Props) {
           onInput={(event) => type(event.currentTarget.value)}
         />
         <div id={`${id}-about`} class={fault ? "fault" : "fine"} role={fault ? "alert" : undefined}>
-          {fault ? <Fault text={text} detail={fault} /> : "Rows write it; whoever likes writes it alone. Names that are not ours are attributes."}
+          {fault ? (
+            <>
+              {capital(fault)}.
+              <Position text={text} detail={fault} />
+            </>
+          ) : (
+            "Rows write it; whoever likes writes it alone. Names that are not ours are attributes."
+          )}
         </div>
       </div>
     </div>
-  );
-}
-
-/** A complaint, and its place in the text. */
-function Fault({ text, detail }: { text: string; detail: string }) {
-  const place = marked(text, detail);
-  return (
-    <>
-      {detail.replace(/^./, (first) => first.toUpperCase())}.
-      {place && (
-        <code class="position">
-          {place[0]}
-          <mark>{place[1]}</mark>
-          {place[2]}
-        </code>
-      )}
-    </>
   );
 }
 
