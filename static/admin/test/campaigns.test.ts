@@ -64,6 +64,12 @@ describe("how a campaign goes", () => {
     expect(words({ progress: progress({ total: counts({ accepted: 100, waiting: 600 }) }) }, 60)).toBe("On its way: 100 of 700 done, 1 a second, done at about 08:10.");
   });
 
+  it("stands still where nothing ends, and says where to look why", () => {
+    const it = campaign({ progress: progress({ total: counts({ accepted: 788 }), expanded: false, audience_estimate: 940 }) });
+    expect(going(it, 0, NOW, "UTC")).toEqual({ tone: "retrying", words: "It waits: 788 of about 940 done, and nothing ends at the moment.", path: "/lanes" });
+    expect(going(it, undefined, NOW, "UTC").words).toBe("On its way: 788 of about 940 done.");
+  });
+
   it("is alarming when much is lost", () => {
     expect(going(campaign({ state: "done", progress: progress({ total: counts({ accepted: 80, dead: 20 }) }) }), undefined, NOW, "UTC").tone).toBe("lost");
   });
@@ -141,6 +147,7 @@ describe("results", () => {
     expect(verdict(intervals([variant("a", 9, 0, 0, 0, 0.3), variant("b", 9, 0, 0, 0, 0.3)]))?.words).toBe("No winner: nobody clicked so far.");
     expect(verdict(intervals([plain]))).toBeUndefined();
     expect(intervals([{ ...plain, reports: null }])).toEqual([]);
+    expect(intervals([variant("rounded", 9, 0, 0, 1e-18, 0.3)])[0]?.from).toBe(0);
   });
 
   it("are drawn on an axis that ends at a round share", () => {

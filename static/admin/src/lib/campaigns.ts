@@ -64,6 +64,9 @@ export function brief(it: Standing): string {
 /** Losing a larger share than this is what one has to know first. */
 const ALARMING = 0.1;
 
+/** What has not got on within this share of a minute stands still. */
+const STILL = 0.5;
+
 /** How it is going, in one sentence. `perMinute`: as the page measured it, where the server did not say. */
 export function going(campaign: Campaign, perMinute: number | undefined, now: Date, zone: Zone): Going {
   const { state, next_at, runs, progress } = campaign;
@@ -102,6 +105,9 @@ function underWay(it: Standing, progress: CampaignProgress, measured: number | u
     return { tone: "waiting", words: `On its way: ${count(endedOf(it))} done, and ${things(it.toMake, "message")} to come${when}.` };
   }
   if (wholeOf(it) === 0) return { tone: "waiting", words: "On its way: recipients are being found." };
+  if (!progress.rate_per_second && measured !== undefined && measured < STILL) {
+    return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/lanes" };
+  }
   const perMinute = progress.rate_per_second ? progress.rate_per_second * 60 : measured;
   const speed = perMinute ? `, ${rate(perMinute)}` : "";
   const end = etaOf(progress, waiting, perMinute, now);
@@ -286,7 +292,7 @@ export function intervals(variants: readonly CampaignVariant[]): Interval[] {
   return variants.flatMap(({ name, weight, counts, reports }) => {
     const { click_rate: rate, click_rate_from: from, click_rate_to: to, clicked } = reports ?? {};
     if (rate == null || from == null || to == null) return [];
-    return [{ name, weight, accepted: counts.accepted, clicked: clicked ?? 0, rate, from, to }];
+    return [{ name, weight, accepted: counts.accepted, clicked: clicked ?? 0, rate, from: Math.min(from, rate), to }];
   });
 }
 

@@ -75,6 +75,7 @@ interface Props {
 }
 
 function One({ app, campaign, perMinute, refresh }: Props) {
+  const { link } = useFilters();
   const { name, slug, tier, created_at, started_at, runs, progress } = campaign;
   const sentence = going(campaign, perMinute, clock.shown.value, zone.value);
   return (
@@ -88,7 +89,7 @@ function One({ app, campaign, perMinute, refresh }: Props) {
         }
       />
       <p class="sentence" id="going" data-tone={sentence.tone} aria-live="polite">
-        {sentence.words}
+        {sentence.path ? <a href={link(sentence.path)}>{sentence.words}</a> : sentence.words}
       </p>
       <Acts app={app} campaign={campaign} refresh={refresh} />
       {progress && runs > 0 && <Results app={app} campaign={campaign} progress={progress} />}
