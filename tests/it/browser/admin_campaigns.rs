@@ -171,7 +171,7 @@ async fn in_chromium_a_segment_is_made_and_a_campaign_to_it_written_started_watc
     click(&mut chromium, "#clone").await;
     write(&mut chromium, "#copy-slug", "winter").await;
     click(&mut chromium, "#do-it").await;
-    appears(&mut chromium, "[name=slug]").await;
+    holds(&mut chromium, ".composer [name=slug]", "winter").await;
     chromium.open(&format!("{}/admin/campaigns", site.origin)).await;
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 2")).await;
     chromium.evaluate(&says("all 20 accepted")).await;
