@@ -9,10 +9,12 @@ export interface Page {
 export const PAGES: readonly Page[] = [
   { path: "/", title: "Overview", letter: "o", question: "Is everything all right?" },
   { path: "/messages", title: "Messages", letter: "m", question: "How is this one going?" },
+  { path: "/campaigns", title: "Campaigns", letter: "a", question: "Who gets what when, and what worked?" },
   { path: "/deliveries", title: "Deliveries", letter: "d", question: "Why did this person not get it?" },
   { path: "/lanes", title: "Lanes", letter: "l", question: "Which gateway is ill?" },
   { path: "/dead-letters", title: "Dead letters", letter: "x", question: "What went wrong, can I mend it?" },
   { path: "/subscribers", title: "Subscribers", letter: "s", question: "Is my base healthy; who is this?" },
+  { path: "/segments", title: "Segments", letter: "t", question: "Whom do I mean, and how many are they?" },
   { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?" },
   { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?" },
   { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?" },

@@ -50,6 +50,8 @@ describe("the search", () => {
     ["lane 12", "/lanes/12", undefined],
     ["retries_exhausted", "/dead-letters", { reason: "retries_exhausted" }],
     ["msg_0198c1aa-0000-7000-8000-000000000000", "/messages/msg_0198c1aa-0000-7000-8000-000000000000", undefined],
+    ["cmp_0198c1aa-0000-7000-8000-000000000000", "/campaigns/cmp_0198c1aa-0000-7000-8000-000000000000", undefined],
+    ["camp", "/campaigns", undefined],
     ["sub_0198c1aa-0000-7000-8000-000000000000", "/subscribers/sub_0198c1aa-0000-7000-8000-000000000000", undefined],
   ])("%s leads to %s", (text, path, filters) => expect(resolve(text)).toEqual({ path, ...(filters ? { filters } : {}) }));
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Preview, Simulation, Timetable } from "../src/api/types";
-import { changes, figures, ladder, marks, placeOf, positionIn, saysSomething, summary, toDraft, toPolicy, verdict, type Draft } from "../src/lib/policies";
+import { changes, figures, ladder, marks, placeOf, saysSomething, summary, toDraft, toPolicy, verdict, type Draft } from "../src/lib/policies";
 
 const draft = (form: Draft["form"], values: Record<string, string>): Draft => ({ form, values, json: "{}" });
 
@@ -41,11 +41,6 @@ describe("a form", () => {
     expect(saysSomething("no JSON") || saysSomething({})).toBe(false);
     expect(saysSomething({ retries: 0 })).toBe(true);
   });
-});
-
-test("the place that a complaint names is counted from the beginning", () => {
-  expect(positionIn("at character 13: a closing bracket is missing")).toBe(12);
-  expect(positionIn("must be 0 to 100")).toBeUndefined();
 });
 
 const table = (delays: readonly [n: number, delay: number][]): Timetable => {

@@ -2,6 +2,7 @@
 //! notification that is really shown, and what comes back of it; and the admin page. Few long stories rather than many
 //! short ones, since browsers take seconds to start.
 
+mod admin_campaigns;
 mod admin_messages;
 mod admin_people;
 mod admin_policies;

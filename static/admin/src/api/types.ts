@@ -7,6 +7,18 @@ export type Alert = Schemas["AlertView"];
 export type AppView = Schemas["AppView"];
 export type Attempt = Schemas["AttemptView"];
 export type Calendar = Schemas["CalendarView"];
+/** The description has some choices as objects too, which none of them can be. */
+export type Campaign = Omit<Schemas["Campaign"], "state"> & { state: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done" };
+export type CampaignCounts = Schemas["CampaignCounts"];
+export type CampaignLocale = Schemas["CampaignLocaleView"];
+/** A campaign as its author writes it. */
+export type CampaignPlan = Omit<Schemas["CampaignBody"], "follows"> & {
+  follows?: (Omit<Schemas["CampaignFollow"], "did_not"> & { did_not: "click" | "display" }) | null;
+};
+export type CampaignProgress = Schemas["CampaignProgress"];
+export type CampaignRun = Schemas["CampaignRunView"];
+export type CampaignSchedule = Schemas["CampaignSchedule"];
+export type CampaignVariant = Schemas["CampaignVariantView"];
 export type Chart = Schemas["ChartView"];
 export type Counts = Schemas["Counts"];
 export type DeadLetter = Schemas["DeadLetterView"];
@@ -46,6 +58,8 @@ export type Reliability = Schemas["MetricsView"];
 export type Role = Schemas["Role"];
 export type Said = Schemas["ContentView"];
 export type Sent = Schemas["Accepted"];
+export type Segment = Schemas["SegmentView"];
+export type SegmentPreview = Schemas["SegmentPreview"];
 export type Session = Schemas["SessionView"];
 export type Simulation = Schemas["Simulation"];
 export type StorySentence = Schemas["Sentence"];

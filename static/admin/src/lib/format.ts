@@ -61,6 +61,9 @@ export function things(n: number, one: string, many = `${one}s`): string {
   return n === 1 ? `one ${one}` : `${n === 0 ? "no" : count(n)} ${many}`;
 }
 
+/** Digits alone: a number may be typed as it is written here, or without its commas. */
+export const digits = (text: string): string => text.replace(/[\s,.’']/g, "");
+
 /** With a capital, to begin a sentence. */
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 

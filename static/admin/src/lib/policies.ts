@@ -99,12 +99,6 @@ export function formWords(policy: Policy): string {
   return FORM_WORDS[toDraft(policy, "tier").form].title;
 }
 
-/** Where in a text a complaint says that it is wrong: counted from 0 in characters. */
-export function positionIn(detail: string): number | undefined {
-  const found = /\bat character (\d+)\b/.exec(detail)?.[1];
-  return found === undefined ? undefined : Number(found) - 1;
-}
-
 /** `8 retries within 2 min 3 s`. */
 export function summary({ retries, window_s }: Timetable): string {
   if (retries === 0) return "No retry: the first failure is the last";

@@ -9,7 +9,7 @@ export interface Found {
 }
 
 /** Pages of things that have an id with this prefix. */
-const BY_PREFIX: Record<string, string> = { msg_: "/messages", sub_: "/subscribers" };
+const BY_PREFIX: Record<string, string> = { msg_: "/messages", cmp_: "/campaigns", sub_: "/subscribers" };
 
 export function resolve(text: string): Found | undefined {
   const wanted = text.trim();

@@ -21,6 +21,9 @@ const Overview = lazy(() => import("../pages/overview/page"));
 const Messages = lazy(() => import("../pages/messages/list"));
 const MessagePage = lazy(() => import("../pages/messages/message"));
 const Composer = lazy(() => import("../pages/composer/page"));
+const Campaigns = lazy(() => import("../pages/campaigns/page"));
+const CampaignPage = lazy(() => import("../pages/campaigns/campaign"));
+const CampaignComposer = lazy(() => import("../pages/campaigns/composer"));
 const Deliveries = lazy(() => import("../pages/deliveries/page"));
 const DeliveryPage = lazy(() => import("../pages/deliveries/delivery"));
 const Lanes = lazy(() => import("../pages/lanes/list"));
@@ -30,6 +33,8 @@ const DeadLetterPage = lazy(() => import("../pages/dead-letters/letter"));
 const Subscribers = lazy(() => import("../pages/subscribers/page"));
 const PersonPage = lazy(() => import("../pages/subscribers/person"));
 const AnySubscription = lazy(() => import("../pages/subscribers/any"));
+const Segments = lazy(() => import("../pages/segments/page"));
+const SegmentPage = lazy(() => import("../pages/segments/segment"));
 const Policies = lazy(() => import("../pages/policies/page"));
 const PolicyPage = lazy(() => import("../pages/policies/editor"));
 const Settings = lazy(() => import("../pages/settings/page"));
@@ -85,6 +90,11 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
               <Route path={`${BASE}/messages`} component={Messages} />
               <Route path={`${BASE}/messages/new`} component={Composer} />
               <Route path={`${BASE}/messages/:message`} component={MessagePage} />
+              <Route path={`${BASE}/campaigns`} component={Campaigns} />
+              {/* No slug begins with a hyphen. */}
+              <Route path={`${BASE}/campaigns/-new`} component={CampaignComposer} />
+              <Route path={`${BASE}/campaigns/:campaign`} component={CampaignPage} />
+              <Route path={`${BASE}/campaigns/:campaign/edit`} component={CampaignComposer} />
               <Route path={`${BASE}/deliveries`} component={Deliveries} />
               <Route path={`${BASE}/deliveries/:app/:message/:subscription`} component={DeliveryPage} />
               <Route path={`${BASE}/lanes`} component={Lanes} />
@@ -95,6 +105,8 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
               <Route path={`${BASE}/subscribers/:subscription`} component={AnySubscription} />
               <Route path={`${BASE}/subscribers/:app/users/:user`} component={PersonPage} />
               <Route path={`${BASE}/subscribers/:app/subscriptions/:subscription`} component={PersonPage} />
+              <Route path={`${BASE}/segments`} component={Segments} />
+              <Route path={`${BASE}/segments/:segment`} component={SegmentPage} />
               <Route path={`${BASE}/policies`} component={Policies} />
               <Route path={`${BASE}/policies/:place/:name`} component={PolicyPage} />
               <Route path={`${BASE}/settings/:part?`} component={Settings} />

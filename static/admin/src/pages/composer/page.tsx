@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import type { AppView, NewMessage, Said } from "../../api/types";
-import { content, isAddressed, like, message, recipients, type Draft } from "../../lib/draft";
+import { BLANK, content, isAddressed, like, message, recipients, type Draft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -64,7 +64,7 @@ function checkable(draft: Draft): NewMessage {
 
 function Form({ app, begin }: { app: AppView; begin: Draft | undefined }) {
   const { session } = useHere();
-  const writing = useDraft(app.id, session.email ?? "an operator’s key", begin);
+  const writing = useDraft(`bellwire.draft.${app.id}`, session.email ?? "an operator’s key", BLANK, begin);
   const { draft, change } = writing;
   const check = useCheck(app.id, checkable(draft));
   const said = useMemo(() => content(draft), [draft]);

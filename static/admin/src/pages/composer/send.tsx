@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { AppView } from "../../api/types";
 import { isAddressed, isBlank, message, type Draft } from "../../lib/draft";
-import { fullCount, things } from "../../lib/format";
+import { digits, fullCount, things } from "../../lib/format";
 import { audienceWords } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
@@ -13,7 +13,7 @@ import { dryRun, send, type Check } from "./load";
 import type { Writing } from "./store";
 
 /** The end of it: what is still missing, or how to send. */
-export function SendCard({ app, writing, check }: { app: AppView; writing: Writing; check: Check }) {
+export function SendCard({ app, writing, check }: { app: AppView; writing: Writing<Draft>; check: Check }) {
   const [asked, ask] = useState<"send" | "clear">();
   const close = () => ask(undefined);
   const { draft } = writing;
@@ -38,14 +38,14 @@ export function SendCard({ app, writing, check }: { app: AppView; writing: Writi
         )}
       </p>
       {asked === "send" && <SendDialog app={app} writing={writing} onClose={close} />}
-      {asked === "clear" && <ClearDialog writing={writing} onClose={close} />}
+      {asked === "clear" && <ClearDialog clear={writing.clear} onClose={close} />}
     </Card>
   );
 }
 
-function ClearDialog({ writing, onClose }: { writing: Writing; onClose: () => void }) {
-  const clear = () => {
-    writing.clear();
+export function ClearDialog({ clear, onClose }: { clear: () => void; onClose: () => void }) {
+  const begin = () => {
+    clear();
     onClose();
   };
   return (
@@ -55,7 +55,7 @@ function ClearDialog({ writing, onClose }: { writing: Writing; onClose: () => vo
         <button type="button" onClick={onClose}>
           Leave it
         </button>
-        <button type="button" class="primary" id="clear-now" onClick={clear}>
+        <button type="button" class="primary" id="clear-now" onClick={begin}>
           Throw it away
         </button>
       </p>
@@ -68,11 +68,8 @@ function lacks(draft: Draft): string | undefined {
   return draft.title.trim() === "" ? "It needs a title." : undefined;
 }
 
-/** Digits alone: a number may be typed as it is written here, or without its commas. */
-const digits = (text: string) => text.replace(/[\s,.’']/g, "");
-
 /** Counts once more, and sends when that number was typed: not by one careless click. */
-function SendDialog({ app, writing, onClose }: { app: AppView; writing: Writing; onClose: () => void }) {
+function SendDialog({ app, writing, onClose }: { app: AppView; writing: Writing<Draft>; onClose: () => void }) {
   const { draft, key, forget } = writing;
   const { go } = useFilters();
   const [typed, type] = useState("");

@@ -23,8 +23,8 @@ const TTLS = [600, 3_600, 21_600, 86_400, 259_200, 604_800, 2_419_200];
 const URGENCIES = ["very-low", "low", "normal", "high"];
 const PRESET_WORDS: Record<string, string> = { "": "As tier and topic have it" };
 
-/** How, and when. */
-export function TimingCard({ app, draft, change, check }: PartProps) {
+/** How, and when. `isPlanned`: when it goes out is said elsewhere. */
+export function TimingCard({ app, draft, change, check, isPlanned = false }: PartProps & { isPlanned?: boolean }) {
   const { link } = useFilters();
   const defaults = TIER_DEFAULTS[draft.tier];
   const [isOpen] = useState(() => Boolean(draft.ttl || draft.urgency || draft.collapseKey || draft.policy));
@@ -37,14 +37,16 @@ export function TimingCard({ app, draft, change, check }: PartProps) {
     everyS: 3_600,
   });
   return (
-    <Card title="How, and when">
+    <Card title={isPlanned ? "How it is delivered" : "How, and when"}>
       <Segments legend="Tier" name="tier" value={draft.tier} choices={TIERS.map((tier) => [tier, TIER_CHOICES[tier].word])} choose={(tier) => change({ tier })} />
       <p class="fine">{TIER_CHOICES[draft.tier].for}</p>
-      <Shown of={calendar} what="when it goes out">
-        {(calendar) => (
-          <p id="when">{whenWords(draft.tier, calendar, Number(draft.ttl || defaults.ttlS), clock.shown.value).join(" ")}</p>
-        )}
-      </Shown>
+      {!isPlanned && (
+        <Shown of={calendar} what="when it goes out">
+          {(calendar) => (
+            <p id="when">{whenWords(draft.tier, calendar, Number(draft.ttl || defaults.ttlS), clock.shown.value).join(" ")}</p>
+          )}
+        </Shown>
+      )}
       <Shown of={timetable} what="the timetable">
         {(preview) => <Retries preview={preview} />}
       </Shown>

@@ -10,19 +10,21 @@ interface Step {
   rest: { n: number; words: string } | undefined;
 }
 
-const steps = ({ accepted, asked, displayed, clicked, unknowable, silent }: Funnel): Step[] => [
+const WITHOUT_TOKEN = "sent without a receipt token: nobody can know";
+
+const steps = ({ accepted, asked, displayed, clicked, unknowable, silent }: Funnel, why: string): Step[] => [
   { word: "Accepted by gateways", n: accepted, share: undefined, rest: undefined },
-  { word: "Can be reported", n: asked, share: share(asked, accepted), rest: { n: unknowable, words: "sent without a receipt token: nobody can know" } },
+  { word: "Can be reported", n: asked, share: share(asked, accepted), rest: { n: unknowable, words: why } },
   { word: "Displayed", n: displayed, share: share(displayed, asked), rest: { n: silent, words: "not reported: not shown yet, or the browser does not say" } },
   { word: "Clicked", n: clicked, share: share(clicked, displayed), rest: undefined },
 ];
 
-/** From accepted to clicked, each share of what it can be a share of; what nobody knows is hatched. */
-export function FunnelFigure({ funnel }: { funnel: Funnel }) {
+/** From accepted to clicked, each share of what it can be a share of; what nobody knows is hatched, and `why` says why. */
+export function FunnelFigure({ funnel, why = WITHOUT_TOKEN }: { funnel: Funnel; why?: string }) {
   const width = (n: number) => ({ width: `${funnel.accepted === 0 ? 0 : Math.min(100, (n / funnel.accepted) * 100)}%` });
   return (
     <ol class="funnel">
-      {steps(funnel).map(({ word, n, share, rest }) => (
+      {steps(funnel, why).map(({ word, n, share, rest }) => (
         <li key={word}>
           <p>
             {word} <strong><Count n={n} /></strong> {share && <span class="fine">{share}</span>}

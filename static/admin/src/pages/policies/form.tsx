@@ -1,8 +1,9 @@
 import { useId } from "preact/hooks";
 import type { Refusal } from "../../api/problem";
 import type { PolicyPlace } from "../../api/types";
-import { fieldsOf, FORMS, FORM_WORDS, positionIn, toDraft, toPolicy, type Draft } from "../../lib/policies";
+import { fieldsOf, FORMS, FORM_WORDS, toDraft, toPolicy, type Draft } from "../../lib/policies";
 import type { Field } from "../../lib/policy-fields";
+import { Position } from "../../ui/position";
 
 interface Props {
   draft: Draft;
@@ -120,16 +121,10 @@ function FieldInput({ field, value, fault, write }: { field: Field; value: strin
 
 /** A complaint about an expression shows the place. */
 function Fault({ detail, value }: { detail: string; value: string }) {
-  const position = positionIn(detail);
-  if (position === undefined || value === "") return <>{detail}</>;
   return (
     <>
       {detail}
-      <code class="position">
-        {value.slice(0, position)}
-        <mark>{value.slice(position, position + 1) || "\u00a0"}</mark>
-        {value.slice(position + 1)}
-      </code>
+      <Position text={value} detail={detail} />
     </>
   );
 }

@@ -1,0 +1,230 @@
+/** A campaign that is being written, and what it is as a plan. Pure. */
+import type { CampaignPlan, NewMessage, Notification } from "../api/types";
+import { TIERS } from "./messages";
+import { instantIn } from "./cron";
+import { BLANK as BLANK_MESSAGE, content, isAddressed, like, message, recipients, type Draft as MessageDraft } from "./draft";
+
+export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
+export type When = (typeof WHENS)[number];
+
+/** One of the things that it may say. */
+export interface Variant {
+  name: string;
+  weight: string;
+  /** What it says: of this, the content alone. */
+  said: MessageDraft;
+  /** Members of its message that there is no field for. */
+  more: Record<string, unknown>;
+}
+
+/** All of it as it was written: texts, some of them empty. */
+export interface Draft {
+  name: string;
+  slug: string;
+  /** Whom it is for, how it is delivered, and what it says while there is one thing to say. */
+  message: MessageDraft;
+  /** Members of the message that there is no field for. */
+  more: Record<string, unknown>;
+  narrowed: "no" | "stored" | "own";
+  /** The name of a stored segment. */
+  segment: string;
+  expression: string;
+  when: When;
+  /** As `<input type="datetime-local">` has it. */
+  at: string;
+  timezone: string;
+  past: "tomorrow" | "skip";
+  cron: string;
+  follows: string;
+  didNot: "click" | "display";
+  followHours: string;
+  pace: "none" | "rate" | "spread";
+  perMinute: string;
+  spreadMinutes: string;
+  variants: readonly Variant[];
+  isTested: boolean;
+  /** In percent. */
+  share: string;
+  testHours: string;
+  /** In percent. */
+  confidence: string;
+  otherwise: "first" | "stop";
+  /** In percent. */
+  holdout: string;
+  /** By the clocks of `timezone`. */
+  expires: string;
+}
+
+export const BLANK: Draft = {
+  name: "",
+  slug: "",
+  message: BLANK_MESSAGE,
+  more: {},
+  narrowed: "no",
+  segment: "",
+  expression: "",
+  when: "now",
+  at: "",
+  timezone: "UTC",
+  past: "tomorrow",
+  cron: "0 9 * * MON",
+  follows: "",
+  didNot: "click",
+  followHours: "72",
+  pace: "none",
+  perMinute: "1000",
+  spreadMinutes: "60",
+  variants: [],
+  isTested: false,
+  share: "20",
+  testHours: "4",
+  confidence: "95",
+  otherwise: "first",
+  holdout: "",
+  expires: "",
+};
+
+export const VARIANTS_MAX = 10;
+
+/** What something is called in addresses, from its name. */
+export function slugOf(name: string): string {
+  const plain = name.normalize("NFKD").replace(/\p{M}/gu, "").replace(/ß/g, "ss").toLowerCase();
+  return plain.replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "").slice(0, 64).replace(/-+$/, "");
+}
+
+/** One more variant: the first two begin with what was written already. */
+export function withVariant(draft: Draft): Draft {
+  const names = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"].filter((name) => !draft.variants.some((variant) => variant.name === name));
+  const begin = (n: number): Variant => ({ name: names[n] ?? "", weight: "1", said: draft.variants.at(-1)?.said ?? draft.message, more: {} });
+  return { ...draft, variants: draft.variants.length === 0 ? [begin(0), begin(1)] : [...draft.variants, begin(0)] };
+}
+
+/** One less: a single one that is left is what the campaign says. */
+export function withoutVariant(draft: Draft, n: number): Draft {
+  const variants = draft.variants.filter((_, at) => at !== n);
+  const [only] = variants;
+  if (variants.length > 1 || !only) return { ...draft, variants };
+  return { ...draft, variants: [], isTested: false, message: saying(draft.message, only.said) };
+}
+
+/** A message's draft that says what another one does: whom it is for and how it goes stay. */
+function saying(draft: MessageDraft, said: MessageDraft): MessageDraft {
+  const { audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy } = draft;
+  return { ...said, audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy };
+}
+
+/** What is said to those who get the variant of that number; without variants, to everybody. */
+export const saidBy = (draft: Draft, n: number): MessageDraft => saying(draft.message, draft.variants[n]?.said ?? draft.message);
+
+/** Its message with what is said there. */
+export function messageOf(draft: Draft, n = 0): NewMessage {
+  const said = message(saidBy(draft, n));
+  const segment = draft.narrowed === "stored" ? draft.segment : draft.narrowed === "own" ? draft.expression.trim() : "";
+  return { ...draft.more, ...said, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
+}
+
+/** What is lacking before it can be saved; undefined: nothing that can be seen from here. */
+export function lacks(draft: Draft): string | undefined {
+  if (draft.name.trim() === "" && draft.slug.trim() === "") return "It needs a name.";
+  if (!isAddressed(draft.message)) return "Choose the topic that it is for.";
+  if (draft.narrowed === "stored" && !draft.segment) return "Choose the segment that it is for.";
+  if (draft.narrowed === "own" && !draft.expression.trim()) return "Say who belongs to its segment.";
+  const untitled = draft.variants.length > 0 ? draft.variants.find(({ said }) => said.title.trim() === "") : undefined;
+  if (untitled) return `Variant ${untitled.name} needs a title.`;
+  if (draft.variants.length === 0 && draft.message.title.trim() === "") return "It needs a title.";
+  if ((draft.when === "at" || draft.when === "recipient") && !draft.at) return "Say when it is due.";
+  if (draft.when === "follow" && !draft.follows) return "Choose the campaign that it follows up.";
+  return undefined;
+}
+
+const share = (percents: string): number => Math.round(Number(percents) * 100) / 10_000;
+
+/** The whole as a plan. */
+export function planOf(draft: Draft): CampaignPlan {
+  const { variants, when, at, timezone, past, cron, pace } = draft;
+  const expires = draft.expires ? instantIn(timezone, Date.parse(`${draft.expires}Z`)) : undefined;
+  const slug = draft.slug.trim() || slugOf(draft.name);
+  return {
+    slug,
+    ...(draft.name.trim() ? { name: draft.name.trim() } : {}),
+    message: messageOf(draft),
+    ...(variants.length > 1
+      ? { variants: variants.map(({ name, weight, said, more }) => ({ name, weight: Number(weight), message: { ...more, content: content(said) } as never })) }
+      : {}),
+    ...(when === "at" ? { schedule: { at, timezone } } : {}),
+    ...(when === "recipient" ? { schedule: { at, timezone: "recipient", past } } : {}),
+    ...(when === "cron" ? { schedule: { cron: cron.trim(), timezone } } : {}),
+    ...(when === "follow" ? { follows: { campaign: draft.follows, did_not: draft.didNot, after: Math.round(Number(draft.followHours) * 3_600) } } : {}),
+    ...(pace === "rate" ? { pace: { per_minute: Number(draft.perMinute) } } : {}),
+    ...(pace === "spread" ? { pace: { spread_over: Math.round(Number(draft.spreadMinutes) * 60) } } : {}),
+    ...(variants.length > 1 && draft.isTested
+      ? { test: { share: share(draft.share), after: Math.round(Number(draft.testHours) * 3_600), confidence: share(draft.confidence), otherwise: draft.otherwise } }
+      : {}),
+    ...(draft.holdout.trim() ? { holdout: share(draft.holdout) } : {}),
+    ...(expires ? { expires_at: expires.toISOString() } : {}),
+  };
+}
+
+/** Members of a message that there are fields for. */
+const WRITTEN = new Set(["to", "tier", "content", "ttl", "urgency", "collapse_key", "policy"]);
+const others = (members: object): Record<string, unknown> => Object.fromEntries(Object.entries(members).filter(([name, value]) => !WRITTEN.has(name) && value !== null));
+
+/** A moment as clocks in a zone show it, as `<input type="datetime-local">` has it. */
+function localIn(zone: string, at: Date): string {
+  try {
+    return at.toLocaleString("sv-SE", { timeZone: zone, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit" }).replace(" ", "T");
+  } catch {
+    return "";
+  }
+}
+
+/** A draft that says what a plan does. Undefined: it says something that only programs write, so it cannot be shown. */
+export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
+  const { message: given, schedule, follows, pace, test, variants = [] } = plan;
+  const policy = given.policy as { preset?: string } | null | undefined;
+  const isPreset = !policy || (typeof policy.preset === "string" && Object.keys(policy).length === 1);
+  const contents = variants.map(({ message }) => (message as { content?: Notification }).content ?? given.content);
+  if (!given.content || contents.some((content) => !content) || variants.some(({ message }) => "payload" in message || "template" in message) || variants.length === 1) return undefined;
+  const { to } = given;
+  const segment = to.segment ?? "";
+  const isStored = /^[a-z0-9][a-z0-9-]{0,63}$/.test(segment);
+  const timezone = schedule?.timezone && schedule.timezone !== "recipient" ? schedule.timezone : zone;
+  const hasOffset = /(?:Z|[+-]\d\d:\d\d)$/i.test(schedule?.at ?? "");
+  return {
+    ...BLANK,
+    name: plan.name ?? "",
+    slug: plan.slug,
+    message: {
+      ...like(given.content),
+      audience: to.topic ? "topic" : "all",
+      topic: to.topic ?? "",
+      tier: typeof given.tier === "number" ? (TIERS[given.tier - 1] ?? "promotional") : (given.tier ?? "promotional"),
+      ttl: given.ttl == null ? "" : String(given.ttl),
+      urgency: given.urgency ?? "",
+      collapseKey: given.collapse_key ?? "",
+      policy: (isPreset && policy?.preset) || "",
+    },
+    more: { ...others(given), ...(isPreset ? {} : { policy }) },
+    narrowed: segment ? (isStored ? "stored" : "own") : "no",
+    segment: isStored ? segment : "",
+    expression: isStored ? "" : segment,
+    when: follows ? "follow" : schedule?.cron ? "cron" : schedule?.timezone === "recipient" ? "recipient" : schedule?.at ? "at" : "now",
+    at: hasOffset ? localIn(timezone, new Date(schedule?.at ?? "")) : (schedule?.at ?? "").slice(0, 16),
+    timezone,
+    past: schedule?.past ?? "tomorrow",
+    cron: schedule?.cron ?? BLANK.cron,
+    follows: follows?.campaign ?? "",
+    didNot: follows?.did_not ?? "click",
+    followHours: follows ? String(follows.after / 3_600) : BLANK.followHours,
+    pace: pace?.per_minute ? "rate" : pace?.spread_over ? "spread" : "none",
+    perMinute: pace?.per_minute ? String(pace.per_minute) : BLANK.perMinute,
+    spreadMinutes: pace?.spread_over ? String(pace.spread_over / 60) : BLANK.spreadMinutes,
+    variants: variants.map(({ name, weight, message }, n) => ({ name, weight: String(weight ?? 1), said: like(contents[n] as Notification), more: Object.fromEntries(Object.entries(message).filter(([member]) => member !== "content")) })),
+    isTested: Boolean(test),
+    ...(test ? { share: percents(test.share), testHours: String(test.after / 3_600), confidence: percents(test.confidence ?? 0.95), otherwise: test.otherwise ?? "first" } : {}),
+    holdout: plan.holdout ? percents(plan.holdout) : "",
+    expires: plan.expires_at ? localIn(timezone, new Date(plan.expires_at)) : "",
+  };
+}
+
+const percents = (share: number): string => String(Number((share * 100).toFixed(2)));

@@ -1,0 +1,411 @@
+/** How a campaign stands and goes, and what may be done with it, in words and parts. Pure. */
+import type { Campaign, CampaignPlan, CampaignProgress, CampaignRun, CampaignSchedule, CampaignVariant } from "../api/types";
+import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
+import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
+import type { Going, Part } from "./messages";
+import { nextTimes } from "./cron";
+import type { Tone } from "./words";
+
+export const STATES = ["draft", "scheduled", "sending", "paused", "done", "cancelled"] as const;
+export type CampaignState = (typeof STATES)[number];
+export const STATE_LOOKS: Record<CampaignState, { word: string; tone: Tone }> = {
+  draft: { word: "Draft", tone: "cancelled" },
+  scheduled: { word: "Scheduled", tone: "waiting" },
+  sending: { word: "Sending", tone: "waiting" },
+  paused: { word: "Paused", tone: "retrying" },
+  done: { word: "Done", tone: "accepted" },
+  cancelled: { word: "Cancelled", tone: "cancelled" },
+};
+
+/** Where deliveries of all runs stand. */
+export interface Standing {
+  state: CampaignState;
+  ended: Record<Outcome, number>;
+  waiting: number;
+  /** Recipients that are still to be found, about. */
+  unfound: number;
+  /** Messages of runs that have begun which are still to be made: the rest after a test, later zones. Nobody knows for how many. */
+  toMake: number;
+}
+
+export function standing({ state }: Pick<Campaign, "state">, { total, audience_estimate, expanded, messages_to_make }: CampaignProgress): Standing {
+  const ended = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, total[outcome]])) as Record<Outcome, number>;
+  const isOver = state === "done" || state === "cancelled";
+  return { state, ended, waiting: total.waiting, unfound: expanded || isOver ? 0 : Math.max(0, audience_estimate - total.targeted), toMake: isOver ? 0 : messages_to_make };
+}
+
+export const endedOf = ({ ended }: Standing): number => OUTCOMES.reduce((sum, outcome) => sum + ended[outcome], 0);
+export const waitingOf = ({ waiting, unfound }: Standing): number => waiting + unfound;
+export const wholeOf = (it: Standing): number => endedOf(it) + waitingOf(it);
+
+/** What there is of it, in the order of the bar. */
+export function parts(it: Standing): Part[] {
+  const ended: Part[] = OUTCOMES.map((id) => ({ id, ...OUTCOME_LOOKS[id], n: it.ended[id] }));
+  const waiting: Part[] = [
+    { id: "queued", word: it.state === "paused" ? "Held by the pause" : "Waiting", tone: "waiting", pattern: "solid", n: it.waiting },
+    { id: "unfound", word: "Yet to be found", tone: "cancelled", pattern: "hatched", n: it.unfound },
+  ];
+  return [...ended, ...waiting].filter(({ n }) => n > 0);
+}
+
+/** `12 k of about 50 k`: while recipients are found, or messages are to be made, nobody knows the whole. */
+export function outOf(it: Standing): string {
+  return `${count(endedOf(it))} of ${it.unfound > 0 || it.toMake > 0 ? "about " : ""}${count(wholeOf(it))}`;
+}
+
+/** How it is going, in a few words beside a bar. */
+export function brief(it: Standing): string {
+  const whole = wholeOf(it);
+  if (whole === 0) return it.state === "done" ? "nobody to send it to" : "nothing has gone out";
+  if (it.state === "done") return it.ended.accepted === whole ? `all ${count(whole)} accepted` : `${count(it.ended.accepted)} of ${count(whole)} accepted`;
+  return `${outOf(it)} done`;
+}
+
+/** Losing a larger share than this is what one has to know first. */
+const ALARMING = 0.1;
+
+/** What has not got on within this share of a minute stands still. */
+const STILL = 0.5;
+
+/** How it is going, in one sentence. `perMinute`: as the page measured it, where the server did not say. */
+export function going(campaign: Campaign, perMinute: number | undefined, now: Date, zone: Zone): Going {
+  const { state, next_at, runs, progress } = campaign;
+  const it = progress ? standing(campaign, progress) : undefined;
+  switch (state) {
+    case "draft":
+      return { tone: "cancelled", words: "A draft: nothing of it goes out until it is started." };
+    case "scheduled":
+      return { tone: "waiting", words: scheduled(next_at, runs, now, zone) };
+    case "paused":
+      return { tone: "retrying", words: it && waitingOf(it) > 0 ? `Paused: ${outOf(it)} done, the rest waits.` : "Paused: nothing of it goes out until it is resumed." };
+    case "cancelled":
+      return { tone: "cancelled", words: it && wholeOf(it) > 0 ? `Cancelled: ${count(endedOf(it) - it.ended.cancelled)} had ended, ${count(it.ended.cancelled)} were stopped.` : "Cancelled before anything of it went out." };
+    case "done":
+      return it ? finished(it) : { tone: "accepted", words: "Done." };
+    case "sending":
+      return it && progress ? underWay(it, progress, perMinute, next_at, now, zone) : { tone: "waiting", words: "On its way." };
+  }
+}
+
+function scheduled(nextAt: string | null | undefined, runs: number, now: Date, zone: Zone): string {
+  const before = runs > 0 ? `${things(runs, "run")} so far; the next is due` : "Due";
+  if (!nextAt) return runs > 0 ? `${things(runs, "run")} so far.` : "Started: it waits for its time.";
+  const at = new Date(nextAt);
+  return at <= now ? `${before} now.` : `${before} ${relative(at, now)}, ${clockTime(at, now, zone)}.`;
+}
+
+function underWay(it: Standing, progress: CampaignProgress, measured: number | undefined, nextAt: string | null | undefined, now: Date, zone: Zone): Going {
+  const waiting = waitingOf(it);
+  const tested = progress.runs.find(({ decide_at }) => decide_at);
+  if (waiting === 0 && tested?.decide_at) {
+    return { tone: "waiting", words: `The test has gone out to ${count(endedOf(it))}; clicks are counted until ${clockTime(new Date(tested.decide_at), now, zone)}, then the rest gets what did best.` };
+  }
+  if (waiting === 0 && it.toMake > 0) {
+    const when = nextAt && new Date(nextAt) > now ? `, the next ${clockTime(new Date(nextAt), now, zone)}` : "";
+    return { tone: "waiting", words: `On its way: ${count(endedOf(it))} done, and ${things(it.toMake, "message")} to come${when}.` };
+  }
+  if (wholeOf(it) === 0) return { tone: "waiting", words: "On its way: recipients are being found." };
+  if (!progress.rate_per_second && measured !== undefined && measured < STILL) {
+    return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/lanes" };
+  }
+  const perMinute = progress.rate_per_second ? progress.rate_per_second * 60 : measured;
+  const speed = perMinute ? `, ${rate(perMinute)}` : "";
+  const end = etaOf(progress, waiting, perMinute, now);
+  return { tone: "waiting", words: `On its way: ${outOf(it)} done${speed}${end ? `, done at about ${clockTime(end, now, zone)}` : ""}.` };
+}
+
+/** When the last delivery will have ended: as the server says, else by the rate that was measured here. */
+function etaOf({ eta }: CampaignProgress, waiting: number, perMinute: number | undefined, now: Date): Date | undefined {
+  if (eta) return new Date(eta);
+  return perMinute && perMinute > 0 ? new Date(now.getTime() + (waiting / perMinute) * 60_000) : undefined;
+}
+
+function finished(it: Standing): Going {
+  const whole = wholeOf(it);
+  if (whole === 0) return { tone: "cancelled", words: "Done: there was nobody to send it to." };
+  const { accepted, dead, expired } = it.ended;
+  if (accepted === whole) return { tone: "accepted", words: whole === 1 ? "Done: the push service took it." : `Done: all ${count(whole)} were accepted.` };
+  const others = OUTCOMES.filter((outcome) => outcome !== "accepted" && it.ended[outcome] > 0);
+  const rest = others.map((outcome) => `${count(it.ended[outcome])} ${OUTCOME_LOOKS[outcome].word.toLowerCase()}`).join(", ");
+  return { tone: (dead + expired) / whole > ALARMING ? "lost" : "accepted", words: `Done: ${count(accepted)} of ${count(whole)} accepted; ${rest}.` };
+}
+
+/** What browsers reported of all variants together; null: nobody can know, since its pushes carry no receipt token. */
+export function receipts({ total, variants }: Pick<CampaignProgress, "total" | "variants">): Funnel | null {
+  const reports = variants.flatMap(({ reports }) => reports ?? []);
+  if (reports.length === 0) return null;
+  const sum = (of: "may_report" | "displayed" | "clicked") => reports.reduce((sum, report) => sum + report[of], 0);
+  const asked = Math.min(sum("may_report"), total.accepted);
+  const displayed = sum("displayed");
+  return { accepted: total.accepted, asked, displayed, clicked: sum("clicked"), unknowable: total.accepted - asked, silent: Math.max(0, asked - displayed) };
+}
+
+/** What may be done with it. */
+export const ACTS = ["start", "pause", "resume", "cancel", "delete"] as const;
+export type Act = (typeof ACTS)[number];
+export const ACT_WORDS: Record<Act, string> = { start: "Start", pause: "Pause", resume: "Resume", cancel: "Cancel", delete: "Delete" };
+
+export function actsOn(state: CampaignState): readonly Act[] {
+  switch (state) {
+    case "draft":
+      return ["start", "delete"];
+    case "scheduled":
+    case "sending":
+      return ["pause", "cancel"];
+    case "paused":
+      return ["resume", "cancel"];
+    case "done":
+    case "cancelled":
+      return ["delete"];
+  }
+}
+
+/** What it would do, and to how many. Starting is a story of its own. */
+export function consequence(act: Exclude<Act, "start">, campaign: Campaign): string {
+  const it = campaign.progress ? standing(campaign, campaign.progress) : undefined;
+  const waiting = it ? waitingOf(it) : 0;
+  const ended = it ? endedOf(it) : 0;
+  const deliveries = `${it && it.unfound > 0 ? "about " : ""}${things(waiting, "delivery", "deliveries")}`;
+  const toCome = it && it.toMake > 0 ? ` ${capital(things(it.toMake, "message"))} of this run ${it.toMake === 1 ? "is" : "are"} still to be made.` : "";
+  switch (act) {
+    case "pause":
+      return waiting > 0
+        ? `This would hold ${deliveries} that ${waiting === 1 ? "waits" : "wait"} right now: nothing starts later than a second from then. What is in flight ends as its push service answers, and times to live run on.${toCome}`
+        : `Nothing of it is under way. What falls due while it is paused goes out when it is resumed.${toCome}`;
+    case "resume":
+      return `${waiting > 0 ? `This would let ${deliveries} go on, within a second.` : "This would let it go on."} What fell due meanwhile goes out now; of runs that recur, the last.${toCome}`;
+    case "cancel":
+      return `This would stop it for good: ${waiting > 0 ? deliveries : "no delivery"} that ${waiting > 1 ? "have" : "has"} not gone out yet, and every run to come. ${capitalThings(ended)} ended already; nothing calls those back.${toCome}`;
+    case "delete":
+      return campaign.state === "draft"
+        ? "Nothing of it went out, so nobody notices. What is written here is lost."
+        : `Its plan and its figures by variant are lost; the messages of its ${things(campaign.runs, "run")} stay, and so do the ${things(ended, "delivery", "deliveries")} of them.`;
+  }
+}
+
+const capitalThings = (n: number) => `${capital(things(n, "delivery", "deliveries"))} ${n === 1 ? "has" : "have"}`;
+
+/** Whom a plan's message is for. */
+export function audienceWords(to: CampaignPlan["message"]["to"]): string {
+  const whole = to.topic ? `Topic ${to.topic}` : "Everybody";
+  return to.segment ? `${whole} in ${segmentWords(to.segment)}` : whole;
+}
+
+/** A segment by its name, or by what it says. */
+export const segmentWords = (segment: string): string => (/^[a-z0-9-]{1,64}$/.test(segment) ? `the segment ${segment}` : `a segment of its own: ${segment}`);
+
+/** What starting it would do, and to about how many. `counted`: those that its message would go to now. */
+export function startWords(plan: CampaignPlan, counted: { audience_estimate: number; audience_margin: number }, now: Date, zone: Zone): string[] {
+  const { audience_estimate: n, audience_margin: margin } = counted;
+  const many = `${things(n, "active subscription")}${margin > 0 ? `, give or take ${count(margin)}` : ""}`;
+  const held = plan.holdout ? ` ${percent(plan.holdout)} of them get nothing, to measure its effect.` : "";
+  const whom = plan.follows ? `It goes to those of ${many} who got the other campaign and are left by it, as counted then.` : `It goes to ${audienceWords(plan.message.to).replace(/^E/, "e").replace(/^T/, "t")}: ${many}, as ${margin > 0 ? "estimated" : "counted"} just now${plan.schedule ? "; who comes or goes before it is due is counted then" : ""}.`;
+  const test = testWords(plan);
+  return [`${whom}${held}`, scheduleWords(plan, now, zone).join(" "), ...(test ? [test] : []), ...(plan.pace ? [paceWords(plan)] : [])];
+}
+
+/** Times of a recurring schedule that are shown. */
+const NEXT_SHOWN = 3;
+
+/** When it goes out, as sentences. */
+export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedule" | "follows">, now: Date, zone: Zone): string[] {
+  if (follows) {
+    const { campaign, did_not, after } = follows;
+    return [`${duration(after)} after the last run of ${campaign} began, to those of its recipients who ${did_not === "click" ? "did not click it" : "were not shown it, as far as browsers tell"}.`];
+  }
+  if (!schedule) return ["As soon as it is started."];
+  if (schedule.cron) return cronWords(schedule.cron, schedule.timezone ?? "", now, zone);
+  if (schedule.timezone === "recipient") {
+    const past = schedule.past === "skip" ? "Those for whom that has passed when it is started get nothing." : "Those for whom that has passed when it is started get it at that time of the next day.";
+    return [`When clocks where each recipient is show ${localWords(schedule.at ?? "")}.`, past];
+  }
+  const at = momentOf(schedule);
+  if (!at) return ["At a time that is yet to be written."];
+  const here = clockTime(at, now, zone);
+  if (!schedule.timezone) return [at < now ? `That was ${here}.` : `At ${here}, ${relative(at, now)}.`];
+  const there = `${localWords(schedule.at ?? "")} in ${schedule.timezone}`;
+  return [at < now ? `${there}: that has passed.` : `${there}: ${relative(at, now)}, ${here} here.`];
+}
+
+function cronWords(cron: string, timezone: string, now: Date, zone: Zone): string[] {
+  const next = nextTimes(cron, timezone, now, NEXT_SHOWN);
+  const again = `Again and again, by the clocks of ${timezone || "a zone that is yet to be chosen"}.`;
+  if (next === undefined) return [again, "When that is next cannot be told here; the server says so once it is saved."];
+  if (next.length === 0) return [again, "It never comes."];
+  return [again, `Next ${next.map((at) => clockTime(at, now, zone)).join(", then ")}${next.length < NEXT_SHOWN ? "." : ", and so on."}`];
+}
+
+/** A local time such as `2027-03-01T09:00` in words; what is none stays as it is. */
+export function localWords(local: string): string {
+  const at = new Date(`${local.slice(0, 16)}Z`);
+  if (Number.isNaN(at.getTime())) return local;
+  return at.toLocaleString("en-GB", { weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZone: "UTC" }).replaceAll(",", "");
+}
+
+/** The moment that a schedule names. Undefined: it names none, or that of each recipient's clock. */
+export function momentOf({ at, timezone }: CampaignSchedule): Date | undefined {
+  if (!at || timezone === "recipient") return undefined;
+  const hasOffset = /(?:Z|[+-]\d\d:\d\d)$/i.test(at);
+  if (hasOffset) return valid(new Date(at));
+  if (!timezone) return undefined;
+  const local = Date.parse(`${at}Z`);
+  // A local time is one that a daily schedule would come at: the same rules for gaps hold.
+  return Number.isNaN(local) ? undefined : nextTimes(`${Number(at.slice(14, 16))} ${Number(at.slice(11, 13))} ${Number(at.slice(8, 10))} ${Number(at.slice(5, 7))} *`, timezone, new Date(local - 2 * 86_400_000), 1)?.[0];
+}
+
+const valid = (at: Date): Date | undefined => (Number.isNaN(at.getTime()) ? undefined : at);
+
+export function paceWords({ pace }: Pick<CampaignPlan, "pace">): string {
+  if (pace?.per_minute) return `At most ${count(pace.per_minute)} a minute.`;
+  return pace?.spread_over ? `Spread over ${duration(pace.spread_over)}.` : "As fast as push services take it.";
+}
+
+/** What is tried out, as a sentence; undefined: there is nothing to choose from. */
+export function testWords({ test, variants = [] }: Pick<CampaignPlan, "test" | "variants">): string | undefined {
+  if (variants.length < 2) return undefined;
+  if (!test) return `${things(variants.length, "variant")}, by weight; nothing is decided.`;
+  const { share, after, confidence, otherwise } = test;
+  const rest = otherwise === "stop" ? "nothing" : `${variants[0]?.name ?? "the first"}, the first`;
+  return `${things(variants.length, "variant")} go to ${percent(share)} first. After ${duration(after)} the rest gets the one that is better than each other with a probability of ${percent(confidence ?? 0.95)}; if there is none, ${rest}.`;
+}
+
+/** Who won, in a sentence; undefined: there was nothing to decide. */
+export function winnerWords({ winner, confidence, decide_at }: CampaignRun, now: Date, zone: Zone): string | undefined {
+  if (decide_at) return `Being tested: decided ${clockTime(new Date(decide_at), now, zone)}.`;
+  if (winner) return `${winner} won${confidence == null ? "" : `: better than each other with a probability of ${percent(confidence)}`}.`;
+  return confidence == null ? undefined : `No winner: the best one was better than each other with a probability of ${percent(confidence)} only.`;
+}
+
+/** A variant's click rate and the bounds of its 95 % interval, as shares of the axis that all variants are drawn on. */
+export interface Interval {
+  name: string;
+  weight: number;
+  accepted: number;
+  clicked: number;
+  rate: number;
+  from: number;
+  to: number;
+}
+
+/** Variants of which something is known. */
+export function intervals(variants: readonly CampaignVariant[]): Interval[] {
+  return variants.flatMap(({ name, weight, counts, reports }) => {
+    const { click_rate: rate, click_rate_from: from, click_rate_to: to, clicked } = reports ?? {};
+    if (rate == null || from == null || to == null) return [];
+    return [{ name, weight, accepted: counts.accepted, clicked: clicked ?? 0, rate, from: Math.min(from, rate), to }];
+  });
+}
+
+/** Where an axis ends that shows all of it: a round share. */
+export function axisEnd(of: readonly Interval[]): number {
+  const most = Math.max(0.01, ...of.map(({ to }) => to));
+  const step = 10 ** Math.floor(Math.log10(most));
+  const end = [1, 2, 5, 10].map((factor) => factor * step).find((end) => end >= most - 1e-9) ?? 1;
+  return Math.min(1, end);
+}
+
+/** What the intervals say. That nobody is ahead for certain is an answer. */
+export function verdict(of: readonly Interval[]): { tone: Tone; words: string } | undefined {
+  const [best, ...others] = of.toSorted((a, b) => b.rate - a.rate);
+  const [second] = others;
+  if (!best || !second) return undefined;
+  if (of.every(({ clicked }) => clicked === 0)) return { tone: "cancelled", words: "No winner: nobody clicked so far." };
+  if (others.every(({ to }) => best.from > to)) return { tone: "accepted", words: `${best.name} does better than each other: their intervals do not overlap.` };
+  return { tone: "cancelled", words: `No winner: the intervals of ${best.name} and ${second.name} overlap, so the difference may be chance.` };
+}
+
+/** Something on the calendar. */
+export interface Occasion {
+  campaign: Campaign;
+  at: Date;
+  /** `was`: it began then. `due`: it will. `planned`: it would, if the draft were started. */
+  is: "was" | "due" | "planned";
+  /** By each recipient's own clock: on that day somewhere. */
+  isLocal: boolean;
+}
+
+/** More than this many in one month are shown as far as they go. */
+const OCCASIONS_MAX = 800;
+
+/** When a campaign was or is due between two moments, as far as is known: without its plan, that is its next time alone. */
+export function occasions(campaign: Campaign, plan: CampaignPlan | undefined, from: Date, until: Date, now: Date): Occasion[] {
+  const { state, started_at, changed_at, next_at, runs } = campaign;
+  const isOver = state === "done" || state === "cancelled";
+  const is = (at: Date): Occasion["is"] => (state === "draft" ? "planned" : at <= now ? "was" : "due");
+  const within = (times: readonly Date[], isLocal = false) => times.filter((at) => at >= from && at < until).map((at) => ({ campaign, at, is: is(at), isLocal }));
+  const schedule = plan?.schedule;
+  if (schedule?.cron) {
+    const begin = Math.max(from.getTime() - 1, Date.parse(started_at ?? "") || now.getTime());
+    const end = Math.min(until.getTime() - 1, isOver ? Date.parse(changed_at) : Infinity);
+    const times = nextTimes(schedule.cron, schedule.timezone ?? "", new Date(begin), OCCASIONS_MAX, end);
+    if (times) return within(times);
+  } else if (schedule?.at && (state !== "cancelled" || runs > 0)) {
+    const isLocal = schedule.timezone === "recipient";
+    const at = isLocal ? valid(new Date(schedule.at.slice(0, 16))) : momentOf(schedule);
+    if (at) return within([at], isLocal);
+  }
+  const times: Date[] = [];
+  if (runs > 0 && started_at) times.push(new Date(started_at));
+  if (next_at && (state === "scheduled" || state === "paused")) times.push(new Date(next_at));
+  return within(times);
+}
+
+/** A day of a month's calendar. */
+export interface Day {
+  /** `2026-11-22`. */
+  key: string;
+  number: number;
+  isOfMonth: boolean;
+}
+
+/** `2026-11`; what is no month is that of now. */
+export function monthOf(text: string | undefined, now: Date, zone: Zone): string {
+  return text && /^\d{4}-(?:0[1-9]|1[0-2])$/.test(text) ? text : dayKey(now, zone).slice(0, 7);
+}
+
+export function dayKey(at: Date, zone: Zone): string {
+  return at.toLocaleDateString("sv-SE", zone === "UTC" ? { timeZone: "UTC" } : {});
+}
+
+/** So many months later, or earlier. */
+export function otherMonth(month: string, by: number): string {
+  const at = new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)) - 1 + by, 1));
+  return at.toISOString().slice(0, 7);
+}
+
+export const monthWords = (month: string): string => new Date(`${month}-01T00:00Z`).toLocaleDateString("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
+
+/** Whole weeks, from Monday, that a month lies in. */
+export function weeksOf(month: string): Day[][] {
+  const first = Date.parse(`${month}-01T00:00Z`);
+  const start = first - ((new Date(first).getUTCDay() + 6) % 7) * 86_400_000;
+  const weeks: Day[][] = [];
+  for (let week = 0; week < 6; week += 1) {
+    const days = Array.from({ length: 7 }, (_, n): Day => {
+      const day = new Date(start + (week * 7 + n) * 86_400_000);
+      const key = day.toISOString().slice(0, 10);
+      return { key, number: day.getUTCDate(), isOfMonth: key.startsWith(month) };
+    });
+    if (days.some(({ isOfMonth }) => isOfMonth)) weeks.push(days);
+  }
+  return weeks;
+}
+
+/** One line of a day: a campaign, and when; several times on one day are one line. */
+export interface Entry extends Occasion {
+  times: number;
+}
+
+/** What is on each day, in the order of time. */
+export function byDay(all: readonly Occasion[], zone: Zone): Map<string, Entry[]> {
+  const days = new Map<string, Entry[]>();
+  for (const occasion of all.toSorted((a, b) => a.at.getTime() - b.at.getTime())) {
+    const key = dayKey(occasion.at, zone);
+    const entries = days.get(key) ?? [];
+    const same = entries.find(({ campaign }) => campaign.id === occasion.campaign.id);
+    if (same) same.times += 1;
+    else entries.push({ ...occasion, times: 1 });
+    days.set(key, entries);
+  }
+  return days;
+}

@@ -1,0 +1,238 @@
+import { useState } from "preact/hooks";
+import type { AppView, Campaign, CampaignPlan, Sent } from "../../api/types";
+import { ACT_WORDS, actsOn, consequence, startWords, type Act } from "../../lib/campaigns";
+import { clock } from "../../lib/clock";
+import { listed } from "../../lib/draft";
+import { digits, fullCount, things } from "../../lib/format";
+import { zone } from "../../lib/preferences";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useMay } from "../../shell/context";
+import { useAction } from "../../ui/action";
+import { Dialog } from "../../ui/dialog";
+import { Field } from "../../ui/form";
+import { Refused, Shown } from "../../ui/shown";
+import { act, clone, loadPlan, reachOf, testSend } from "./load";
+
+interface Props {
+  app: AppView;
+  campaign: Campaign;
+  refresh: () => unknown;
+}
+
+/** What may be done with it, or which role could. */
+export function Acts({ app, campaign, refresh }: Props) {
+  const [asked, ask] = useState<Act | "clone" | "test">();
+  const sender = useMay("sender", app.id);
+  const onClose = () => ask(undefined);
+  const dialog = { app, campaign, refresh, onClose };
+  if (!sender.may) return <p class="fine">Starting, stopping and copying it is not yours to do. {sender.why}</p>;
+  const acts = actsOn(campaign.state);
+  return (
+    <>
+      <div class="row acts" role="group" aria-label="What to do with it">
+        {acts
+          .filter((it) => it !== "delete")
+          .map((it) => (
+            <button key={it} type="button" id={it} class={it === "start" || it === "resume" ? "primary" : ""} onClick={() => ask(it)}>
+              {ACT_WORDS[it]}…
+            </button>
+          ))}
+        <button type="button" id="test" onClick={() => ask("test")}>
+          Try it…
+        </button>
+        <button type="button" id="clone" onClick={() => ask("clone")}>
+          Copy…
+        </button>
+        {acts.includes("delete") && (
+          <button type="button" id="delete" onClick={() => ask("delete")}>
+            Delete…
+          </button>
+        )}
+      </div>
+      {asked === "start" && <StartDialog {...dialog} />}
+      {asked === "clone" && <CloneDialog {...dialog} />}
+      {asked === "test" && <TestDialog {...dialog} />}
+      {asked && asked !== "start" && asked !== "clone" && asked !== "test" && <ActDialog {...dialog} what={asked} />}
+    </>
+  );
+}
+
+interface DialogProps extends Props {
+  onClose: () => void;
+}
+
+/** Says what it will do, and to how many, before it is done. */
+function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { what: Exclude<Act, "start"> }) {
+  const { go } = useFilters();
+  const { run, isBusy, problem } = useAction(async () => {
+    await act(what, app.id, campaign.id);
+    if (what === "delete") return go("/campaigns");
+    await refresh();
+    onClose();
+  });
+  return (
+    <Dialog title={`${ACT_WORDS[what]} ${campaign.name}?`} onClose={onClose}>
+      <p id="consequence">{consequence(what, campaign)}</p>
+      <Refused problem={problem} />
+      <p class="row end">
+        <button type="button" onClick={onClose}>
+          Leave it
+        </button>
+        <button type="button" class={what === "delete" ? "primary grave" : "primary"} id="do-it" disabled={isBusy} onClick={() => run()}>
+          {ACT_WORDS[what]} it
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+/** Counts once more, and starts it when that number was typed: not by one careless click. */
+function StartDialog(props: DialogProps) {
+  const { app, campaign, onClose } = props;
+  const asked = useResource(
+    `start ${campaign.id} ${campaign.changed_at}`,
+    async (stop) => {
+      const plan = await loadPlan(app.id, campaign.id, stop);
+      return { plan, counted: await reachOf(app.id, plan, stop) };
+    },
+    { everyS: 3_600 },
+  );
+  return (
+    <Dialog title={`Start ${campaign.name}?`} onClose={onClose}>
+      <Shown of={asked} what="what it will do, and to how many">
+        {({ plan, counted }) => <StartForm {...props} plan={plan} counted={counted} />}
+      </Shown>
+    </Dialog>
+  );
+}
+
+function StartForm({ app, campaign, refresh, onClose, plan, counted }: DialogProps & { plan: CampaignPlan; counted: Awaited<ReturnType<typeof reachOf>> }) {
+  const [typed, type] = useState("");
+  const n = counted.audience_estimate;
+  const isSure = digits(typed) === String(n);
+  const { run, isBusy, problem } = useAction(async () => {
+    await act("start", app.id, campaign.id);
+    await refresh();
+    onClose();
+  });
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (isSure) void run();
+      }}
+    >
+      <div id="consequence" class="plan">
+        {startWords(plan, counted, clock.shown.value, zone.value).map((words) => (
+          <p key={words}>{words}</p>
+        ))}
+        <p class="fine">Once it is started its plan stays as it is. It can be paused and cancelled; what has gone out cannot be called back.</p>
+      </div>
+      <label class="field">
+        <span>
+          Type <strong class="number">{fullCount(n)}</strong> to start it
+        </span>
+        <input id="typed" name="typed" inputMode="numeric" autocomplete="off" value={typed} onInput={(event) => type(event.currentTarget.value)} />
+      </label>
+      <Refused problem={problem} />
+      <p class="row end">
+        <button type="button" onClick={onClose}>
+          Leave it
+        </button>
+        <button type="submit" class="primary" id="start-now" disabled={isBusy || !isSure}>
+          Start it
+        </button>
+      </p>
+    </form>
+  );
+}
+
+function CloneDialog({ app, campaign, onClose }: DialogProps) {
+  const { go } = useFilters();
+  const [slug, write] = useState(`${campaign.slug.slice(0, 58)}-copy`);
+  const { run, isBusy, problem } = useAction(async () => {
+    const made = await clone(app.id, campaign.id, slug.trim());
+    go(`/campaigns/${made.slug}/edit`);
+  });
+  return (
+    <Dialog title={`Copy ${campaign.name}?`} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void run();
+        }}
+      >
+        <p>This makes a draft with the same plan. Nothing of it goes out until it is started.</p>
+        <Field label="What the copy is called in addresses" hint="Small letters, digits and hyphens.">
+          {(tie) => <input {...tie} id="copy-slug" name="slug" maxLength={64} autocomplete="off" value={slug} onInput={(event) => write(event.currentTarget.value)} />}
+        </Field>
+        <Refused problem={problem} />
+        <p class="row end">
+          <button type="button" onClick={onClose}>
+            Leave it
+          </button>
+          <button type="submit" class="primary" id="do-it" disabled={isBusy || slug.trim() === ""}>
+            Copy it
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}
+
+/** Sends its message to named users now. */
+function TestDialog({ app, campaign, onClose }: DialogProps) {
+  const { link } = useFilters();
+  const [users, name] = useState("");
+  const [sent, setSent] = useState<Sent>();
+  const ids = listed(users);
+  const variants = campaign.progress?.variants ?? [];
+  const [variant, choose] = useState(variants[0]?.name ?? "");
+  const { run, isBusy, problem } = useAction(async () => {
+    setSent(undefined);
+    setSent(await testSend(app.id, campaign.id, ids, variant || undefined));
+  });
+  return (
+    <Dialog title={`Try ${campaign.name}?`} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void run();
+        }}
+      >
+        <p>Its message goes to these users now, on all of their browsers, as a message of its own that does not count as the campaign’s.</p>
+        <Field label="Users, by the ids that your site has for them" hint="Separated by commas or lines.">
+          {(tie) => <textarea {...tie} id="test-users" name="users" rows={2} value={users} onInput={(event) => name(event.currentTarget.value)} />}
+        </Field>
+        {variants.length > 1 && (
+          <Field label="Variant">
+            {(tie) => (
+              <select {...tie} name="variant" value={variant} onChange={(event) => choose(event.currentTarget.value)}>
+                {variants.map((variant) => (
+                  <option key={variant.name} value={variant.name}>
+                    {variant.name}
+                  </option>
+                ))}
+              </select>
+            )}
+          </Field>
+        )}
+        <Refused problem={problem} />
+        {sent && (
+          <p role="status" id="tested">
+            {sent.audience_estimate === 0 ? "Nobody got it: no browser of theirs is active." : `Sent to ${things(sent.audience_estimate, "browser")}.`} <a href={link(`/messages/${sent.id}`)}>See how that goes</a>
+          </p>
+        )}
+        <p class="row end">
+          <button type="button" onClick={onClose}>
+            Close
+          </button>
+          <button type="submit" class="primary" id="do-it" disabled={isBusy || ids.length === 0}>
+            Send to {things(ids.length, "user")}
+          </button>
+        </p>
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,147 @@
+import { useEffect, useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, Campaign } from "../../api/types";
+import { endedOf, going, parts, receipts, standing, wholeOf } from "../../lib/campaigns";
+import { clock } from "../../lib/clock";
+import { percent } from "../../lib/format";
+import { pace, remember, TIER_WORDS, type Sample } from "../../lib/messages";
+import { zone } from "../../lib/preferences";
+import { useResource, type Resource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere } from "../../shell/context";
+import { Card, Head } from "../../ui/card";
+import { Time } from "../../ui/numbers";
+import { PartsBar, PartsLegend } from "../../ui/parts";
+import { Shown } from "../../ui/shown";
+import "../messages/messages.css";
+import { FunnelFigure } from "../overview/funnel";
+import { Acts } from "./acts";
+import "./campaigns.css";
+import { loadCampaign, MOVES } from "./load";
+import { PlanCard } from "./plan";
+import { Gateways, Locales, Runs, Variants } from "./results";
+
+/** One campaign: how it goes, what worked, and what may be done. */
+export default function CampaignPage() {
+  const { params } = useRoute();
+  const { app, apps } = useHere();
+  const named = params.campaign ?? "";
+  if (!app) {
+    return (
+      <>
+        <Head title="Campaign" lead={named} />
+        <ChooseApp apps={apps} what="Campaigns are kept by app." />
+      </>
+    );
+  }
+  return <OfApp key={`${app.id} ${named}`} app={app} named={named} />;
+}
+
+function OfApp({ app, named }: { app: AppView; named: string }) {
+  const { link } = useFilters();
+  const campaign = useResource(`campaign ${app.id} ${named}`, (stop) => loadCampaign(app.id, named, stop), { on: MOVES, everyS: 5 });
+  const perMinute = usePace(campaign);
+  return (
+    <>
+      <p class="back">
+        <a href={link("/campaigns")}>Campaigns</a>
+      </p>
+      <Shown of={campaign} what="this campaign">
+        {(shown) => <One app={app} campaign={shown} perMinute={perMinute} refresh={campaign.refresh} />}
+      </Shown>
+    </>
+  );
+}
+
+/** How many deliveries end a minute, as far as was seen since the page is open: small campaigns have no chart on the server. */
+function usePace(campaign: Resource<Campaign>): number | undefined {
+  const [samples, setSamples] = useState<readonly Sample[]>([]);
+  const known = campaign.known.value;
+  useEffect(() => {
+    const progress = known?.value.progress;
+    if (!known || !progress) return;
+    const sample = { atMs: known.at.getTime(), ended: endedOf(standing(known.value, progress)) };
+    setSamples((samples) => (known.value.state === "sending" ? remember(samples, sample) : []));
+  }, [known]);
+  return pace(samples);
+}
+
+interface Props {
+  app: AppView;
+  campaign: Campaign;
+  perMinute: number | undefined;
+  refresh: () => unknown;
+}
+
+function One({ app, campaign, perMinute, refresh }: Props) {
+  const { link } = useFilters();
+  const { name, slug, tier, created_at, started_at, runs, progress } = campaign;
+  const sentence = going(campaign, perMinute, clock.shown.value, zone.value);
+  return (
+    <>
+      <Head
+        title={name}
+        lead={
+          <>
+            <code>{slug}</code> · {TIER_WORDS[tier]} · {started_at ? <>started <Time at={started_at} /></> : <>made <Time at={created_at} /></>}
+          </>
+        }
+      />
+      <p class="sentence" id="going" data-tone={sentence.tone} aria-live="polite">
+        {sentence.path ? <a href={link(sentence.path)}>{sentence.words}</a> : sentence.words}
+      </p>
+      <Acts app={app} campaign={campaign} refresh={refresh} />
+      {progress && runs > 0 && <Results app={app} campaign={campaign} progress={progress} />}
+      <PlanCard app={app} campaign={campaign} />
+    </>
+  );
+}
+
+function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & { progress: NonNullable<Campaign["progress"]> }) {
+  const it = standing(campaign, progress);
+  const all = parts(it);
+  return (
+    <div class="grid halves">
+      <Card title="Deliveries" class="wide" aside={progress.holdout > 0 ? <span class="fine">{percent(progress.holdout)} of the audience get nothing, to compare with</span> : undefined}>
+        {wholeOf(it) === 0 ? (
+          <p class="soft">Nothing has gone out yet.</p>
+        ) : (
+          <>
+            <PartsBar parts={all} />
+            <PartsLegend parts={all} isAbout={it.unfound > 0} />
+          </>
+        )}
+      </Card>
+      {progress.variants.length > 1 && (
+        <Card title="Which works better" class="wide">
+          <Variants progress={progress} />
+        </Card>
+      )}
+      <Card title="What browsers reported">
+        <Reported progress={progress} />
+      </Card>
+      <Card title="By push service">
+        <Gateways progress={progress} />
+      </Card>
+      <Card title="Runs">
+        <Runs progress={progress} runs={campaign.runs} />
+      </Card>
+      <Card title="By language">
+        <Locales app={app} campaign={campaign} />
+      </Card>
+    </div>
+  );
+}
+
+function Reported({ progress }: { progress: NonNullable<Campaign["progress"]> }) {
+  const funnel = receipts(progress);
+  if (!funnel) return <p class="soft">It was sent without Bellwire’s envelope, so its pushes carry no receipt token. Nobody can know who saw it.</p>;
+  if (funnel.accepted === 0) return <p class="soft">Nothing was accepted yet. What browsers show and people click is counted here.</p>;
+  return (
+    <>
+      <FunnelFigure funnel={funnel} why="to Safari, which shows them by itself and tells nobody" />
+      <p class="fine">Displayed and clicked are what browsers told, so they are the least that happened.</p>
+    </>
+  );
+}

@@ -1,0 +1,219 @@
+import { useMemo, useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { Refusal } from "../../api/problem";
+import type { AppView, Campaign, CampaignPlan } from "../../api/types";
+import { BLANK, draftOf, lacks, messageOf, planOf, saidBy, slugOf, type Draft } from "../../lib/campaign-draft";
+import { content, isAddressed, type Draft as MessageDraft } from "../../lib/draft";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { useAction } from "../../ui/action";
+import { Card, Head } from "../../ui/card";
+import { Refused, Shown } from "../../ui/shown";
+import "../composer/composer.css";
+import { ContentCard } from "../composer/content";
+import { Text } from "../composer/fields";
+import { useCheck, type Check } from "../composer/load";
+import { Previews } from "../composer/previews";
+import { ClearDialog } from "../composer/send";
+import { useDraft, type Writing } from "../composer/store";
+import { TimingCard } from "../composer/timing";
+import { TryCard } from "../composer/try";
+import { AudienceCard } from "./audience";
+import "./campaigns.css";
+import { create, loadCampaign, loadPlan, replace } from "./load";
+import { LimitsCard, WhenCard } from "./when";
+import { VariantsBar, VariantsCard } from "./variants";
+
+/** Who gets what when? A new campaign, or a draft that is changed. */
+export default function CampaignComposer() {
+  const { app, apps } = useHere();
+  const { params } = useRoute();
+  const { link } = useFilters();
+  const named = params.campaign;
+  return (
+    <>
+      <p class="back">
+        <a href={link("/campaigns")}>Campaigns</a>
+      </p>
+      <Head title={named ? "Change a campaign" : "New campaign"} lead="Who gets what when? It stays a draft until you start it." />
+      {app ? <OfApp key={`${app.id} ${named ?? ""}`} app={app} named={named} /> : <ChooseApp apps={apps} what="Campaigns are kept by app." />}
+    </>
+  );
+}
+
+function OfApp({ app, named }: { app: AppView; named: string | undefined }) {
+  const sender = useMay("sender", app.id);
+  if (!sender.may) return <p class="refused">Writing campaigns is not yours to do. {sender.why}</p>;
+  return named ? <Existing app={app} named={named} /> : <New app={app} />;
+}
+
+/** A draft that is kept in its tab while it is new, and on the server once it was saved. */
+type Written = Pick<Writing<Draft>, "draft" | "key" | "change" | "forget"> & Partial<Pick<Writing<Draft>, "clear">>;
+
+const ownZone = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+
+function New({ app }: { app: AppView }) {
+  const { session } = useHere();
+  const writing = useDraft(`bellwire.campaign.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, timezone: ownZone() });
+  return <Form app={app} writing={writing} existing={undefined} />;
+}
+
+function Existing({ app, named }: { app: AppView; named: string }) {
+  const known = useResource(
+    `to change ${app.id} ${named}`,
+    async (stop) => {
+      const [campaign, plan] = await Promise.all([loadCampaign(app.id, named, stop), loadPlan(app.id, named, stop)]);
+      return { campaign, plan };
+    },
+    { everyS: 3_600 },
+  );
+  // What is written meanwhile must not be taken away by a newer answer, nor begin with an older one.
+  if (known.isLoading.value && !known.problem.value) return <p class="loading">Loading the draft…</p>;
+  return (
+    <Shown of={known} what="the draft">
+      {({ campaign, plan }) => <Change key={campaign.changed_at} app={app} campaign={campaign} plan={plan} />}
+    </Shown>
+  );
+}
+
+function Change({ app, campaign, plan }: { app: AppView; campaign: Campaign; plan: CampaignPlan }) {
+  const { link } = useFilters();
+  const begin = useMemo(() => draftOf(plan, ownZone()), [plan]);
+  if (campaign.state !== "draft") {
+    return (
+      <p class="refused">
+        This campaign was started, so its plan stays as it is. <a href={link(`/campaigns/${campaign.slug}`)}>Copy it there</a>
+      </p>
+    );
+  }
+  if (!begin) {
+    return (
+      <>
+        <p class="refused">Its message says something that only programs write: a payload, or a template. Change its plan where it was written:</p>
+        <pre>
+          <code>{`bellwire campaign plan ${campaign.slug} --app ${app.slug} > plan.json\nbellwire campaign change ${campaign.slug} plan.json --app ${app.slug}`}</code>
+        </pre>
+      </>
+    );
+  }
+  return <Edit app={app} campaign={campaign} begin={begin} />;
+}
+
+function Edit({ app, campaign, begin }: { app: AppView; campaign: Campaign; begin: Draft }) {
+  const [draft, setDraft] = useState(begin);
+  const writing: Written = { draft, key: "", change: (changes) => setDraft((draft) => ({ ...draft, ...changes })), forget: () => {} };
+  return <Form app={app} writing={writing} existing={campaign} />;
+}
+
+/** What can be checked before all of it is written: the title comes last in many minds. */
+function checkable(draft: Draft, chosen: number) {
+  const message = messageOf(draft, chosen);
+  const to = isAddressed(draft.message) ? message.to : { all: true };
+  return { ...message, to, content: { ...message.content, title: message.content?.title?.trim() || "–" } };
+}
+
+function Form({ app, writing, existing }: { app: AppView; writing: Written; existing: Campaign | undefined }) {
+  const { draft, change } = writing;
+  const [wanted, choose] = useState(0);
+  const chosen = Math.min(wanted, Math.max(0, draft.variants.length - 1));
+  const { go } = useFilters();
+  const { run, isBusy, problem } = useAction(async () => {
+    const plan = planOf(draft);
+    const saved = existing ? await replace(app.id, existing.id, plan) : await create(app.id, plan, writing.key);
+    writing.forget();
+    go(`/campaigns/${saved.slug}`);
+  });
+  const check = useCheck(app.id, checkable(draft, chosen));
+  const said = saidBy(draft, chosen);
+  const shown = useMemo(() => content(said), [draft, chosen]);
+  const changeMessage = (changes: Partial<MessageDraft>) => change({ message: { ...draft.message, ...changes } });
+  const changeSaid = (changes: Partial<MessageDraft>) =>
+    draft.variants.length === 0 ? changeMessage(changes) : change({ variants: draft.variants.map((variant, n) => (n === chosen ? { ...variant, said: { ...variant.said, ...changes } } : variant)) });
+  const part = { app, draft, change, problem };
+  return (
+    <div class="composer">
+      <div class="form">
+        <NameCard {...part} />
+        <AudienceCard {...part} check={check} changeMessage={changeMessage} />
+        <VariantsBar draft={draft} change={change} chosen={chosen} choose={choose} />
+        <ContentCard key={`${chosen} of ${draft.variants.length}`} app={app} draft={said} change={changeSaid} check={check} />
+        {draft.variants.length > 1 && <VariantsCard {...part} />}
+        <WhenCard {...part} />
+        <LimitsCard {...part} />
+        <TimingCard app={app} draft={draft.message} change={changeMessage} check={check} isPlanned />
+        <TryCard app={app} draft={said} />
+        <SaveCard draft={draft} isNew={existing === undefined} check={check} problem={problem} isBusy={isBusy} save={() => void run()} clear={writing.clear} />
+      </div>
+      <Previews said={shown} site={app.origins[0]} name={app.name} />
+    </div>
+  );
+}
+
+/** What each part is given. `problem`: why it could not be saved. */
+export interface PartProps {
+  app: AppView;
+  draft: Draft;
+  change: (changes: Partial<Draft>) => void;
+  problem: Refusal | undefined;
+}
+
+function NameCard({ draft, change, problem }: PartProps) {
+  return (
+    <Card title="What it is called">
+      <div class="pair">
+        <Text label="Name" name="campaign-name" value={draft.name} change={(name) => change({ name })} max={200} fault={problem?.fault("/name")} />
+        <Text
+          label="In addresses"
+          name="slug"
+          value={draft.slug}
+          change={(slug) => change({ slug })}
+          placeholder={slugOf(draft.name) || "spring-sale"}
+          max={64}
+          hint="Small letters, digits and hyphens; from the name, if left empty."
+          fault={problem?.fault("/slug")}
+        />
+      </div>
+    </Card>
+  );
+}
+
+interface SaveProps {
+  draft: Draft;
+  isNew: boolean;
+  check: Check;
+  problem: Refusal | undefined;
+  isBusy: boolean;
+  save: () => void;
+  /** Of what is kept in this tab alone. */
+  clear: (() => void) | undefined;
+}
+
+/** The end of it: what is still missing, or saving it. It is started from its own page. */
+function SaveCard({ draft, isNew, check, problem, isBusy, save, clear }: SaveProps) {
+  const [isAsked, ask] = useState(false);
+  const lacking = lacks(draft);
+  return (
+    <Card title="Save">
+      {lacking ? <p class="soft">{lacking}</p> : <Refused problem={problem ?? check.problem} />}
+      {check.counted?.warnings?.map(({ detail, pointer }) => (
+        <p class="fine" key={detail}>
+          {pointer && <code>{pointer.replace(/^\//, "")}</code>} {detail}
+        </p>
+      ))}
+      <p class="row">
+        <button type="button" class="primary" id="save" disabled={Boolean(lacking) || isBusy} onClick={save}>
+          {isNew ? "Save as a draft" : "Save the draft"}
+        </button>
+        {clear && (
+          <button type="button" id="clear" onClick={() => ask(true)}>
+            Begin anew…
+          </button>
+        )}
+        <span class="fine">Nothing goes out by that: you start it on its page.</span>
+      </p>
+      {clear && isAsked && <ClearDialog clear={clear} onClose={() => ask(false)} />}
+    </Card>
+  );
+}

@@ -1,0 +1,78 @@
+/** What the pages about campaigns ask the server for. */
+import { api, told } from "../../api/client";
+import type { Campaign, CampaignLocale, CampaignPlan, DryRun, Sent } from "../../api/types";
+import type { Act, CampaignState } from "../../lib/campaigns";
+import type { Filters } from "../../lib/url";
+
+/** What moves campaigns: their messages do. */
+export const MOVES = ["message.progress", "message.done", "message.paused", "message.resumed", "message.cancelled", "outcomes"] as const;
+
+export interface CampaignPage {
+  campaigns: Campaign[];
+  next: string | null | undefined;
+}
+
+const PER_PAGE = 25;
+
+async function page(app: string, query: { state: CampaignState | undefined; limit: number; iterator: string | undefined }, signal: AbortSignal): Promise<CampaignPage> {
+  const { data, iterator } = await told(api.GET("/v1/apps/{app}/campaigns", { params: { path: { app }, query: { ...query, state: query.state || undefined, iterator: query.iterator || undefined } as never }, signal }));
+  return { campaigns: data as Campaign[], next: iterator };
+}
+
+export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> => page(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);
+
+/** Campaigns whose plans are looked into for a calendar; of others, what the list says is shown. */
+const PLANS_MAX = 60;
+
+/** Campaigns that a calendar is made of. */
+export const CALENDAR_MAX = 250;
+
+/** The newest campaigns, with their plans where those may be seen. */
+export async function loadCalendar(app: string, maySeePlans: boolean, signal: AbortSignal): Promise<[Campaign, CampaignPlan | undefined][]> {
+  const { campaigns } = await page(app, { state: undefined, limit: CALENDAR_MAX, iterator: undefined }, signal);
+  const plans = campaigns.map((campaign, n) => (maySeePlans && n < PLANS_MAX ? loadPlan(app, campaign.id, signal) : undefined));
+  return Promise.all(campaigns.map(async (campaign, n): Promise<[Campaign, CampaignPlan | undefined]> => [campaign, await plans[n]]));
+}
+
+export const loadCampaign = (app: string, campaign: string, signal: AbortSignal): Promise<Campaign> =>
+  told(api.GET("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign } }, signal })) as Promise<Campaign>;
+
+export const loadPlan = (app: string, campaign: string, signal?: AbortSignal): Promise<CampaignPlan> =>
+  told(api.GET("/v1/apps/{app}/campaigns/{campaign}/plan", { params: { path: { app, campaign } }, ...(signal ? { signal } : {}) })) as Promise<CampaignPlan>;
+
+export async function loadLocales(app: string, campaign: string, signal: AbortSignal): Promise<CampaignLocale[]> {
+  return (await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/locales", { params: { path: { app, campaign } }, signal }))).data;
+}
+
+export async function act(act: Act, app: string, campaign: string): Promise<void> {
+  const to = { params: { path: { app, campaign } } };
+  switch (act) {
+    case "start":
+      return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/start", to)));
+    case "pause":
+      return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/pause", to)));
+    case "resume":
+      return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/resume", to)));
+    case "cancel":
+      return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/cancel", to)));
+    case "delete":
+      return void (await told(api.DELETE("/v1/apps/{app}/campaigns/{campaign}", to)));
+  }
+}
+
+export const clone = (app: string, campaign: string, slug: string): Promise<Campaign> =>
+  told(api.POST("/v1/apps/{app}/campaigns/{campaign}/clone", { params: { path: { app, campaign } }, body: { slug } })) as Promise<Campaign>;
+
+export const testSend = (app: string, campaign: string, users: string[], variant: string | undefined): Promise<Sent> =>
+  told(api.POST("/v1/apps/{app}/campaigns/{campaign}/test", { params: { path: { app, campaign } }, body: { users, ...(variant ? { variant } : {}) } }));
+
+export const create = (app: string, body: CampaignPlan, key: string): Promise<Campaign> =>
+  told(api.POST("/v1/apps/{app}/campaigns", { params: { path: { app }, header: { "Idempotency-Key": key } }, body: body as never })) as Promise<Campaign>;
+
+export const replace = (app: string, campaign: string, body: CampaignPlan): Promise<Campaign> =>
+  told(api.PUT("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign } }, body: body as never })) as Promise<Campaign>;
+
+/** How many a plan's message would go to now. Nothing is sent. */
+export async function reachOf(app: string, { message }: CampaignPlan, signal: AbortSignal): Promise<DryRun> {
+  return (await told(api.POST("/v1/apps/{app}/messages", { params: { path: { app }, query: { dry_run: true } }, body: message, signal }))) as DryRun;
+}

@@ -1,0 +1,208 @@
+import type { AppView, Campaign } from "../../api/types";
+import { brief, parts, standing, STATES, STATE_LOOKS } from "../../lib/campaigns";
+import { clock } from "../../lib/clock";
+import { TIER_WORDS } from "../../lib/messages";
+import { useResource } from "../../lib/resource";
+import { useFilters, type Filters } from "../../lib/url";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Head } from "../../ui/card";
+import { useKey } from "../../ui/key";
+import { Time } from "../../ui/numbers";
+import { PartsBar } from "../../ui/parts";
+import { Select } from "../../ui/select";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import "../messages/messages.css";
+import { CampaignCalendar } from "./calendar";
+import "./campaigns.css";
+import { loadCampaign, loadCampaigns, MOVES, type CampaignPage } from "./load";
+
+/** Who gets what when, and what worked? The newest first, or by day. */
+export default function Campaigns() {
+  const { app, apps } = useHere();
+  const { filters } = useFilters();
+  return (
+    <>
+      <Head title="Campaigns" lead="Who gets what when, and what worked?">
+        {app && <Write app={app} />}
+      </Head>
+      {!app ? (
+        <ChooseApp apps={apps} what="Campaigns are kept by app." />
+      ) : (
+        <>
+          <Views />
+          {filters.view === "calendar" ? <CampaignCalendar key={app.id} app={app} /> : <List key={app.id} app={app} />}
+        </>
+      )}
+    </>
+  );
+}
+
+function Write({ app }: { app: AppView }) {
+  const { go, link } = useFilters();
+  const sender = useMay("sender", app.id);
+  useKey("n", sender.may ? () => go("/campaigns/-new") : undefined);
+  if (!sender.may) return <p class="fine">Writing campaigns is not yours to do. {sender.why}</p>;
+  return (
+    <a class="button primary" id="new-campaign" href={link("/campaigns/-new")}>
+      New campaign <kbd>n</kbd>
+    </a>
+  );
+}
+
+/** The same campaigns in two ways. */
+function Views() {
+  const { filters, link } = useFilters();
+  const isCalendar = filters.view === "calendar";
+  return (
+    <nav class="views" aria-label="Ways to see them">
+      <a href={link("/campaigns")} aria-current={isCalendar ? undefined : "true"}>
+        List
+      </a>
+      <a id="as-calendar" href={link("/campaigns", { view: "calendar" })} aria-current={isCalendar ? "true" : undefined}>
+        Calendar
+      </a>
+    </nav>
+  );
+}
+
+function List({ app }: { app: AppView }) {
+  const { filters, change } = useFilters();
+  const { state, after } = filters;
+  const page = useResource(`campaigns ${app.id} ${[state, after].join(" ")}`, (stop) => loadCampaigns(app.id, filters, stop), { on: MOVES, everyS: 20 });
+  const narrow = (filter: Filters) => change({ ...filter, after: undefined });
+  return (
+    <>
+      <div class="filters" role="group" aria-label="Filters">
+        <Select label="State" value={state} choices={STATES.map((state) => [state, STATE_LOOKS[state].word])} choose={(state) => narrow({ state })} />
+      </div>
+      <Shown of={page} what="campaigns" isEmpty={({ campaigns }) => campaigns.length === 0} empty={<None app={app} />}>
+        {({ campaigns }) => <CampaignTable app={app} campaigns={campaigns} />}
+      </Shown>
+      <Paging page={page.known.value?.value} />
+    </>
+  );
+}
+
+function Paging({ page }: { page: CampaignPage | undefined }) {
+  const { filters, link } = useFilters();
+  const { state, after } = filters;
+  if (!page || (!after && !page.next)) return null;
+  return (
+    <p class="row">
+      {after && <a href={link("/campaigns", { state })}>The newest</a>}
+      {page.next && <a href={link("/campaigns", { state, after: page.next })}>Older ones</a>}
+    </p>
+  );
+}
+
+/** Nothing like that; or nothing at all, what it would be, and how to get it. */
+function None({ app }: { app: AppView }) {
+  const { filters, link } = useFilters();
+  const sender = useMay("sender", app.id);
+  if (filters.state || filters.after) {
+    return (
+      <p>
+        No {filters.after ? "older " : ""}campaign is like that. <a href={link("/campaigns")}>Show all</a>
+      </p>
+    );
+  }
+  return (
+    <>
+      <p>There is no campaign yet. A message goes out now; a campaign is a plan:</p>
+      <ul class="bullets">
+        <li>when it is due: once, again and again, or at nine by everybody’s own clock;</li>
+        <li>how fast, so that your site bears who comes of it;</li>
+        <li>which of several texts works, found out on a few before the rest gets it;</li>
+        <li>and a few who get nothing, so that its effect is measured and not believed.</li>
+      </ul>
+      {sender.may && (
+        <p>
+          <a href={link("/campaigns/-new")}>Write the first one</a>. It stays a draft until you start it.
+        </p>
+      )}
+      <p>Or keep the plan in a file:</p>
+      <pre>
+        <code>{`bellwire campaign create spring.json --app ${app.slug}`}</code>
+      </pre>
+    </>
+  );
+}
+
+function CampaignTable({ app, campaigns }: { app: AppView; campaigns: Campaign[] }) {
+  const { link } = useFilters();
+  return (
+    <Table
+      caption="Campaigns"
+      rows={campaigns}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "Campaign",
+          cell: (campaign) => (
+            <>
+              <a href={link(`/campaigns/${campaign.slug}`)}>{campaign.name}</a>
+              <br />
+              <span class="fine">{campaign.slug}</span>
+              <div class="if-narrow fine">
+                <Next campaign={campaign} isBrief />
+              </div>
+            </>
+          ),
+        },
+        { head: "State", cell: ({ state }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
+        { head: "Next", isExtra: true, cell: (campaign) => <Next campaign={campaign} /> },
+        { head: "Deliveries", cell: (campaign) => (campaign.runs > 0 ? <Progress key={campaign.id} app={app} campaign={campaign} /> : <span class="soft">–</span>) },
+        { head: "Runs", isNumber: true, isExtra: true, cell: ({ runs }) => runs },
+        { head: "Tier", isExtra: true, cell: ({ tier }) => TIER_WORDS[tier] },
+      ]}
+    />
+  );
+}
+
+/** While a campaign goes out, it is looked at every few seconds, which is nobody's business. */
+const SOON_MS = 60_000;
+
+function Next({ campaign: { state, next_at, changed_at }, isBrief = false }: { campaign: Campaign; isBrief?: boolean }) {
+  const isSoon = !next_at || Date.parse(next_at) - clock.shown.value.getTime() < SOON_MS;
+  if (state === "sending" && isSoon) return <span class="soft">under way</span>;
+  if (next_at && (state === "scheduled" || state === "sending")) {
+    return isBrief ? (
+      <>
+        next <Time at={next_at} />
+      </>
+    ) : (
+      <>
+        <Time at={next_at} absolute />
+        <br />
+        <span class="fine keep">
+          <Time at={next_at} />
+        </span>
+      </>
+    );
+  }
+  if (state === "paused") return <span class="soft keep">when resumed</span>;
+  if (state === "draft") return <span class="soft keep">when started</span>;
+  if (state === "scheduled") return <span class="soft keep">in a moment</span>;
+  return (
+    <span class="fine keep">
+      ended <Time at={changed_at} />
+    </span>
+  );
+}
+
+/** Lists do not say how campaigns go, so each that has begun is asked about: often while it goes, once when it is over. */
+function Progress({ app, campaign: { id, state, changed_at } }: { app: AppView; campaign: Campaign }) {
+  const goes = state === "sending" || state === "paused";
+  const going = useResource(`campaign ${id} ${goes ? "" : changed_at}`, (stop) => loadCampaign(app.id, id, stop), goes ? { on: MOVES, everyS: 10 } : { everyS: 3_600 });
+  const known = going.known.value?.value;
+  const it = known?.progress ? standing(known, known.progress) : undefined;
+  return (
+    <div class="going in-list">
+      <PartsBar parts={it ? parts(it) : []} slim />
+      <span class="fine">{it ? brief(it) : going.problem.value ? "not known" : "one moment…"}</span>
+    </div>
+  );
+}

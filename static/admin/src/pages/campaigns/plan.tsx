@@ -1,0 +1,98 @@
+import type { AppView, Campaign, CampaignPlan } from "../../api/types";
+import { audienceWords, paceWords, scheduleWords, testWords } from "../../lib/campaigns";
+import { clock } from "../../lib/clock";
+import { percent } from "../../lib/format";
+import { zone } from "../../lib/preferences";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { loadPlan } from "./load";
+
+/** What its author wrote. */
+export function PlanCard({ app, campaign }: { app: AppView; campaign: Campaign }) {
+  const { link } = useFilters();
+  const sender = useMay("sender", app.id);
+  const isDraft = campaign.state === "draft";
+  return (
+    <Card
+      title="The plan"
+      aside={
+        isDraft &&
+        sender.may && (
+          <a id="edit" href={link(`/campaigns/${campaign.slug}/edit`)}>
+            Change it
+          </a>
+        )
+      }
+    >
+      {sender.may ? <Plan app={app} campaign={campaign} /> : <p class="soft">What it says and to whom is for those who may send. {sender.why}</p>}
+    </Card>
+  );
+}
+
+function Plan({ app, campaign }: { app: AppView; campaign: Campaign }) {
+  const plan = useResource(`plan ${campaign.id} ${campaign.changed_at}`, (stop) => loadPlan(app.id, campaign.id, stop), { everyS: 3_600 });
+  return (
+    <Shown of={plan} what="the plan">
+      {(plan) => <Written plan={plan} />}
+    </Shown>
+  );
+}
+
+function Written({ plan }: { plan: CampaignPlan }) {
+  const { message, holdout, expires_at, variants = [] } = plan;
+  const test = testWords(plan);
+  return (
+    <dl class="facts">
+      <dt>Says</dt>
+      <dd>
+        <Said message={message} />
+        {variants.map(({ name, weight, message }) => (
+          <p key={name}>
+            <span class="soft">{name}, weight {weight ?? 1}:</span> <Said message={message} />
+          </p>
+        ))}
+      </dd>
+      <dt>To</dt>
+      <dd>{audienceWords(message.to)}</dd>
+      <dt>When</dt>
+      <dd>{scheduleWords(plan, clock.shown.value, zone.value).join(" ")}</dd>
+      <dt>How fast</dt>
+      <dd>{paceWords(plan)}</dd>
+      {test && (
+        <>
+          <dt>Test</dt>
+          <dd>{test}</dd>
+        </>
+      )}
+      {holdout ? (
+        <>
+          <dt>Holdout</dt>
+          <dd>{percent(holdout)} of the audience get nothing.</dd>
+        </>
+      ) : null}
+      {expires_at && (
+        <>
+          <dt>Ends</dt>
+          <dd>
+            <Time at={expires_at} absolute />: nothing of it goes out from then on.
+          </dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+function Said({ message }: { message: { content?: { title?: string; body?: string | null } | null } | Record<string, unknown> }) {
+  const content = message.content as { title?: string; body?: string | null } | null | undefined;
+  if (!content?.title) return <span class="soft">{Object.keys(message).length === 0 ? "as it is" : "what a program wrote"}</span>;
+  return (
+    <>
+      <strong>{content.title}</strong>
+      {content.body && <span class="soft"> {content.body}</span>}
+    </>
+  );
+}

@@ -1,0 +1,181 @@
+import { useState } from "preact/hooks";
+import type { AppView, Campaign, CampaignLocale, CampaignProgress } from "../../api/types";
+import { axisEnd, intervals, verdict, winnerWords, type Interval } from "../../lib/campaigns";
+import { clock } from "../../lib/clock";
+import { capital, count, fullCount, percent, things } from "../../lib/format";
+import { zone } from "../../lib/preferences";
+import { useResource } from "../../lib/resource";
+import { gatewayName } from "../../lib/words";
+import { Badge } from "../../ui/badge";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadLocales } from "./load";
+
+/** Which variant works better, as far as that is known. */
+export function Variants({ progress: { variants, runs } }: { progress: CampaignProgress }) {
+  const known = intervals(variants);
+  const said = verdict(known);
+  const [last] = runs;
+  const decided = last && !last.decide_at && winnerWords(last, clock.shown.value, zone.value);
+  return (
+    <>
+      {said ? (
+        <p id="verdict">
+          <Badge tone={said.tone}>{said.words.startsWith("No winner") ? "No winner" : "Ahead"}</Badge> {capital(said.words.replace("No winner: ", ""))}
+        </p>
+      ) : (
+        <p class="soft">{variants.some(({ reports }) => reports) ? "Nothing was accepted yet, so there is nothing to compare." : "Its pushes carry no receipt token: nobody can know which works better."}</p>
+      )}
+      {decided && <p id="winner">When its test was decided: {decided}</p>}
+      {known.length > 0 && <Intervals of={known} />}
+      <Table
+        caption="By variant"
+        rows={variants}
+        id={({ name }) => name}
+        columns={[
+          { head: "Variant", cell: ({ name }) => name || "the only one" },
+          { head: "Weight", isNumber: true, isExtra: true, cell: ({ weight }) => weight },
+          { head: "Deliveries", isNumber: true, cell: ({ counts }) => <Count n={counts.targeted} /> },
+          { head: "Accepted", isNumber: true, cell: ({ counts }) => <Count n={counts.accepted} /> },
+          { head: "Displayed", isNumber: true, isExtra: true, cell: ({ reports }) => (reports ? <Count n={reports.displayed} /> : "not known") },
+          { head: "Clicked", isNumber: true, cell: ({ reports }) => (reports ? <Count n={reports.clicked} /> : "not known") },
+        ]}
+      />
+    </>
+  );
+}
+
+/** Click rates on one axis. Bar, edges and mark are told apart by their form, and their figures stand beside them. */
+function Intervals({ of }: { of: readonly Interval[] }) {
+  const end = axisEnd(of);
+  const at = (share: number) => `${Math.min(100, (share / end) * 100)}%`;
+  return (
+    <figure>
+      <ul class="intervals">
+        {of.map(({ name, rate, from, to, accepted, clicked }) => (
+          <li key={name}>
+            <span class="name">{name}</span>
+            <svg class="drawn" aria-hidden="true">
+              <line class="axis-line" x1="0" x2="100%" y1="50%" y2="50%" />
+              <rect class="interval-bar" x={at(from)} width={`${Math.max(0, ((Math.min(to, end) - from) / end) * 100)}%`} y="25%" height="50%" />
+              <line class="interval-edge" x1={at(from)} x2={at(from)} y1="20%" y2="80%" />
+              <line class="interval-edge" x1={at(to)} x2={at(to)} y1="20%" y2="80%" />
+              <line class="interval-mark" x1={at(rate)} x2={at(rate)} y1="5%" y2="95%" />
+            </svg>
+            <span class="number counted">
+              <strong>{percent(rate)}</strong>{" "}
+              <span class="fine">
+                {percent(from)} to {percent(to)}
+              </span>
+              <span class="hidden">
+                : {fullCount(clicked)} of {fullCount(accepted)} clicked
+              </span>
+            </span>
+          </li>
+        ))}
+        <li aria-hidden="true">
+          <span class="ends fine number">
+            <span>0 %</span>
+            <span>{percent(end)}</span>
+          </span>
+        </li>
+      </ul>
+      <figcaption class="fine">The mark is what was counted: clicked, of what was accepted. The rate of all lies within the bar with a probability of 95 %.</figcaption>
+    </figure>
+  );
+}
+
+export function Gateways({ progress: { gateways } }: { progress: CampaignProgress }) {
+  if (gateways.length === 0) return <p class="soft">No recipient was found yet.</p>;
+  return (
+    <>
+      <Table
+        caption="By push service"
+        rows={gateways}
+        id={({ gateway }) => gateway}
+        columns={[
+          { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
+          { head: "Accepted", isNumber: true, cell: ({ counts }) => <Count n={counts.accepted} /> },
+          { head: "Waiting", isNumber: true, cell: ({ counts }) => <Count n={counts.waiting} /> },
+          { head: "Lost", isNumber: true, cell: ({ counts }) => <Count n={counts.gone + counts.expired + counts.dead} /> },
+        ]}
+      />
+      {gateways.some(({ reports }) => !reports) && <p class="fine">Apple’s browsers report neither displays nor clicks: those are unknown there.</p>}
+    </>
+  );
+}
+
+/** The runs that the server keeps in view. */
+export function Runs({ progress: { runs }, runs: all }: { progress: CampaignProgress; runs: number }) {
+  const now = clock.shown.value;
+  return (
+    <>
+      <Table
+        caption="Runs"
+        rows={runs}
+        id={({ run }) => run}
+        columns={[
+          { head: "Run", cell: ({ run }) => run },
+          { head: "For", cell: ({ at }) => <Time at={at} absolute /> },
+          { head: "What won", cell: (run) => winnerWords(run, now, zone.value) ?? <span class="soft">nothing to decide</span> },
+        ]}
+      />
+      {all > runs.length && <p class="fine">The last {things(runs.length, "run")} of {count(all)}.</p>}
+    </>
+  );
+}
+
+/** Every delivery is looked at for this, so it is asked for. */
+export function Locales({ app, campaign }: { app: AppView; campaign: Campaign }) {
+  const [isAsked, ask] = useState(false);
+  if (isAsked) return <AskedLocales app={app} campaign={campaign} />;
+  return (
+    <>
+      <p class="soft">Every delivery is looked at for this, which takes seconds for a million.</p>
+      <p>
+        <button type="button" id="by-locale" onClick={() => ask(true)}>
+          Count by language
+        </button>
+      </p>
+    </>
+  );
+}
+
+function AskedLocales({ app, campaign }: { app: AppView; campaign: Campaign }) {
+  const locales = useResource(`locales ${campaign.id}`, (stop) => loadLocales(app.id, campaign.id, stop), { everyS: 3_600 });
+  return (
+    <Shown of={locales} what="languages" isEmpty={(rows) => rows.length === 0} empty={<p>There is no delivery yet.</p>}>
+      {(rows) => (
+        <Table
+          caption="By language"
+          rows={rows}
+          id={({ locale }) => locale ?? ""}
+          columns={[
+            { head: "Language", cell: ({ locale }) => <Language locale={locale} /> },
+            { head: "Accepted", isNumber: true, cell: ({ accepted }) => <Count n={accepted} /> },
+            { head: "Displayed", isNumber: true, cell: ({ displayed }) => <Count n={displayed} /> },
+            { head: "Clicked", isNumber: true, cell: ({ clicked }) => <Count n={clicked} /> },
+          ]}
+        />
+      )}
+    </Shown>
+  );
+}
+
+function Language({ locale }: Pick<CampaignLocale, "locale">) {
+  if (!locale) return <span class="soft">not told</span>;
+  return (
+    <>
+      {languageName(locale)} <code class="soft">{locale}</code>
+    </>
+  );
+}
+
+function languageName(locale: string): string {
+  try {
+    return new Intl.DisplayNames("en", { type: "language" }).of(locale) ?? "";
+  } catch {
+    return ""; // whatever a browser called its language
+  }
+}

@@ -1,0 +1,74 @@
+import { testWords } from "../../lib/campaigns";
+import { planOf, VARIANTS_MAX, withoutVariant, withVariant, type Draft, type Variant } from "../../lib/campaign-draft";
+import { Card } from "../../ui/card";
+import { Check, Choice, Segments, Text } from "../composer/fields";
+import type { PartProps } from "./composer";
+
+interface BarProps {
+  draft: Draft;
+  change: (changes: Partial<Draft>) => void;
+  chosen: number;
+  choose: (n: number) => void;
+}
+
+/** Which of several texts is written below, and one more of them. */
+export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
+  const { variants } = draft;
+  const add = () => {
+    change(withVariant(draft));
+    choose(variants.length === 0 ? 1 : variants.length);
+  };
+  return (
+    <div class="row variants-bar">
+      {variants.length > 1 && <Segments legend="Variant that is written" name="variant" value={String(chosen)} choices={variants.map(({ name }, n) => [String(n), name || `Variant ${n + 1}`])} choose={(n) => choose(Number(n))} />}
+      {variants.length < VARIANTS_MAX && (
+        <button type="button" id="add-variant" class={variants.length === 0 ? "plain" : ""} onClick={add}>
+          {variants.length === 0 ? "Try another text beside it" : "Another variant"}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** How many get which, and whether it is found out first which works. */
+export function VariantsCard({ draft, change, problem }: PartProps) {
+  const { variants } = draft;
+  const put = (n: number, changes: Partial<Variant>) => change({ variants: variants.map((variant, at) => (at === n ? { ...variant, ...changes } : variant)) });
+  const byRecipient = draft.when === "recipient";
+  return (
+    <Card title="Which of them to whom">
+      {variants.map(({ name, weight }, n) => (
+        <div class="pair variant" key={n} role="group" aria-label={`Variant ${n + 1}`}>
+          <Text label="Variant" name={`variant-name-${n}`} value={name} change={(name) => put(n, { name })} max={64} fault={problem?.fault(`/variants/${n}/name`)} />
+          <Text label="Weight" name={`variant-weight-${n}`} value={weight} change={(weight) => put(n, { weight })} max={4} fault={problem?.fault(`/variants/${n}/weight`)} />
+          <button type="button" class="plain" onClick={() => change(withoutVariant(draft, n))}>
+            Remove<span class="hidden"> {name}</span>
+          </button>
+        </div>
+      ))}
+      <Check name="tested" checked={draft.isTested} change={(isTested) => change({ isTested })}>
+        Find out on a few first, and give the rest what works better
+      </Check>
+      {draft.isTested && byRecipient && <p class="fault">By the recipients’ clocks nothing can be tested first: their times differ.</p>}
+      {draft.isTested && (
+        <div class="pair">
+          <Text label="On how many, in percent" name="share" value={draft.share} change={(share) => change({ share })} max={5} hint="Up to 50." fault={problem?.fault("/test/share")} />
+          <Text label="Hours until it is decided" name="test-hours" value={draft.testHours} change={(testHours) => change({ testHours })} max={6} fault={problem?.fault("/test/after")} />
+          <Text label="How sure, in percent" name="confidence" value={draft.confidence} change={(confidence) => change({ confidence })} max={5} hint="80 to 99.9." fault={problem?.fault("/test/confidence")} />
+          <Choice
+            label="If nobody wins, the rest gets"
+            name="otherwise"
+            value={draft.otherwise}
+            choices={[
+              ["first", `${variants[0]?.name || "the first"}, the first`],
+              ["stop", "nothing"],
+            ]}
+            choose={(otherwise) => change({ otherwise: otherwise as "first" | "stop" })}
+          />
+        </div>
+      )}
+      <p class="fine">{testWords(planOf(draft))}</p>
+      {problem?.fault("/test") && <p class="fault">It {problem.fault("/test")}.</p>}
+    </Card>
+  );
+}

@@ -1,0 +1,105 @@
+import type { AppView, Segment } from "../../api/types";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { Head } from "../../ui/card";
+import { useKey } from "../../ui/key";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import "../messages/messages.css";
+import { loadSegments } from "./load";
+import "./segments.css";
+
+/** Whom do I mean, and how many are they? The newest first. */
+export default function Segments() {
+  const { app, apps } = useHere();
+  return (
+    <>
+      <Head title="Segments" lead="Whom do I mean, and how many are they?">
+        {app && <Write app={app} />}
+      </Head>
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Segments are kept by app." />}
+    </>
+  );
+}
+
+function Write({ app }: { app: AppView }) {
+  const { go, link } = useFilters();
+  const sender = useMay("sender", app.id);
+  useKey("n", sender.may ? () => go("/segments/-new") : undefined);
+  if (!sender.may) return <p class="fine">Making segments is not yours to do. {sender.why}</p>;
+  return (
+    <a class="button primary" id="new-segment" href={link("/segments/-new")}>
+      New segment <kbd>n</kbd>
+    </a>
+  );
+}
+
+function OfApp({ app }: { app: AppView }) {
+  const { filters, link } = useFilters();
+  const page = useResource(`segments ${app.id} ${filters.after}`, (stop) => loadSegments(app.id, filters.after, stop));
+  const next = page.known.value?.value.next;
+  return (
+    <>
+      <Shown of={page} what="segments" isEmpty={({ segments }) => segments.length === 0} empty={<None app={app} />}>
+        {({ segments }) => <SegmentTable segments={segments} />}
+      </Shown>
+      {(filters.after || next) && (
+        <p class="row">
+          {filters.after && <a href={link("/segments")}>The newest</a>}
+          {next && <a href={link("/segments", { after: next })}>Older ones</a>}
+        </p>
+      )}
+    </>
+  );
+}
+
+function None({ app }: { app: AppView }) {
+  const { link } = useFilters();
+  const sender = useMay("sender", app.id);
+  return (
+    <>
+      <p>There is no segment yet. A segment is a question about subscriptions, kept by its name:</p>
+      <pre>
+        <code>{'(plan = "pro" or tag("beta")) and last_seen < 30d and not clicked("spring")'}</code>
+      </pre>
+      <p>It asks about tags, topics, attributes, languages, browsers, and about what people did. Messages and campaigns go to it by its name; whoever fits when it is their turn belongs.</p>
+      {sender.may && (
+        <p>
+          <a href={link("/segments/-new")}>Make the first one</a>, and see how many it takes while you write.
+        </p>
+      )}
+    </>
+  );
+}
+
+function SegmentTable({ segments }: { segments: Segment[] }) {
+  const { link } = useFilters();
+  return (
+    <Table
+      caption="Segments"
+      rows={segments}
+      id={({ name }) => name}
+      columns={[
+        {
+          head: "Segment",
+          cell: ({ name, description }) => (
+            <>
+              <a href={link(`/segments/${name}`)}>{name}</a>
+              {description && (
+                <>
+                  <br />
+                  <span class="fine">{description}</span>
+                </>
+              )}
+            </>
+          ),
+        },
+        { head: "Who belongs", cell: ({ expression }) => <code>{expression}</code> },
+        { head: "Changed", isExtra: true, cell: ({ changed_at }) => <Time at={changed_at} /> },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,35 @@
+import { useState } from "preact/hooks";
+import type { AppView, SegmentPreview } from "../../api/types";
+import { fullCount, share } from "../../lib/format";
+import { useAction } from "../../ui/action";
+import { Refused } from "../../ui/shown";
+import { preview } from "./load";
+
+/** How many belong, with how far that may be off; counted when somebody asks. */
+export function ReachFigure({ app, segment, shown, isOld }: { app: AppView; segment: string; shown: SegmentPreview; isOld: boolean }) {
+  const [exact, setExact] = useState<{ of: string; shown: SegmentPreview }>();
+  const { run, isBusy, problem } = useAction(async () => setExact({ of: segment, shown: await preview(app.id, segment, true) }));
+  const { reach, warnings = [] } = exact?.of === segment ? exact.shown : shown;
+  return (
+    <div class="reach" id="reach" data-old={isOld || undefined}>
+      <p>
+        <strong class="large">{fullCount(reach.count)}</strong> {reach.margin > 0 && <span class="number">± {fullCount(reach.margin)}</span>} of {fullCount(reach.of)} active subscriptions
+        {reach.of > 0 && <span class="soft">, {share(reach.count, reach.of).split(" of ")[0]}</span>}.
+      </p>
+      <p class="fine">
+        {reach.exact ? "Counted just now." : "Estimated from a sample; 95 of 100 times the count lies within that."}{" "}
+        {!reach.exact && (
+          <button type="button" class="plain" id="count-exactly" disabled={isBusy} onClick={() => run()}>
+            {isBusy ? "Counting…" : "Count exactly"}
+          </button>
+        )}
+      </p>
+      {warnings.map(({ detail }) => (
+        <p key={detail} class="fine" data-tone="retrying">
+          It {detail}.
+        </p>
+      ))}
+      <Refused problem={problem} />
+    </div>
+  );
+}

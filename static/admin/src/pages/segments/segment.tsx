@@ -1,0 +1,251 @@
+import { useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, Segment, Subscription } from "../../api/types";
+import { slugOf } from "../../lib/campaign-draft";
+import { useResource } from "../../lib/resource";
+import { shortId } from "../../lib/deliveries";
+import { subscriptionWords } from "../../lib/subscribers";
+import { useFilters } from "../../lib/url";
+import { gatewayName } from "../../lib/words";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { useAction } from "../../ui/action";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { Ask } from "../../ui/form";
+import { Time } from "../../ui/numbers";
+import { Refused, Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import "../composer/composer.css";
+import { Text } from "../composer/fields";
+import { SegmentEditor } from "./editor";
+import { loadMembers, loadSegment, removeSegment, setSegment, usePreview } from "./load";
+import { ReachFigure } from "./reach";
+import "./segments.css";
+
+/** Stands in the address for one that is yet to be made: no name begins with a hyphen. */
+const NEW = "-new";
+
+/** One segment: who belongs, how many they are, and what may be done. */
+export default function SegmentPage() {
+  const { params } = useRoute();
+  const { app, apps } = useHere();
+  const { link } = useFilters();
+  const name = params.segment ?? "";
+  return (
+    <>
+      <p class="back">
+        <a href={link("/segments")}>Segments</a>
+      </p>
+      {!app ? (
+        <>
+          <Head title="Segment" lead={name} />
+          <ChooseApp apps={apps} what="Segments are kept by app." />
+        </>
+      ) : name === NEW ? (
+        <New key={app.id} app={app} />
+      ) : (
+        <Existing key={`${app.id} ${name}`} app={app} name={name} />
+      )}
+    </>
+  );
+}
+
+function New({ app }: { app: AppView }) {
+  const sender = useMay("sender", app.id);
+  return (
+    <>
+      <Head title="New segment" lead="Whom do you mean? How many they are is told while you write." />
+      {sender.may ? <Editor app={app} segment={undefined} /> : <p class="refused">Making segments is not yours to do. {sender.why}</p>}
+    </>
+  );
+}
+
+function Existing({ app, name }: { app: AppView; name: string }) {
+  const segment = useResource(`segment ${app.id} ${name}`, (stop) => loadSegment(app.id, name, stop));
+  return (
+    <Shown of={segment} what="this segment">
+      {(shown) => <One app={app} segment={shown} refresh={segment.refresh} />}
+    </Shown>
+  );
+}
+
+function One({ app, segment, refresh }: { app: AppView; segment: Segment; refresh: () => Promise<void> }) {
+  const { go } = useFilters();
+  const sender = useMay("sender", app.id);
+  const [asked, ask] = useState<"edit" | "delete">();
+  const close = () => ask(undefined);
+  return (
+    <>
+      <Head
+        title={segment.name}
+        lead={
+          <>
+            {segment.description && `${segment.description} · `}changed <Time at={segment.changed_at} />
+          </>
+        }
+      />
+      {!sender.may ? (
+        <p class="fine">Changing and deleting it is not yours to do. {sender.why}</p>
+      ) : (
+        asked !== "edit" && (
+          <div class="row" role="group" aria-label="What to do with it">
+            <button type="button" id="edit" onClick={() => ask("edit")}>
+              Change…
+            </button>
+            <button type="button" id="delete" onClick={() => ask("delete")}>
+              Delete…
+            </button>
+          </div>
+        )
+      )}
+      {asked === "edit" ? (
+        <Editor
+          app={app}
+          segment={segment}
+          onLeave={close}
+          onSaved={async () => {
+            await refresh();
+            close();
+          }}
+        />
+      ) : (
+        <Reached app={app} segment={segment} />
+      )}
+      {asked === "delete" && (
+        <Ask
+          title={`Delete ${segment.name}?`}
+          says="Messages and campaigns that were sent keep what it said. Drafts that name it are refused until they name another one. Nobody loses a subscription."
+          button="Delete it"
+          isGrave
+          work={async () => {
+            await removeSegment(app.id, segment.name);
+            go("/segments");
+          }}
+          onClose={close}
+        />
+      )}
+      <Members key={segment.changed_at} app={app} segment={segment} />
+    </>
+  );
+}
+
+/** Who belongs, and how many. */
+function Reached({ app, segment: { name, expression } }: { app: AppView; segment: Segment }) {
+  const { shown, problem, isOld } = usePreview(app.id, expression);
+  return (
+    <Card title="Who belongs" aside={<code class="fine">{`segment: "${name}"`}</code>}>
+      <pre>
+        <code id="expression">{expression}</code>
+      </pre>
+      {shown ? <ReachFigure app={app} segment={expression} shown={shown} isOld={isOld} /> : problem ? <Refused problem={problem} /> : <p class="soft reach">Counting…</p>}
+    </Card>
+  );
+}
+
+interface EditorProps {
+  app: AppView;
+  segment: Segment | undefined;
+  onLeave?: () => void;
+  onSaved?: () => Promise<void>;
+}
+
+function Editor({ app, segment, onLeave, onSaved }: EditorProps) {
+  const { go } = useFilters();
+  const [named, setName] = useState("");
+  const [description, describe] = useState(segment?.description ?? "");
+  const [text, write] = useState(segment?.expression ?? "");
+  const { shown, problem, isOld } = usePreview(app.id, text.trim());
+  const isEmpty = text.trim() === "";
+  const wrong = isEmpty || isOld ? undefined : problem?.fault("/segment");
+  const name = segment?.name ?? named.trim();
+  const { run, isBusy, problem: refused } = useAction(async () => {
+    await setSegment(app.id, name, text.trim(), description.trim());
+    if (onSaved) await onSaved();
+    else go(`/segments/${name}`);
+  });
+  return (
+    <Card title={segment ? "Change it" : "Who belongs"} class="segment-form">
+      {!segment && (
+        <div class="pair">
+          <Text label="Name" name="segment-name" value={named} change={(name) => setName(name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : ""))} max={64} placeholder="keen" hint="Small letters, digits and hyphens: messages go to it by that." />
+          <Text label="What it is for" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />
+        </div>
+      )}
+      {segment && <Text label="What it is for" name="description" value={description} change={describe} max={500} fault={refused?.fault("/description")} />}
+      <SegmentEditor app={app} text={text} change={write} fault={wrong ?? (isEmpty ? undefined : refused?.fault("/expression"))} />
+      {isEmpty ? (
+        <p class="soft reach">Say who belongs, and see how many that is.</p>
+      ) : wrong ? (
+        <p class="soft reach">Nobody yet: see above.</p>
+      ) : shown ? (
+        <ReachFigure app={app} segment={text.trim()} shown={shown} isOld={isOld} />
+      ) : (
+        <p class="soft reach">Counting…</p>
+      )}
+      <Refused problem={refused ?? (wrong ? undefined : isEmpty ? undefined : problem)} />
+      {segment && <p class="fine">Messages and campaigns that were sent keep what it said. Those that are yet to be sent by its name go to whom it says then.</p>}
+      <p class="row">
+        <button type="button" class="primary" id="save-segment" disabled={isBusy || isEmpty || name === "" || wrong !== undefined} onClick={() => run()}>
+          {segment ? "Save it" : "Make it"}
+        </button>
+        {onLeave && (
+          <button type="button" onClick={onLeave}>
+            Leave it
+          </button>
+        )}
+      </p>
+    </Card>
+  );
+}
+
+/** Some of those who belong, the newest first. */
+function Members({ app, segment }: { app: AppView; segment: Segment }) {
+  const { filters, link } = useFilters();
+  const page = useResource(`members ${app.id} ${segment.name} ${segment.changed_at} ${filters.after}`, (stop) => loadMembers(app.id, segment.name, filters.after, stop), { everyS: 300 });
+  const known = page.known.value?.value;
+  const here = `/segments/${segment.name}`;
+  return (
+    <Card title="Members" aside={<span class="fine">the newest first, now</span>}>
+      <Shown
+        of={page}
+        what="members"
+        isEmpty={({ members }) => members.length === 0}
+        empty={<p>{known?.next ? "None of those that were looked at belongs. There are older ones." : filters.after ? "There are no more." : "Nobody belongs at present."}</p>}
+      >
+        {({ members }) => <MemberTable app={app} members={members} />}
+      </Shown>
+      {(filters.after || known?.next) && (
+        <p class="row">
+          {filters.after && <a href={link(here)}>The newest</a>}
+          {known?.next && <a href={link(here, { after: known.next })}>{known.members.length === 0 ? "Look further back" : "Older ones"}</a>}
+        </p>
+      )}
+    </Card>
+  );
+}
+
+function MemberTable({ app, members }: { app: AppView; members: Subscription[] }) {
+  const { link } = useFilters();
+  const personOf = ({ id, user_id }: Subscription) => (user_id ? `/subscribers/${app.slug}/users/${encodeURIComponent(user_id)}` : `/subscribers/${app.slug}/subscriptions/${id}`);
+  return (
+    <Table
+      caption="Members"
+      rows={members}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "Person",
+          cell: (one) => (
+            <>
+              <a href={link(personOf(one))}>{one.user_id ?? "Nobody in particular"}</a> <span class="fine keep">{shortId(one.id)}</span>
+            </>
+          ),
+        },
+        { head: "State", isExtra: true, cell: ({ state }) => <Badge tone={subscriptionWords(state).tone}>{subscriptionWords(state).word}</Badge> },
+        { head: "Push service", cell: ({ gateway }) => gatewayName(gateway) },
+        { head: "Last seen", isExtra: true, cell: ({ last_seen }) => <Time at={last_seen} /> },
+      ]}
+    />
+  );
+}

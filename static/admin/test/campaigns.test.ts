@@ -1,0 +1,200 @@
+import { describe, expect, it } from "vitest";
+import type { Campaign, CampaignCounts, CampaignPlan, CampaignProgress, CampaignVariant } from "../src/api/types";
+import { actsOn, axisEnd, brief, byDay, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
+
+const NOW = new Date("2027-01-15T08:00:00Z");
+
+const counts = (more: Partial<CampaignCounts> = {}): CampaignCounts => {
+  const all = { waiting: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0, ...more };
+  return { ...all, targeted: Object.values(all).reduce((sum, n) => sum + n, 0) };
+};
+const progress = (more: Partial<CampaignProgress> = {}): CampaignProgress => ({
+  messages: 1,
+  messages_to_make: 0,
+  audience_estimate: 0,
+  expanded: true,
+  total: counts(),
+  rate_per_second: null,
+  eta: null,
+  variants: [],
+  gateways: [],
+  holdout: 0,
+  runs: [],
+  ...more,
+});
+const campaign = (more: Partial<Campaign> = {}): Campaign => ({
+  id: "cmp_1",
+  slug: "spring",
+  name: "Spring",
+  tier: "promotional",
+  state: "sending",
+  runs: 1,
+  created_at: NOW.toISOString(),
+  changed_at: NOW.toISOString(),
+  links: {} as never,
+  ...more,
+});
+const words = (more: Partial<Campaign>, perMinute?: number) => going(campaign(more), perMinute, NOW, "UTC").words;
+
+describe("how a campaign goes", () => {
+  it.each<[Partial<Campaign>, string]>([
+    [{ state: "draft" }, "A draft: nothing of it goes out until it is started."],
+    [{ state: "scheduled", runs: 0, next_at: "2027-01-15T11:00:00Z" }, "Due in 3 h, 11:00."],
+    [{ state: "scheduled", runs: 4, next_at: "2027-01-18T08:00:00Z" }, "4 runs so far; the next is due in 3 days, 18 Jan 08:00."],
+    [{ state: "paused" }, "Paused: nothing of it goes out until it is resumed."],
+    [{ state: "paused", progress: progress({ total: counts({ accepted: 90, waiting: 10 }) }) }, "Paused: 90 of 100 done, the rest waits."],
+    [{ state: "paused", progress: progress({ total: counts({ accepted: 90 }) }) }, "Paused: nothing of it goes out until it is resumed."],
+    [{ progress: progress({ expanded: false, audience_estimate: 0 }) }, "On its way: recipients are being found."],
+    [{ progress: progress({ total: counts({ accepted: 12_000, waiting: 38_000 }), rate_per_second: 60, eta: "2027-01-15T08:12:00Z" }) }, "On its way: 12 k of 50 k done, 3,600 a minute, done at about 08:12."],
+    [{ progress: progress({ total: counts({ accepted: 500, waiting: 500 }), expanded: false, audience_estimate: 50_000 }) }, "On its way: 500 of about 50 k done."],
+    [
+      { progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 1, runs: [{ run: 1, at: NOW.toISOString(), decide_at: "2027-01-15T12:00:00Z" }] }) },
+      "The test has gone out to 200; clicks are counted until 12:00, then the rest gets what did best.",
+    ],
+    [{ next_at: "2027-01-15T09:00:00Z", progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 37 }) }, "On its way: 200 done, and 37 messages to come, the next 09:00."],
+    [{ state: "done", progress: progress({ total: counts({ accepted: 90, gone: 10 }) }) }, "Done: 90 of 100 accepted; 10 gone."],
+    [{ state: "done", progress: progress() }, "Done: there was nobody to send it to."],
+    [{ state: "cancelled", progress: progress({ total: counts({ accepted: 90, cancelled: 10 }) }) }, "Cancelled: 90 had ended, 10 were stopped."],
+    [{ state: "cancelled", progress: progress() }, "Cancelled before anything of it went out."],
+  ])("is said of %j", (more, expected) => {
+    expect(words(more)).toBe(expected);
+  });
+
+  it("is timed by what the page saw where the server does not say", () => {
+    expect(words({ progress: progress({ total: counts({ accepted: 100, waiting: 600 }) }) }, 60)).toBe("On its way: 100 of 700 done, 1 a second, done at about 08:10.");
+  });
+
+  it("stands still where nothing ends, and says where to look why", () => {
+    const it = campaign({ progress: progress({ total: counts({ accepted: 788 }), expanded: false, audience_estimate: 940 }) });
+    expect(going(it, 0, NOW, "UTC")).toEqual({ tone: "retrying", words: "It waits: 788 of about 940 done, and nothing ends at the moment.", path: "/lanes" });
+    expect(going(it, undefined, NOW, "UTC").words).toBe("On its way: 788 of about 940 done.");
+  });
+
+  it("is alarming when much is lost", () => {
+    expect(going(campaign({ state: "done", progress: progress({ total: counts({ accepted: 80, dead: 20 }) }) }), undefined, NOW, "UTC").tone).toBe("lost");
+  });
+
+  it("is a bar whose parts add up", () => {
+    const it = standing(campaign(), progress({ expanded: false, audience_estimate: 1_000, total: counts({ accepted: 5, capped: 2, waiting: 3 }) }));
+    expect(parts(it).map(({ id, n }) => [id, n])).toEqual([["accepted", 5], ["capped", 2], ["queued", 3], ["unfound", 990]]);
+    expect(brief(it)).toBe("7 of about 1,000 done");
+  });
+});
+
+describe("what may be done", () => {
+  it("follows from the state, and says to how many", () => {
+    expect(STATES.map((state) => actsOn(state).join())).toEqual(["start,delete", "pause,cancel", "pause,cancel", "resume,cancel", "delete", "delete"]);
+    const it = campaign({ progress: progress({ total: counts({ accepted: 90, waiting: 1 }), messages_to_make: 1 }) });
+    expect(consequence("pause", it)).toBe("This would hold one delivery that waits right now: nothing starts later than a second from then. What is in flight ends as its push service answers, and times to live run on. One message of this run is still to be made.");
+    expect(consequence("cancel", it)).toContain("one delivery that has not gone out yet, and every run to come. 90 deliveries have ended already");
+    expect(consequence("delete", campaign({ state: "draft" }))).toContain("nobody notices");
+  });
+});
+
+describe("what a plan says", () => {
+  it.each<[Pick<CampaignPlan, "schedule" | "follows">, string]>([
+    [{}, "As soon as it is started."],
+    [{ schedule: { at: "2027-01-15T11:00:00Z" } }, "At 11:00, in 3 h."],
+    [{ schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" } }, "Mon 1 Mar 2027 09:00 in Europe/Vienna: in 45 days, 1 Mar 08:00 here."],
+    [{ schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" } }, "When clocks where each recipient is show Mon 1 Mar 2027 09:00. Those for whom that has passed when it is started get nothing."],
+    [{ schedule: { cron: "0 9 * * MON", timezone: "UTC" } }, "Again and again, by the clocks of UTC. Next 18 Jan 09:00, then 25 Jan 09:00, then 1 Feb 09:00, and so on."],
+    [{ schedule: { cron: "0 9 L * *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. When that is next cannot be told here; the server says so once it is saved."],
+    [{ schedule: { cron: "0 9 30 2 *", timezone: "UTC" } }, "Again and again, by the clocks of UTC. It never comes."],
+    [{ follows: { campaign: "spring", did_not: "click", after: 259_200 } }, "3 days after the last run of spring began, to those of its recipients who did not click it."],
+  ])("of its time: %j", (plan, expected) => {
+    expect(scheduleWords(plan, NOW, "UTC").join(" ")).toBe(expected);
+  });
+
+  it("of its pace and its test", () => {
+    expect([{}, { pace: { per_minute: 60_000 } }, { pace: { spread_over: 3_600 } }].map(paceWords)).toEqual(["As fast as push services take it.", "At most 60 k a minute.", "Spread over 1 h."]);
+    const variants = [{ name: "plain", message: {} }, { name: "loud", message: {} }];
+    expect(testWords({ variants: [] })).toBeUndefined();
+    expect(testWords({ variants })).toBe("2 variants, by weight; nothing is decided.");
+    expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe("2 variants go to 20 % first. After 4 h the rest gets the one that is better than each other with a probability of 95 %; if there is none, plain, the first.");
+  });
+
+  it("of what starting it does, and to how many", () => {
+    const plan: CampaignPlan = { slug: "a", message: { to: { topic: "news", segment: "keen" } }, holdout: 0.05, schedule: { at: "2027-01-15T11:00:00Z" }, pace: { per_minute: 60 } };
+    expect(startWords(plan, { audience_estimate: 2_771, audience_margin: 40 }, NOW, "UTC")).toEqual([
+      "It goes to topic news in the segment keen: 2,771 active subscriptions, give or take 40, as estimated just now; who comes or goes before it is due is counted then. 5 % of them get nothing, to measure its effect.",
+      "At 11:00, in 3 h.",
+      "At most 60 a minute.",
+    ]);
+    const follow: CampaignPlan = { slug: "a", message: { to: { all: true } }, follows: { campaign: "spring", did_not: "click", after: 3_600 } };
+    expect(startWords(follow, { audience_estimate: 1, audience_margin: 0 }, NOW, "UTC")[0]).toBe("It goes to those of one active subscription who got the other campaign and are left by it, as counted then.");
+  });
+
+  it("is no moment while it is not one", () => {
+    expect(momentOf({ at: "2027-03-01T09:00" })).toBeUndefined();
+    expect(momentOf({ at: "soon", timezone: "UTC" })).toBeUndefined();
+    expect(momentOf({ at: "2027-03-28T02:30", timezone: "Europe/Vienna" })?.toISOString()).toBe("2027-03-28T01:00:00.000Z");
+  });
+});
+
+const variant = (name: string, accepted: number, clicked: number, rate: number, from: number, to: number): CampaignVariant => ({
+  name,
+  weight: 1,
+  counts: counts({ accepted }),
+  reports: { may_report: accepted - 10, acknowledged: 0, displayed: 50, clicked, closed: 0, click_rate: rate, click_rate_from: from, click_rate_to: to },
+});
+
+describe("results", () => {
+  const [plain, loud, clear] = [variant("plain", 100, 5, 0.05, 0.02, 0.11), variant("loud", 100, 9, 0.09, 0.05, 0.16), variant("clear", 100, 30, 0.3, 0.22, 0.4)];
+
+  it("have a winner only where intervals do not overlap", () => {
+    expect(verdict(intervals([plain, loud]))?.words).toBe("No winner: the intervals of loud and plain overlap, so the difference may be chance.");
+    expect(verdict(intervals([plain, loud, clear]))).toEqual({ tone: "accepted", words: "clear does better than each other: their intervals do not overlap." });
+    expect(verdict(intervals([variant("a", 9, 0, 0, 0, 0.3), variant("b", 9, 0, 0, 0, 0.3)]))?.words).toBe("No winner: nobody clicked so far.");
+    expect(verdict(intervals([plain]))).toBeUndefined();
+    expect(intervals([{ ...plain, reports: null }])).toEqual([]);
+    expect(intervals([variant("rounded", 9, 0, 0, 1e-18, 0.3)])[0]?.from).toBe(0);
+  });
+
+  it("are drawn on an axis that ends at a round share", () => {
+    expect([0.004, 0.04, 0.11, 0.2, 0.41, 0.7].map((to) => axisEnd(intervals([variant("a", 9, 1, to / 2, 0, to)])))).toEqual([0.01, 0.05, 0.2, 0.2, 0.5, 1]);
+  });
+
+  it("say who won, or that nobody did", () => {
+    const run = { run: 1, at: NOW.toISOString() };
+    expect(winnerWords(run, NOW, "UTC")).toBeUndefined();
+    expect(winnerWords({ ...run, decide_at: "2027-01-15T12:00:00Z" }, NOW, "UTC")).toBe("Being tested: decided 12:00.");
+    expect(winnerWords({ ...run, winner: "loud", confidence: 0.97 }, NOW, "UTC")).toBe("loud won: better than each other with a probability of 97 %.");
+    expect(winnerWords({ ...run, confidence: 0.61 }, NOW, "UTC")).toBe("No winner: the best one was better than each other with a probability of 61 % only.");
+  });
+
+  it("do not count as silent what nobody can know", () => {
+    expect(receipts(progress({ total: counts({ accepted: 200 }), variants: [plain, loud] }))).toEqual({ accepted: 200, asked: 180, displayed: 100, clicked: 14, unknowable: 20, silent: 80 });
+    expect(receipts(progress({ variants: [{ ...plain, reports: null }] }))).toBeNull();
+  });
+});
+
+describe("a month", () => {
+  it("has whole weeks from Monday", () => {
+    const weeks = weeksOf("2027-02");
+    expect([weeks.length, weeks[0]?.[0]?.key, weeks.at(-1)?.[6]?.key]).toEqual([4, "2027-02-01", "2027-02-28"]);
+    expect([weeksOf("2026-11").length, weeksOf("2027-05")[0]?.[0]?.key]).toEqual([6, "2027-04-26"]);
+    expect([otherMonth("2026-12", 1), otherMonth("2027-01", -1), monthOf("2027-13", NOW, "UTC"), monthOf("2026-02", NOW, "UTC")]).toEqual(["2027-01", "2026-12", "2027-01", "2026-02"]);
+  });
+
+  const from = new Date("2027-01-01T00:00:00Z");
+  const until = new Date("2027-02-01T00:00:00Z");
+  const found = (more: Partial<Campaign>, plan?: Partial<CampaignPlan>) =>
+    occasions(campaign(more), plan as CampaignPlan | undefined, from, until, NOW).map(({ at, is }) => `${is} ${at.toISOString().slice(5, 16)}`);
+
+  it("shows what was, is due and is planned, as far as is known", () => {
+    const weekly = { schedule: { cron: "0 9 * * MON", timezone: "UTC" } };
+    expect(found({ state: "scheduled", started_at: "2027-01-05T00:00:00Z", next_at: "2027-01-18T09:00:00Z" }, weekly)).toEqual(["was 01-11T09:00", "due 01-18T09:00", "due 01-25T09:00"]);
+    expect(found({ state: "cancelled", started_at: "2027-01-05T00:00:00Z" }, weekly)).toEqual(["was 01-11T09:00"]);
+    expect(found({ state: "scheduled", started_at: "2026-12-05T00:00:00Z", runs: 0, next_at: "2027-01-18T09:00:00Z" })).toEqual(["due 01-18T09:00"]);
+    expect(found({ state: "draft", runs: 0 }, { schedule: { at: "2027-01-20T09:00:00Z" } })).toEqual(["planned 01-20T09:00"]);
+    expect(found({ state: "done", started_at: "2027-01-05T10:00:00Z" }, {})).toEqual(["was 01-05T10:00"]);
+    expect(found({ state: "cancelled", runs: 0 }, { schedule: { at: "2027-01-20T09:00:00Z" } })).toEqual([]);
+  });
+
+  it("has one line for a campaign and a day", () => {
+    const hourly = occasions(campaign({ state: "scheduled", started_at: NOW.toISOString() }), { slug: "h", message: {} as never, schedule: { cron: "0 * * * *", timezone: "UTC" } }, from, until, NOW);
+    const days = byDay(hourly, "UTC");
+    expect(days.get("2027-01-15")?.map(({ at, times }) => [at.toISOString().slice(11, 16), times])).toEqual([["09:00", 15]]);
+    expect(days.get("2027-01-16")?.[0]?.times).toBe(24);
+  });
+});
