@@ -28,7 +28,7 @@ const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 const SETTLE_BATCH: &str = "with fence as (delete from batches";
 const SETTLE_ROWS: &str = "with given as (";
 /// How the one begins that reads a message to send it.
-const LOAD_MESSAGE: &str = "select m.app, m.replay_of";
+const LOAD_MESSAGE: &str = "select m.app, m.root";
 
 /// More than what becomes rows at once, and a batch that holds all of them.
 const N: u32 = 120;

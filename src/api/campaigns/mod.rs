@@ -375,7 +375,8 @@ async fn steer<S>(
             let detail = format!("This campaign is {}.", row.state.name());
             return Err(Problem::conflict("campaign_state", detail));
         }
-        Some(Turn::Already) => {}
+        // Ended here and now: the scheduler passes over campaigns that somebody holds.
+        Some(Turn::Already) => tx.rollback().await?,
         Some(Turn::To(_)) => {
             server.did(action, row.id).with(json!({"slug": row.slug})).record(&mut tx, 1, now).await?;
             tx.commit().await?;

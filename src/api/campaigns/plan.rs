@@ -118,7 +118,6 @@ pub(crate) struct ScheduleBody {
     timezone: Option<String>,
     /// With `recipient`: what becomes of those for whom the time has passed when it is started; `tomorrow` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline)]
     past: Option<Past>,
 }
 
@@ -154,7 +153,6 @@ pub(crate) struct TestBody {
     confidence: Option<f64>,
     /// What the rest gets if nobody wins: the `first` variant, or nothing (`stop`); `first` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(inline)]
     otherwise: Option<Otherwise>,
 }
 
@@ -167,7 +165,6 @@ pub(crate) struct FollowBody {
     #[schema(max_length = 64)]
     pub campaign: String,
     /// What its recipients did not do who get this one.
-    #[schema(inline)]
     did_not: DidNot,
     /// How many seconds after its last run began: 60 to 2,419,200.
     #[schema(minimum = 60, maximum = 2_419_200)]

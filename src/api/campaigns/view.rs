@@ -36,7 +36,6 @@ pub(crate) struct CampaignView {
     /// Its tier.
     tier: Tier,
     /// Where it stands.
-    #[schema(inline)]
     state: State,
     /// When something of it is due next, or looked at; null: nothing by itself.
     next_at: Option<DateTime<Utc>>,

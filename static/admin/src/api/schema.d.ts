@@ -2592,7 +2592,8 @@ export interface components {
              * @description When it was started.
              */
             started_at?: string | null;
-            state: ("draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done") & Record<string, never>;
+            /** @description Where it stands. */
+            state: components["schemas"]["CampaignState"];
             /** @description Its tier. */
             tier: components["schemas"]["Tier"];
         };
@@ -2678,14 +2679,15 @@ export interface components {
             after: number;
             /** @description The campaign that is followed up: its id or slug. */
             campaign: string;
-            did_not: ("click" | "display") & Record<string, never>;
+            /** @description What its recipients did not do who get this one. */
+            did_not: components["schemas"]["DidNot"];
         };
         /** @description A push service, and what became of the deliveries by way of it. */
         CampaignGatewayView: {
             /** @description What became of them. */
             counts: components["schemas"]["CampaignCounts"];
-            /** @description Its name. */
-            gateway: string;
+            /** @description Which. */
+            gateway: components["schemas"]["Gateway"];
             /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
             reports: boolean;
         };
@@ -2862,11 +2864,15 @@ export interface components {
             at?: string | null;
             /** @description A cron expression of five fields, beside `timezone`. */
             cron?: string | null;
-            /** @description With `recipient`: what becomes of those for whom the time has passed when it is started; `tomorrow` by default. */
-            past?: ("tomorrow" | "skip") | null;
+            past?: components["schemas"]["PastZones"] | null;
             /** @description An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient. */
             timezone?: string | null;
         };
+        /**
+         * @description Where a campaign stands.
+         * @enum {string}
+         */
+        CampaignState: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done";
         /** @description A test of variants. */
         CampaignTest: {
             /**
@@ -2879,8 +2885,7 @@ export interface components {
              * @description How probable it must be that the winner is better than each of the others: 0.8 to 0.999; 0.95 by default.
              */
             confidence?: number | null;
-            /** @description What the rest gets if nobody wins: the `first` variant, or nothing (`stop`); `first` by default. */
-            otherwise?: ("first" | "stop") | null;
+            otherwise?: components["schemas"]["WithoutWinner"] | null;
             /**
              * Format: double
              * @description Its share of the audience: above 0, to 0.5.
@@ -3173,6 +3178,11 @@ export interface components {
             /** @description Whom it goes to. */
             subscription: string;
         };
+        /**
+         * @description What recipients of a campaign did not do who get the one that follows it.
+         * @enum {string}
+         */
+        DidNot: "click" | "display";
         /**
          * @description Direction of a notification's text.
          * @enum {string}
@@ -3521,7 +3531,7 @@ export interface components {
             /** @description In as many days before it. */
             before: components["schemas"]["PeriodView"];
             /** @description Which one. */
-            gateway: string;
+            gateway: components["schemas"]["Gateway"];
             /** @description What its browsers make of it. */
             level: components["schemas"]["EngagementLevel"];
             /** @description In this time. */
@@ -4514,7 +4524,8 @@ export interface components {
                  * @description When it was started.
                  */
                 started_at?: string | null;
-                state: ("draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done") & Record<string, never>;
+                /** @description Where it stands. */
+                state: components["schemas"]["CampaignState"];
                 /** @description Its tier. */
                 tier: components["schemas"]["Tier"];
             }[];
@@ -5179,6 +5190,11 @@ export interface components {
             /** @description At least 12 characters, at most 512 octets, and not your address. */
             new_password: string;
         };
+        /**
+         * @description What becomes of those for whom the time has passed when a campaign is started.
+         * @enum {string}
+         */
+        PastZones: "tomorrow" | "skip";
         /** @description What the derived schemas of [`Payload`] look like, since its JSON is written by hand. */
         Payload: string | {
             /** @description In any of base64's four spellings. */
@@ -6257,6 +6273,11 @@ export interface components {
             /** @description `ok` */
             status: string;
         };
+        /**
+         * @description What becomes of the rest of an audience if no variant wins.
+         * @enum {string}
+         */
+        WithoutWinner: "first" | "stop";
         /** @description How a [`Window`] is written. */
         WrittenWindow: {
             /** @description On which days; all of them if there are none. */

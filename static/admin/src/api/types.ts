@@ -7,14 +7,11 @@ export type Alert = Schemas["AlertView"];
 export type AppView = Schemas["AppView"];
 export type Attempt = Schemas["AttemptView"];
 export type Calendar = Schemas["CalendarView"];
-/** The description has some choices as objects too, which none of them can be. */
-export type Campaign = Omit<Schemas["Campaign"], "state"> & { state: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done" };
+export type Campaign = Schemas["Campaign"];
 export type CampaignCounts = Schemas["CampaignCounts"];
 export type CampaignLocale = Schemas["CampaignLocaleView"];
 /** A campaign as its author writes it. */
-export type CampaignPlan = Omit<Schemas["CampaignBody"], "follows"> & {
-  follows?: (Omit<Schemas["CampaignFollow"], "did_not"> & { did_not: "click" | "display" }) | null;
-};
+export type CampaignPlan = Schemas["CampaignBody"];
 export type CampaignProgress = Schemas["CampaignProgress"];
 export type CampaignRun = Schemas["CampaignRunView"];
 export type CampaignSchedule = Schemas["CampaignSchedule"];
