@@ -77,6 +77,7 @@ fn to(to: Value) -> Value {
 /// Gives everybody attributes and tags, one in five those of the segment, and puts as many into a topic.
 async fn describe(harness: &Harness, app: AppId) {
     let mut connection = harness.pool.acquire().await.expect("a connection");
+    sqlx::query("SET statement_timeout = 0").execute(&mut *connection).await.expect("it is ours");
     let describe =
         "WITH numbered AS (SELECT shard, id, row_number() OVER (ORDER BY id) AS n FROM subscriptions WHERE app = $1)
         UPDATE subscriptions s SET
