@@ -21,6 +21,8 @@ pub(super) struct Received {
     pub taken_at_ms: Vec<i64>,
     /// Those among them without their optional part.
     pub shrunk: u64,
+    /// Those that came whole after the outage had cut off one of their two refusals.
+    pub refusals_lost: u64,
     /// Single messages that were taken, each counted once.
     pub singles: u64,
     /// By gateway, the milliseconds from each single message's request to its first POST.
@@ -52,7 +54,7 @@ pub(super) fn read(setup: &Setup, browsers: &[Browser], record: &Record) -> anyh
             received.count_repeats(browser, &delivery, record);
             let (title, body, whole) = words(&delivery).unwrap_or_default();
             if title == CAMPAIGN_TITLE {
-                received.count_campaign(&delivery, whole);
+                received.count_campaign(browser, &delivery, whole, record);
             } else if let Some(asked_at_ms) = codes.get(&(place, body.as_str())) {
                 received.singles += u64::from(delivery.accepted > 0);
                 let first = delivery.attempts.first().map_or(0, |attempt| attempt.at_ms);
@@ -80,13 +82,21 @@ fn was_taken(attempt: &&Attempt) -> bool {
     attempt.status.is_some_and(|status| (200..300).contains(&status))
 }
 
+/// Whether an answer given then may have been on its way when the outage began, which cuts connections.
+fn was_cut(browser: &Browser, at_ms: i64, record: &Record) -> bool {
+    browser.gateway == faults::DOWN && (record.down_at_ms - 1_000..=record.down_at_ms + 1_000).contains(&at_ms)
+}
+
 impl Received {
-    fn count_campaign(&mut self, delivery: &Delivery, whole: bool) {
-        if let Some(taken) = delivery.attempts.iter().find(was_taken) {
-            self.campaign += 1;
-            self.taken_at_ms.push(taken.at_ms);
-            self.shrunk += u64::from(!whole);
-        }
+    /// A refusal that was on its way when the outage began is lost: the sender learns of one 413 instead of two, and
+    /// its next try, without padding alone, is taken.
+    fn count_campaign(&mut self, browser: &Browser, delivery: &Delivery, whole: bool, record: &Record) {
+        let Some(taken) = delivery.attempts.iter().find(was_taken) else { return };
+        self.campaign += 1;
+        self.taken_at_ms.push(taken.at_ms);
+        self.shrunk += u64::from(!whole);
+        let cut = |attempt: &Attempt| attempt.status == Some(413) && was_cut(browser, attempt.at_ms, record);
+        self.refusals_lost += u64::from(whole && delivery.attempts.iter().any(cut));
     }
 
     /// An answer that was on its way when the outage began is lost, and what it answered is sent again under the same
@@ -98,10 +108,8 @@ impl Received {
             return;
         }
         self.repeated += 1;
-        let mut taken = delivery.attempts.iter().filter(was_taken).map(|attempt| attempt.at_ms);
-        let outage = record.down_at_ms - 1_000..=record.down_at_ms + 1_000;
-        let first_was_cut = taken.next().is_some_and(|at_ms| outage.contains(&at_ms));
-        let explained = browser.gateway == faults::DOWN && first_was_cut && delivery.accepted == 2;
-        self.repeated_without_cause += u64::from(!explained);
+        let first = delivery.attempts.iter().find(was_taken);
+        let first_was_cut = first.is_some_and(|attempt| was_cut(browser, attempt.at_ms, record));
+        self.repeated_without_cause += u64::from(!(first_was_cut && delivery.accepted == 2));
     }
 }

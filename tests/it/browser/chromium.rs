@@ -175,11 +175,7 @@ impl Chromium {
 
     /// A click with the mouse, as a person's: it counts as a gesture.
     pub async fn click(&mut self, id: &str) {
-        let place = format!(
-            "(() => {{ const it = document.getElementById({id:?}); it.scrollIntoView({{ block: 'center', behavior: 'instant' }});
-                const {{ x, y, width, height }} = it.getBoundingClientRect(); return [x + width / 2, y + height / 2]; }})()"
-        );
-        let place = self.evaluate(&place).await;
+        let place = self.evaluate(&super::ready_for_click(id)).await;
         for kind in ["mousePressed", "mouseReleased"] {
             let event = json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
             self.call("Input.dispatchMouseEvent", event).await;

@@ -85,12 +85,7 @@ impl Firefox {
 
     /// A click with the mouse, as a person's: it counts as a gesture.
     pub async fn click(&mut self, id: &str) {
-        let place = format!(
-            "(() => {{ const it = document.getElementById({id:?}); it.scrollIntoView({{ block: 'center', behavior: 'instant' }});
-                const {{ x, y, width, height }} = it.getBoundingClientRect();
-                return [Math.round(x + width / 2), Math.round(y + height / 2)]; }})()"
-        );
-        let place = self.evaluate(&place).await;
+        let place = self.evaluate(&super::ready_for_click(id)).await;
         let steps = json!([
             {"type": "pointerMove", "x": place[0], "y": place[1]},
             {"type": "pointerDown", "button": 0},

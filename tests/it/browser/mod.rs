@@ -76,13 +76,36 @@ fn until<T: std::fmt::Debug>(mut ask: impl AsyncFnMut() -> T, wanted: impl Fn(&T
     }
 }
 
-/// A promise of the page that is kept when the condition holds; it is looked at whenever the document changes.
+/// A promise of the page that is kept when the condition holds; it is looked at whenever the document changes, and every
+/// now and then, since sizes, styles and addresses change without it.
 fn when(condition: &str) -> String {
     format!(
         "new Promise((resolve) => {{
-            const look = () => ({condition}) && (watch.disconnect(), resolve(true));
+            const stop = () => (watch.disconnect(), clearInterval(turns));
+            const look = () => ({condition}) && (stop(), resolve(true));
             const watch = new MutationObserver(look);
+            const turns = setInterval(look, 50);
             watch.observe(document, {{ subtree: true, childList: true, characterData: true, attributes: true }});
+            look();
+        }})"
+    )
+}
+
+/// A promise of where to click on an element: its middle, in whole pixels, once it is there, enabled, at rest and covered by
+/// nothing. A page that is still being laid out would have its button elsewhere when the click comes.
+fn ready_for_click(id: &str) -> String {
+    format!(
+        "new Promise((resolve) => {{
+            let last = '';
+            const look = () => {{
+                const it = document.getElementById({id:?});
+                it?.scrollIntoView({{ block: 'center', behavior: 'instant' }});
+                const {{ x, y, width, height }} = it?.getBoundingClientRect() ?? {{}};
+                const place = [Math.round(x + width / 2), Math.round(y + height / 2)];
+                const rests = last === (last = `${{place}}`);
+                const ready = it && rests && !it.disabled && it.contains(document.elementFromPoint(...place));
+                if (ready) resolve(place); else setTimeout(look, 20);
+            }};
             look();
         }})"
     )
