@@ -10,10 +10,10 @@ help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps web ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
-	cargo run --release --locked --bin bellwire -- demo $(if $(KEEP),--keep)
+	cargo run --profile demo --locked --bin bellwire -- demo $(if $(KEEP),--keep)
 
 run: deps web ## Start the real server with a Postgres of its own
-	cargo run --release --locked --bin bellwire -- serve
+	cargo run --profile demo --locked --bin bellwire -- serve
 
 # What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
 test: deps web tests/clients/node_modules/.package-lock.json ## Check style, then run all tests, those in Firefox and Chromium included
@@ -40,7 +40,7 @@ sqlx: deps web ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx
 
 pictures: deps web ## Take the pictures of the admin page in docs/pictures, from the demo
-	cargo build --release --locked --bin bellwire
+	cargo build --profile demo --locked --bin bellwire
 	scripts/pictures
 pictures: NEEDS = --test
 

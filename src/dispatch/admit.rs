@@ -34,7 +34,6 @@ use crate::policy::token::Queued;
 use crate::store;
 use crate::store::outcomes::ledger::forged::Forged;
 use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
-use crate::store::queue::caps::Wish;
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
 use crate::store::queue::throttles::TurnRequest;
 use crate::template::Person;
@@ -378,6 +377,7 @@ impl Admission {
             subscription: recipient.subscription,
             life: recipient.life,
             origin_id: recipient.origin_id,
+            user_id: recipient.user_id.clone(),
             endpoint,
             keys,
             retries,
@@ -422,7 +422,7 @@ impl Admission {
         }
         for ((app, _), jobs) in alike {
             let now = self.shared.clock.now();
-            let wishes: Vec<_> = jobs.iter().map(|job| wish(job)).collect();
+            let wishes: Vec<_> = jobs.iter().map(|job| job.wish()).collect();
             // Those of one app and tier have the same caps, but for a minute after a change.
             let caps = jobs[0].message.caps.clone();
             let refusals = match store::queue::caps::reserve(&self.shared.pool, app, &caps, &wishes, now).await {
@@ -489,10 +489,6 @@ impl Admission {
             self.settling.put_back(self.queue.drain(), self.shared.clock.now());
         }
     }
-}
-
-fn wish(job: &Job) -> Wish {
-    Wish { subscription: job.subscription, origin: job.origin_id, root: job.message.root }
 }
 
 fn wanted(job: &Job) -> TurnRequest {

@@ -12,11 +12,13 @@ use super::says::{Own, Says, Written};
 use super::stops::Target;
 use crate::model::clock::Timestamp;
 use crate::model::id::SubscriptionId;
+use crate::model::person::Person;
 use crate::model::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
 use crate::otlp::{DeliverySpan, Stage};
 use crate::policy::Policy;
 use crate::policy::payload_limit::Refusal;
 use crate::store::outcomes::ledger::{Attempt, Fate, Settlement};
+use crate::store::queue::caps::Wish;
 use crate::vault::{self, Vault};
 use crate::webpush::payload::Template;
 use crate::webpush::shrink::Shrunk;
@@ -32,6 +34,8 @@ pub(super) struct Job {
     /// The life of the subscription that it is for.
     pub life: i32,
     pub origin_id: SubscriptionId,
+    /// Whose browser it is, if caps may ask.
+    pub user_id: Option<String>,
     pub endpoint: Endpoint,
     pub keys: BrowserKeys,
     /// The policy in force.
@@ -79,6 +83,15 @@ impl Job {
     /// Whether frequency caps have a say. What was attempted before has its place, which is not looked up again.
     pub(super) fn wants_place(&self) -> bool {
         self.retries == 0 && !self.message.caps.is_empty()
+    }
+
+    /// What it asks of frequency caps.
+    pub(super) fn wish(&self) -> Wish {
+        let person = match &self.user_id {
+            Some(user_id) => Person::of_user(self.message.app, user_id),
+            None => Person::of_browser(self.origin_id),
+        };
+        Wish { person, root: self.message.root }
     }
 
     /// What is said to its recipient. To be asked once it is filled in.

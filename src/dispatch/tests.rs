@@ -90,6 +90,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
             subscription: SubscriptionId(Uuid::now_v7()),
             life: 0,
             origin_id: SubscriptionId(Uuid::now_v7()),
+            user_id: None,
             endpoint: Endpoint::parse(endpoint).unwrap(),
             keys: BrowserKeys { p256dh: [4; 65], auth: [0; 16] },
             policy: message.policy.clone(),
@@ -298,6 +299,7 @@ async fn a_batch_is_settled_once_and_late_answers_become_rows_under_its_lease() 
         standing: Standing::Sendable,
         policy: None,
         timezone: None,
+        user_id: None,
         proven: true,
         life: 0,
     });

@@ -42,6 +42,41 @@ impl CandidateRow {
     }
 }
 
+/// A candidate that was drawn for a sample, with the page of the table on which it was found.
+#[derive(Debug)]
+pub(in crate::store) struct DrawnRow {
+    pub page: i64,
+    pub id: SubscriptionId,
+    pub lane: LaneId,
+    pub origin_id: SubscriptionId,
+    pub user_id: Option<String>,
+    pub tags: Option<Vec<String>>,
+    pub attributes: Option<Json<Map<String, Value>>>,
+    pub locale: Option<String>,
+    pub timezone: Option<String>,
+    pub last_seen: Timestamp,
+    pub created_at: Timestamp,
+}
+
+impl From<DrawnRow> for CandidateRow {
+    fn from(row: DrawnRow) -> Self {
+        let DrawnRow {
+            page: _,
+            id,
+            lane,
+            origin_id,
+            user_id,
+            tags,
+            attributes,
+            locale,
+            timezone,
+            last_seen,
+            created_at,
+        } = row;
+        Self { id, lane, origin_id, user_id, tags, attributes, locale, timezone, last_seen, created_at }
+    }
+}
+
 /// Those of a lane, or of a topic's members in it, whom a message may be for.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Stretch {
@@ -155,8 +190,9 @@ pub(in crate::store) async fn sample(
     lanes: &[LaneId],
     needs: &Needs,
     percent: f32,
-) -> sqlx::Result<Vec<(i64, CandidateRow)>> {
-    sqlx::query!(
+) -> sqlx::Result<Vec<DrawnRow>> {
+    sqlx::query_as!(
+        DrawnRow,
         r#"
         SELECT (ctid::text::point)[0]::bigint AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
                CASE WHEN $4 THEN attributes END AS "attributes: Json<Map<String, Value>>", locale, timezone, last_seen,
@@ -168,21 +204,6 @@ pub(in crate::store) async fn sample(
         needs.tags,
         needs.attributes
     )
-    .map(|row| {
-        let candidate = CandidateRow {
-            id: SubscriptionId(row.id),
-            lane: LaneId(row.lane),
-            origin_id: SubscriptionId(row.origin_id),
-            user_id: row.user_id,
-            tags: row.tags,
-            attributes: row.attributes,
-            locale: row.locale,
-            timezone: row.timezone,
-            last_seen: row.last_seen,
-            created_at: row.created_at,
-        };
-        (row.page, candidate)
-    })
     .fetch_all(conn)
     .await
 }
@@ -194,8 +215,9 @@ pub(in crate::store) async fn sample_members(
     lanes: &[LaneId],
     needs: &Needs,
     percent: f32,
-) -> sqlx::Result<Vec<(i64, CandidateRow)>> {
-    sqlx::query!(
+) -> sqlx::Result<Vec<DrawnRow>> {
+    sqlx::query_as!(
+        DrawnRow,
         r#"
         SELECT (t.ctid::text::point)[0]::bigint AS "page!", s.id, s.lane, s.origin_id, s.user_id,
                CASE WHEN $4 THEN s.tags END AS tags,
@@ -211,21 +233,6 @@ pub(in crate::store) async fn sample_members(
         needs.tags,
         needs.attributes
     )
-    .map(|row| {
-        let candidate = CandidateRow {
-            id: SubscriptionId(row.id),
-            lane: LaneId(row.lane),
-            origin_id: SubscriptionId(row.origin_id),
-            user_id: row.user_id,
-            tags: row.tags,
-            attributes: row.attributes,
-            locale: row.locale,
-            timezone: row.timezone,
-            last_seen: row.last_seen,
-            created_at: row.created_at,
-        };
-        (row.page, candidate)
-    })
     .fetch_all(conn)
     .await
 }

@@ -135,7 +135,7 @@ async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, no
             candidates::sample_members(conn, topic, &whole.ids(), &judge.needs, percent).await?
         }
     };
-    let (pages, rows): (Vec<i64>, Vec<_>) = rows.into_iter().unzip();
+    let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.page, row.into())).unzip();
     let mut by_page = HashMap::<i64, Page>::new();
     for (page, (_, is_taken)) in pages.into_iter().zip(judge.judge(conn, rows).await?) {
         let page = by_page.entry(page).or_default();

@@ -11,7 +11,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, MessageId};
 use crate::model::person::Person;
 use crate::policy::caps::{Caps, Counted, Refusal, WINDOW_MAX};
 use crate::store::BEGIN_BY_INDEX;
@@ -35,25 +35,16 @@ pub(crate) async fn write(executor: impl PgExecutor<'_>, app: AppId, caps: &Caps
     sqlx::query!("UPDATE apps SET caps = $2 WHERE id = $1", app.0, stored).execute(executor).await.map(drop)
 }
 
-/// A delivery that wants to be sent.
-#[derive(Debug, Clone, Copy)]
+/// A message that wants to be sent to a person, whichever of their browsers it goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Wish {
     /// To whom.
-    pub subscription: SubscriptionId,
-    /// The first subscription of that browser.
-    pub origin: SubscriptionId,
+    pub person: Person,
     /// What: the message, or the one that it replays.
     pub root: MessageId,
 }
 
-/// A message to a person, whichever of their browsers it goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Use {
-    person: Person,
-    root: MessageId,
-}
-
-impl Use {
+impl Wish {
     /// The order in which rows are locked, and messages of one person take their places.
     fn key(&self) -> (i16, Uuid, MessageId) {
         (self.person.shard(), self.person.id(), self.root)
@@ -71,14 +62,8 @@ pub(crate) async fn reserve(
 ) -> sqlx::Result<Vec<Option<Refusal>>> {
     retrying(|| async move {
         let mut tx = pool.begin().await?;
-        let users = users(&mut tx, wishes).await?;
-        let person = |wish: &Wish| match users.get(&wish.subscription) {
-            Some(user_id) => Person::of_user(app, user_id),
-            None => Person::of_browser(wish.origin),
-        };
-        let uses: Vec<_> = wishes.iter().map(|wish| Use { person: person(wish), root: wish.root }).collect();
-        let mut left = uses.clone();
-        left.sort_unstable_by_key(Use::key);
+        let mut left = wishes.to_vec();
+        left.sort_unstable_by_key(Wish::key);
         left.dedup();
         let mut refusals = HashMap::new();
         // A statement changes a row once: further messages to the same person have their turn after it.
@@ -93,22 +78,9 @@ pub(crate) async fn reserve(
             left = again;
         }
         tx.commit().await?;
-        Ok(uses.iter().map(|it| refusals.get(it).copied()).collect())
+        Ok(wishes.iter().map(|it| refusals.get(it).copied()).collect())
     })
     .await
-}
-
-/// The users of these subscriptions that have one.
-async fn users(conn: &mut PgConnection, wishes: &[Wish]) -> sqlx::Result<HashMap<SubscriptionId, String>> {
-    let rows = sqlx::query!(
-        r#"SELECT s.id, s.user_id AS "user_id!" FROM unnest($1::smallint[], $2::uuid[]) AS w (shard, id)
-           JOIN subscriptions s ON s.shard = w.shard AND s.id = w.id WHERE s.user_id IS NOT NULL"#,
-        &wishes.iter().map(|wish| wish.subscription.shard()).collect::<Vec<_>>(),
-        &wishes.iter().map(|wish| wish.subscription).collect::<Vec<_>>() as &[SubscriptionId]
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| (SubscriptionId(row.id), row.user_id)).collect())
 }
 
 /// The same for one message to each of several persons, in the order of their keys. Returns who is refused.
@@ -116,17 +88,17 @@ async fn reserve_one_each(
     conn: &mut PgConnection,
     app: AppId,
     caps: &[Counted],
-    uses: Vec<Use>,
+    wishes: Vec<Wish>,
     now: Timestamp,
-) -> sqlx::Result<Vec<(Use, Refusal)>> {
-    let (mut open, mut refused) = (uses, Vec::new());
+) -> sqlx::Result<Vec<(Wish, Refusal)>> {
+    let (mut open, mut refused) = (wishes, Vec::new());
     for (n, counted) in caps.iter().enumerate() {
         let row = Rows { app, counted };
         let reserved = row.reserve(conn, &open, now).await?;
-        let left: Vec<Use> = open.iter().filter(|it| !reserved.contains(&it.person.id())).copied().collect();
+        let left: Vec<Wish> = open.iter().filter(|it| !reserved.contains(&it.person.id())).copied().collect();
         // What is known was let through before, by all caps there were.
         let full = if left.is_empty() { Vec::new() } else { row.refuse(conn, &left, now).await? };
-        let rejected: Vec<Use> = full.iter().map(|(it, _)| *it).collect();
+        let rejected: Vec<Wish> = full.iter().map(|(it, _)| *it).collect();
         for before in &caps[..n] {
             Rows { app, counted: before }.give_back(conn, &rejected).await?;
         }
@@ -148,7 +120,7 @@ struct Rows<'a> {
 impl Rows<'_> {
     /// Gives each message a place with its person, if that has one left and does not know the message. Returns whose got one.
     /// Rows of the others are locked from now on, too.
-    async fn reserve(&self, conn: &mut PgConnection, uses: &[Use], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
+    async fn reserve(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
         let [a, b, c, d] = self.counted.limits(now);
         let rows = sqlx::query_scalar!(
             "INSERT INTO cap_uses AS c (app, shard, person, tiers, at, roots)
@@ -163,9 +135,9 @@ impl Rows<'_> {
             self.app.0,
             self.counted.group.code(),
             now,
-            &shards(uses),
-            &persons(uses),
-            &roots(uses) as &[MessageId],
+            &shards(wishes),
+            &persons(wishes),
+            &roots(wishes) as &[MessageId],
             self.counted.kept() - 1,
             a.0,
             b.0,
@@ -182,20 +154,25 @@ impl Rows<'_> {
     }
 
     /// Of messages that got no place, whose rows are locked, those that had none before, each with what refuses it.
-    async fn refuse(&self, conn: &mut PgConnection, uses: &[Use], now: Timestamp) -> sqlx::Result<Vec<(Use, Refusal)>> {
+    async fn refuse(
+        &self,
+        conn: &mut PgConnection,
+        wishes: &[Wish],
+        now: Timestamp,
+    ) -> sqlx::Result<Vec<(Wish, Refusal)>> {
         let rows = sqlx::query!(
             r#"SELECT g.person AS "person!", c.at, g.root = ANY (c.roots) AS "is_known!", g.root = ANY (c.refused) AS "is_refused!"
                FROM unnest($3::smallint[], $4::uuid[], $5::uuid[]) AS g (shard, person, root)
                JOIN cap_uses c ON c.app = $1 AND c.shard = g.shard AND c.person = g.person AND c.tiers = $2"#,
             self.app.0,
             self.counted.group.code(),
-            &shards(uses),
-            &persons(uses),
-            &roots(uses) as &[MessageId],
+            &shards(wishes),
+            &persons(wishes),
+            &roots(wishes) as &[MessageId],
         )
         .fetch_all(&mut *conn)
         .await?;
-        let by_person: HashMap<Uuid, Use> = uses.iter().map(|it| (it.person.id(), *it)).collect();
+        let by_person: HashMap<Uuid, Wish> = wishes.iter().map(|it| (it.person.id(), *it)).collect();
         let (mut refused, mut remembered) = (Vec::new(), Vec::new());
         for row in rows.iter().filter(|row| !row.is_known) {
             let Some(it) = by_person.get(&row.person) else { continue };
@@ -209,16 +186,16 @@ impl Rows<'_> {
     }
 
     /// Remembers that these messages were held back.
-    async fn remember(&self, conn: &mut PgConnection, uses: &[Use]) -> sqlx::Result<()> {
+    async fn remember(&self, conn: &mut PgConnection, wishes: &[Wish]) -> sqlx::Result<()> {
         sqlx::query!(
             "UPDATE cap_uses c SET refused = g.root || c.refused[1:$6]
              FROM unnest($3::smallint[], $4::uuid[], $5::uuid[]) AS g (shard, person, root)
              WHERE c.app = $1 AND c.shard = g.shard AND c.person = g.person AND c.tiers = $2",
             self.app.0,
             self.counted.group.code(),
-            &shards(uses),
-            &persons(uses),
-            &roots(uses) as &[MessageId],
+            &shards(wishes),
+            &persons(wishes),
+            &roots(wishes) as &[MessageId],
             REFUSED_KEPT - 1,
         )
         .execute(conn)
@@ -227,8 +204,8 @@ impl Rows<'_> {
     }
 
     /// Takes places back that were given to these messages in this transaction, since other caps refuse them.
-    async fn give_back(&self, conn: &mut PgConnection, uses: &[Use]) -> sqlx::Result<()> {
-        if uses.is_empty() {
+    async fn give_back(&self, conn: &mut PgConnection, wishes: &[Wish]) -> sqlx::Result<()> {
+        if wishes.is_empty() {
             return Ok(());
         }
         sqlx::query!(
@@ -237,9 +214,9 @@ impl Rows<'_> {
              WHERE c.app = $1 AND c.shard = g.shard AND c.person = g.person AND c.tiers = $2 AND c.roots[1] = g.root",
             self.app.0,
             self.counted.group.code(),
-            &shards(uses),
-            &persons(uses),
-            &roots(uses) as &[MessageId],
+            &shards(wishes),
+            &persons(wishes),
+            &roots(wishes) as &[MessageId],
         )
         .execute(conn)
         .await
@@ -247,16 +224,16 @@ impl Rows<'_> {
     }
 }
 
-fn shards(uses: &[Use]) -> Vec<i16> {
-    uses.iter().map(|it| it.person.shard()).collect()
+fn shards(wishes: &[Wish]) -> Vec<i16> {
+    wishes.iter().map(|it| it.person.shard()).collect()
 }
 
-fn persons(uses: &[Use]) -> Vec<Uuid> {
-    uses.iter().map(|it| it.person.id()).collect()
+fn persons(wishes: &[Wish]) -> Vec<Uuid> {
+    wishes.iter().map(|it| it.person.id()).collect()
 }
 
-fn roots(uses: &[Use]) -> Vec<MessageId> {
-    uses.iter().map(|it| it.root).collect()
+fn roots(wishes: &[Wish]) -> Vec<MessageId> {
+    wishes.iter().map(|it| it.root).collect()
 }
 
 /// Forgets what a person was sent.

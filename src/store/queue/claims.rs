@@ -76,7 +76,7 @@ pub async fn claim_rows(
         )
         SELECT c.subscription AS "subscription!", c.message AS "message!", c.retries AS "retries!", c.scheduled_at AS "scheduled_at!",
                c.leases AS "leases!", c.token AS "token!", c.failed_at, c.has_turn AS "has_turn!", c.life AS "life!",
-               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone,
+               s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone, s.user_id,
                s.proven AS "proven?", m.state AS "message_state!", s.replaced_by IS NOT NULL AS "has_successor!",
                coalesce(c.life < s.revived OR c.life < s.life AND m.audience ?| ARRAY['users', 'subscriptions'], false)
                    AS "is_past!",
@@ -110,6 +110,7 @@ pub async fn claim_rows(
                 is_past: row.is_past,
                 policy: row.policy,
                 timezone: row.timezone,
+                user_id: row.user_id,
                 proven: row.proven,
                 life: Some(row.life),
             }

@@ -95,8 +95,9 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     let mut tx = pool.begin().await?;
     let Some(cursor) = sqlx::query!(
         r#"
-        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.accepted_at, m.app, m.filter AS "filter: Json<Filter>"
-        FROM cursors c JOIN messages m ON m.id = c.message
+        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.accepted_at, m.app, m.filter AS "filter: Json<Filter>",
+               a.caps IS NOT NULL AS "is_capped!"
+        FROM cursors c JOIN messages m ON m.id = c.message JOIN apps a ON a.id = m.app
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
         ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
         "#,
@@ -117,6 +118,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         topic: cursor.topic,
         after: SubscriptionId(cursor.after),
         accepted_at: cursor.accepted_at,
+        is_capped: cursor.is_capped,
     };
     let size = cursor.pace_us.map_or(size, |pace_us| size.min(paced_size(pace_us)));
     let cut = match cursor.filter {
@@ -205,6 +207,8 @@ pub(super) struct Place {
     pub topic: Option<i32>,
     pub after: SubscriptionId,
     pub accepted_at: Timestamp,
+    /// Whether frequency caps may ask whose browsers its recipients are.
+    pub is_capped: bool,
 }
 
 /// What a cut found.
@@ -229,7 +233,8 @@ async fn read_recipients(
         return sqlx::query_as!(
             Sendable,
             r#"
-            SELECT id, origin_id, address, policy, timezone, proven, life FROM subscriptions
+            SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
+            FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             ORDER BY id LIMIT $5
             "#,
@@ -237,7 +242,8 @@ async fn read_recipients(
             place.after.0,
             place.accepted_at,
             now,
-            size
+            size,
+            place.is_capped
         )
         .map(Recipient::from)
         .fetch_all(connection)
@@ -246,7 +252,7 @@ async fn read_recipients(
     sqlx::query_as!(
         Sendable,
         r#"
-        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life
+        SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -257,7 +263,8 @@ async fn read_recipients(
         place.after.0,
         place.accepted_at,
         now,
-        size
+        size,
+        place.is_capped
     )
     .map(Recipient::from)
     .fetch_all(connection)
@@ -271,6 +278,7 @@ pub(super) struct Sendable {
     pub address: Vec<u8>,
     pub policy: Option<Value>,
     pub timezone: Option<String>,
+    pub user_id: Option<String>,
     pub proven: bool,
     pub life: i32,
 }
@@ -284,6 +292,7 @@ impl From<Sendable> for Recipient {
             standing: Standing::Sendable,
             policy: row.policy,
             timezone: row.timezone,
+            user_id: row.user_id,
             proven: row.proven,
             life: row.life,
         }
@@ -328,7 +337,7 @@ pub async fn lease_lost_batch(
         Found,
         r#"
         SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
-               s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
+               s.user_id, s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
                -- It may have ended and come back since the batch was taken.
                coalesce(s.since > $2, false) AS "is_past!",
                CASE WHEN s.since > $2 THEN s.revived - 1 ELSE s.life END AS "life?"

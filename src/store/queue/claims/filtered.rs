@@ -47,7 +47,7 @@ pub(super) async fn cut(
             stretch.after = id;
         }
     }
-    Ok(Cut { recipients: recipients(conn, &taken).await?, after: stretch.after, is_last, passed })
+    Ok(Cut { recipients: recipients(conn, &taken, place.is_capped).await?, after: stretch.after, is_last, passed })
 }
 
 /// How many candidates to ask for, to find so many more after so many were taken and passed.
@@ -58,17 +58,18 @@ fn to_ask(wanted: usize, taken: usize, passed: usize) -> usize {
 }
 
 /// What sending takes, of those of these who are active still, in order of id.
-async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId]) -> sqlx::Result<Vec<Recipient>> {
+async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: bool) -> sqlx::Result<Vec<Recipient>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
     sqlx::query_as!(
         Sendable,
-        "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, s.proven, s.life
+        "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active' ORDER BY s.id",
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId]
+        ids as &[SubscriptionId],
+        is_capped
     )
     .map(Recipient::from)
     .fetch_all(conn)

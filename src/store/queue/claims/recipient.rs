@@ -77,6 +77,8 @@ pub struct Recipient {
     pub policy: Option<Value>,
     /// Its time zone (IANA), if its browser told.
     pub timezone: Option<String>,
+    /// Whose browser it is, for frequency caps. None: nobody's that is known, or its app had no caps when it was claimed.
+    pub user_id: Option<String>,
     /// Whether a push service has accepted a push to it before.
     pub proven: bool,
     /// The life of the subscription that it is for.
@@ -93,6 +95,7 @@ pub(super) struct Found {
     pub is_past: bool,
     pub policy: Option<Value>,
     pub timezone: Option<String>,
+    pub user_id: Option<String>,
     pub proven: Option<bool>,
     pub life: Option<i32>,
 }
@@ -108,6 +111,7 @@ impl Found {
             standing: standing(&circumstances),
             policy: self.policy,
             timezone: self.timezone,
+            user_id: self.user_id,
             proven: self.proven.unwrap_or(false),
             life: self.life.unwrap_or(0),
         }

@@ -107,7 +107,7 @@ pub(super) async fn write(
     let rows = sqlx::query!(
         r#"WITH named AS (
              SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
-               s.proven, s.life, t.token,
+               s.user_id, s.proven, s.life, t.token,
                s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ($12::timestamptz[])[t.n])
                  AND (NOT ($15::boolean[])[t.n]
                    OR ((t.n, s.user_id) IN (SELECT * FROM unnest($20::integer[], $21::text[]))) IS TRUE) AS live,
@@ -137,7 +137,7 @@ pub(super) async fn write(
              INSERT INTO message_counts (message, lane, targeted)
              SELECT message, lane, count(*) FROM named WHERE live AND complete GROUP BY message, lane
              ORDER BY message, lane)
-         SELECT n AS "n!", id, lane, origin_id, policy, timezone, proven, life, live AS "live!", token AS "token!",
+         SELECT n AS "n!", id, lane, origin_id, policy, timezone, user_id, proven, life, live AS "live!", token AS "token!",
            CASE WHEN live AND held THEN address ELSE '' END AS "address!" FROM named"#,
         &column(parcels, |m| m.id) as &[MessageId],
         &column(parcels, |m| m.app) as &[AppId],
@@ -189,6 +189,7 @@ pub(super) async fn write(
                 standing: Standing::Sendable,
                 policy: row.policy,
                 timezone: row.timezone,
+                user_id: row.user_id,
                 proven: row.proven,
                 life: row.life,
             };
