@@ -72,10 +72,8 @@ pub(crate) async fn reserve(
     retrying(|| async move {
         let mut tx = pool.begin().await?;
         let users = users(&mut tx, wishes).await?;
-        let person = |wish: &Wish| match users.get(&wish.subscription) {
-            Some(user_id) => Person::of_user(app, user_id),
-            None => Person::of_browser(wish.origin),
-        };
+        let user = |wish: &Wish| users.get(&wish.subscription).map(String::as_str);
+        let person = |wish: &Wish| Person::of(app, user(wish), wish.origin);
         let uses: Vec<_> = wishes.iter().map(|wish| Use { person: person(wish), root: wish.root }).collect();
         let mut left = uses.clone();
         left.sort_unstable_by_key(Use::key);
