@@ -15,9 +15,11 @@ use super::policies::{check, kept};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::segments::Chosen;
+use super::sunset::SunsetBody;
 use super::templated::{Resolved, TemplateRef, Trial};
 use crate::model::clock::uuid_of;
 use crate::model::delivery::{Tier, TierSchema, Urgency};
+use crate::model::filter::{Filter, Sunset};
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
 use crate::model::permission::BrowserRight;
@@ -81,6 +83,8 @@ pub(crate) struct NewMessageBody {
     /// Decides policy, weight and defaults; `promotional` by default.
     #[schema(value_type = Option<TierSchema>)]
     tier: Option<Tier>,
+    /// Leave out those who do not click what they are shown; for messages to a topic, a segment or all.
+    sunset: Option<SunsetBody>,
     /// A notification. Exactly one of this, `payload` and `template`.
     content: Option<Notification>,
     /// What is sent where a push service finds `content` too large.
@@ -184,6 +188,8 @@ impl NewMessageBody {
         let segment = check_segment(&self.to, segment, &mut faults);
         let audience = check_to(self.to, app, &mut faults);
         let tier = self.tier.unwrap_or(Tier::Promotional);
+        let is_named = audience.as_ref().is_some_and(Audience::is_named);
+        let sunset = self.sunset.as_ref().and_then(|rule| rule.check(tier, is_named, &mut faults));
         let defaults = TierDefaults::of(tier);
         let ttl_s = self.ttl.unwrap_or(defaults.ttl_s.into());
         faults.require((0..=TTL_MAX_S).contains(&ttl_s), "/ttl", "must be 0 to 2419200 seconds");
@@ -243,7 +249,7 @@ impl NewMessageBody {
             app: app.id,
             tier,
             audience: audience_json,
-            filter: segment.map(|segment| segment.filter()),
+            filter: filter(segment, sunset),
             content: state.vault.seal(CONTENT, id, &plain),
             ttl_s: i32::try_from(ttl_s).expect("checked against TTL_MAX_S"),
             urgency: self.urgency.unwrap_or(defaults.urgency),
@@ -262,6 +268,15 @@ impl NewMessageBody {
         let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
         Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
     }
+}
+
+/// Whom of its audience a message is for. None: everybody.
+fn filter(segment: Option<Chosen>, sunset: Option<Sunset>) -> Option<Filter> {
+    let filter = segment.map(|segment| segment.filter());
+    if sunset.is_none() {
+        return filter;
+    }
+    Some(Filter { sunset, ..filter.unwrap_or_default() })
 }
 
 impl Asked {

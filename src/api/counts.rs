@@ -29,6 +29,8 @@ pub(crate) struct Counts {
     cancelled: i64,
     /// Held back by a frequency cap.
     capped: i64,
+    /// Left out by the message's sunset rule: not targeted, so no part of that sum.
+    sunset: i64,
     /// Of the accepted: no receipt yet. Null, like what follows: its pushes carry no receipts, so nobody can know.
     awaiting_ack: Option<i64>,
     /// Of the accepted: at least one receipt.
@@ -62,6 +64,7 @@ impl Counts {
             dead: account.dead,
             cancelled: account.cancelled,
             capped: account.capped,
+            sunset: account.sunset,
             awaiting_ack: if_known(awaiting_ack),
             acknowledged: if_known(acknowledged),
             unconfirmed: if_known(unconfirmed),

@@ -97,7 +97,7 @@ fn facts(
     stored: Stored,
     now: Timestamp,
 ) -> Facts {
-    let Stored { mut row, attempts, reports, letter, origins, flows, worker_lives } = stored;
+    let Stored { mut row, attempts, reports, letter, origins, flows, worker_lives, judged } = stored;
     let tier = Tier::from_code(row.tier).expect("checked by the table");
     let oldest = kept_since(now, state.settings.receipts.retention_days).date_naive().and_time(chrono::NaiveTime::MIN);
     let origin = row.address.take().and_then(|sealed| origin_of(state, subscription, &sealed));
@@ -126,6 +126,11 @@ fn facts(
             })
             .collect(),
         worker_lives,
+        judged: judged.map(|(verdict, habits)| explain::Judged {
+            verdict,
+            habits,
+            sunset: row.filter.as_ref().and_then(|filter| filter.0.sunset.clone()),
+        }),
         message: explain::Message {
             id: message,
             tier,

@@ -19,6 +19,7 @@ use super::extract::{At, Json, Query};
 use super::message_list::Progress;
 use super::problem::{FieldError, Problem};
 use super::retry_headers::RetryHeaders;
+use super::sunset::SunsetBody;
 use super::templated::Templates;
 use super::{ApiState, Work};
 use crate::model::clock::{Timestamp, first_uuid_of};
@@ -88,6 +89,9 @@ pub(crate) struct MessageView {
     /// Who of these it is for: the expression of its segment, as it stood when the message was accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     segment: Option<String>,
+    /// Who of these is left out, since they do not click what they are shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sunset: Option<SunsetBody>,
     /// Time to live, in seconds.
     ttl: i32,
     /// How urgently push services should deliver it.
@@ -131,12 +135,14 @@ impl MessageView {
             true => ApiKeyId(id).to_string(),
             false => TeammateId(id).to_string(),
         });
+        let sunset = row.filter.as_ref().and_then(|filter| filter.0.sunset.as_ref()).map(SunsetBody::from);
         Self {
             id: row.id,
             state: SendState::of(&row, now),
             tier: Tier::from_code(row.tier).unwrap_or(Tier::Promotional),
             to: row.audience,
             segment: row.filter.and_then(|filter| filter.0.segment).map(|segment| segment.to_string()),
+            sunset,
             ttl: row.ttl_s,
             urgency: Urgency::from_code(row.urgency).unwrap_or(Urgency::Normal),
             topic_header: row.topic_header,

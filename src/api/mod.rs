@@ -66,6 +66,7 @@ pub(crate) mod slas;
 mod state;
 pub(crate) mod stream;
 pub(crate) mod subscriptions;
+pub(crate) mod sunset;
 pub(crate) mod team;
 pub(crate) mod template_trials;
 pub(crate) mod templated;

@@ -155,12 +155,12 @@ impl Chosen {
 
     /// Everybody who belongs to it.
     pub(super) fn filter(&self) -> Filter {
-        Filter { segment: Some(self.expression.clone()), portions: Vec::new() }
+        self.expression.clone().into()
     }
 }
 
 async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Result<Vec<String>, Problem> {
-    let filter = Filter { segment: Some(expression.clone()), portions: Vec::new() };
+    let filter = Filter::from(expression.clone());
     let mut conn = state.pool.acquire().await?;
     let (topics, messages) = judge::unknown_names(&mut conn, app.id, &filter).await?;
     let topics = topics.into_iter().map(|name| format!("names the topic {name:?}, which there is not (yet)"));

@@ -1,5 +1,7 @@
-//! Which messages one run of a campaign ends in: one for each variant and, by the recipients' clock, each group of zones.
+//! Which messages one run of a campaign ends in: one for each variant and, by the recipients' clock, each group of zones; of a
+//! variant that is sent at each person's own hour, one for each hour of a day.
 
+use chrono::TimeDelta;
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
@@ -7,6 +9,7 @@ use super::plan::{Plan, Test, WHOLE};
 use super::schedule::When;
 use super::zones::{self, Zones};
 use crate::model::clock::Timestamp;
+use crate::model::filter::{OwnHour, SLOTS};
 
 /// A share of everybody, by a hash of each person: those whose number, of ten thousand, is in `from..to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +37,9 @@ pub(crate) struct Narrow {
     /// Of this share; none: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
+    /// With their own hour then; none: whenever that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_hour: Option<OwnHour>,
 }
 
 /// A message to make.
@@ -56,24 +62,35 @@ pub(crate) fn of_run(plan: &Plan, at: Timestamp, home: Tz, now: Timestamp) -> Ve
         }
         When::Now | When::At(_) | When::Cron(_) | When::After(_) => vec![(at, None)],
     };
-    let is_in_time = |due_at: &Timestamp| plan.expires_at.is_none_or(|end| *due_at < end);
-    let groups = groups.into_iter().filter(|(due_at, _)| is_in_time(due_at));
-    groups
-        .flat_map(|(due_at, zones)| {
-            let of_variant = |(variant, share): (usize, &Share)| Part {
-                due_at,
-                variant,
-                narrow: Narrow { zones: zones.clone(), share: share.narrowing() },
-            };
-            shares.iter().enumerate().filter(|(_, share)| share.from < share.to).map(of_variant).collect::<Vec<_>>()
-        })
-        .collect()
+    let is_in_time = |part: &Part| plan.expires_at.is_none_or(|end| part.due_at < end);
+    let mut parts = Vec::new();
+    for (due_at, zones) in groups {
+        for (variant, share) in shares.iter().enumerate().filter(|(_, share)| share.from < share.to) {
+            let narrow = Narrow { zones: zones.clone(), share: share.narrowing(), own_hour: None };
+            let part = Part { due_at, variant, narrow };
+            match plan.variants[variant].at_own_hour {
+                true => parts.extend(by_own_hour(&part, home)),
+                false => parts.push(part),
+            }
+        }
+    }
+    parts.retain(is_in_time);
+    parts
+}
+
+/// A part in 24: one for each hour from when it is due.
+fn by_own_hour(part: &Part, home: Tz) -> impl Iterator<Item = Part> {
+    (0..SLOTS).map(move |slot| {
+        let own_hour = Some(OwnHour { from: part.due_at, slot, home });
+        let due_at = part.due_at + TimeDelta::hours(slot.into());
+        Part { due_at, variant: part.variant, narrow: Narrow { own_hour, ..part.narrow.clone() } }
+    })
 }
 
 /// The part that the rest of the audience gets after a test: that variant.
 pub(crate) fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> Part {
     let share = Share { from: tested(plan, test).to, to: WHOLE };
-    Part { due_at: at, variant, narrow: Narrow { zones: None, share: share.narrowing() } }
+    Part { due_at: at, variant, narrow: Narrow { share: share.narrowing(), ..Narrow::default() } }
 }
 
 /// Who takes part in a test.
@@ -125,8 +142,12 @@ mod tests {
             policy: None,
             enveloped: true,
         };
-        let variants =
-            weights.iter().map(|weight| Variant { name: String::new(), weight: *weight, body: body.clone() });
+        let variants = weights.iter().map(|weight| Variant {
+            name: String::new(),
+            weight: *weight,
+            at_own_hour: false,
+            body: body.clone(),
+        });
         let variants = variants.collect();
         Plan { variants, when: When::Now, pace: None, test, holdout, expires_at: None, follows: None }
     }
@@ -162,6 +183,22 @@ mod tests {
         let parts = of_run(&plan, now(), Tz::UTC, now());
         assert_eq!(shares_of(&parts), [(0, 1_000, 2_000), (1, 2_000, 3_000)]);
         assert_eq!(shares_of(&[of_rest(&plan, test, 1, now())]), [(1, 3_000, 10_000)]);
+    }
+
+    #[test]
+    fn at_own_hours_a_variant_is_a_message_for_each_hour_of_a_day_until_the_campaign_expires() {
+        let mut plan = plan(&[1, 1], 0, None);
+        plan.variants[1].at_own_hour = true;
+        let parts = of_run(&plan, now(), Tz::UTC, now());
+        assert_eq!(parts.iter().filter(|part| part.variant == 0).count(), 1);
+        let own: Vec<&Part> = parts.iter().filter(|part| part.variant == 1).collect();
+        let hours = (0..24).map(|slot| (now() + TimeDelta::hours(slot), slot));
+        let told =
+            own.iter().map(|part| (part.due_at, part.narrow.own_hour.as_ref().map_or(-1, |own| own.slot.into())));
+        assert_eq!(told.collect::<Vec<_>>(), hours.collect::<Vec<_>>());
+        assert!(own.iter().all(|part| part.narrow.share == Some(Share { from: 5_000, to: 10_000 })));
+        plan.expires_at = Some(now() + TimeDelta::minutes(150));
+        assert_eq!(of_run(&plan, now(), Tz::UTC, now()).len(), 1 + 3);
     }
 
     #[test]

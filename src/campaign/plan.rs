@@ -39,6 +39,9 @@ pub(crate) struct Variant {
     pub name: String,
     /// How many get it, beside the weights of the others.
     pub weight: u16,
+    /// Whether it is sent at each person's own hour, within the 24 hours that begin when it is due.
+    #[serde(default)]
+    pub at_own_hour: bool,
     /// What is sent.
     pub body: Body,
 }

@@ -103,8 +103,8 @@ impl Message {
     }
 }
 
-/// The counts that add up to `targeted`, and those that `accepted` splits into.
-const COUNTS: [&str; 16] = [
+/// The counts that add up to `targeted`, whom a sunset rule left out, and those that `accepted` splits into.
+const COUNTS: [&str; 17] = [
     "targeted",
     "queued",
     "dispatching",
@@ -115,6 +115,7 @@ const COUNTS: [&str; 16] = [
     "dead",
     "cancelled",
     "capped",
+    "sunset",
     "awaiting_ack",
     "acknowledged",
     "unconfirmed",

@@ -23,6 +23,10 @@ const NAMES: &Names = &[
     ("/to/segment", "--segment"),
     ("/to/users", "--user"),
     ("/to/subscriptions", "--subscription"),
+    ("/sunset", "--unclicked, --unclicked-for"),
+    ("/sunset/unclicked", "--unclicked"),
+    ("/sunset/unclicked_for", "--unclicked-for"),
+    ("/sunset/welcome", "--welcome"),
     ("/content", "the notification"),
     ("/content/title", "--title"),
     ("/content/body", "--body"),
@@ -51,6 +55,7 @@ const NAMES: &Names = &[
   bellwire send --app shop --user 42 --tier transactional --title 'Your parcel is here'
   bellwire send --app shop --topic news --title 'New in' --url https://shop.example.com/new --dry-run
   bellwire send --app shop --segment 'plan = \"pro\" and last_seen < 30d' --title 'For you'
+  bellwire send --app shop --topic news --unclicked 10 --unclicked-for 60d --title 'New in'
   bellwire send --app shop --topic news --template welcome --data '{\"city\": \"Linz\"}'
   bellwire send --app shop --user 42 --title 'Your table is booked for 19:00' --at 2026-12-01T17:00 --timezone Europe/Vienna --key booking-7
   bellwire send --app shop --message message.json
@@ -65,6 +70,8 @@ pub(super) struct Send {
     /// To those alone of everyone, or of a topic, who belong to this segment: its name, or an expression.
     #[arg(long, conflicts_with_all = ["users", "subscriptions", "message"])]
     segment: Option<String>,
+    #[command(flatten)]
+    sunset: Sunset,
     #[command(flatten)]
     content: Content,
     /// Decides retries, weight and defaults; promotional by default.
@@ -96,6 +103,35 @@ pub(super) struct Send {
     dry_run: bool,
 }
 
+/// Who is left out: those to whom all of this applies.
+#[derive(Debug, Args)]
+struct Sunset {
+    /// Leave out who was shown so many messages, 1 to 100, since they last clicked one.
+    #[arg(long, value_name = "N", conflicts_with_all = ["users", "subscriptions", "message"])]
+    unclicked: Option<u16>,
+    /// Leave out who was shown messages for so long, such as 60d, and clicked none.
+    #[arg(long, value_name = "SPAN", conflicts_with_all = ["users", "subscriptions", "message"])]
+    unclicked_for: Option<String>,
+    /// But not who subscribed less long ago than that; 30d by default.
+    #[arg(long, value_name = "SPAN")]
+    welcome: Option<String>,
+}
+
+impl Sunset {
+    /// The rule. None: nobody is left out.
+    fn rule(&self) -> Option<Value> {
+        let Self { unclicked, unclicked_for, welcome } = self;
+        let members = [
+            ("unclicked", unclicked.map(Value::from)),
+            ("unclicked_for", unclicked_for.clone().map(Value::from)),
+            ("welcome", welcome.clone().map(Value::from)),
+        ];
+        let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let rule = Map::from_iter(given);
+        (!rule.is_empty()).then_some(Value::Object(rule))
+    }
+}
+
 /// For whom: one of these, or a segment.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
@@ -113,7 +149,7 @@ struct To {
     #[arg(long = "subscription", value_name = "ID")]
     subscriptions: Vec<String>,
     /// A whole message in JSON, as the API takes it; - for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["Content", "tier", "ttl", "urgency", "collapse_key", "at", "timezone", "key"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["Content", "Sunset", "tier", "ttl", "urgency", "collapse_key", "at", "timezone", "key"])]
     message: Option<PathBuf>,
 }
 
@@ -209,6 +245,7 @@ impl Send {
         }
         let mut body = Map::from_iter([("to".to_owned(), to)]);
         let mut put = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        put("sunset", self.sunset.rule());
         put("content", self.content.notification());
         put("template", template.clone().map(Value::from));
         put("data", data.as_deref().map(|given| given_json("--data", given)).transpose()?);

@@ -87,10 +87,7 @@ impl Job {
 
     /// What it asks of frequency caps.
     pub(super) fn wish(&self) -> Wish {
-        let person = match &self.user_id {
-            Some(user_id) => Person::of_user(self.message.app, user_id),
-            None => Person::of_browser(self.origin_id),
-        };
+        let person = Person::of(self.message.app, self.user_id.as_deref(), self.origin_id);
         Wish { person, root: self.message.root }
     }
 

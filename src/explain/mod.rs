@@ -20,6 +20,8 @@ use utoipa::ToSchema;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, ReceiptKind, Tier};
+use crate::model::filter::{Sunset, Verdict};
+use crate::model::habits::Habits;
 use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::message::MessageState;
@@ -327,6 +329,17 @@ pub(crate) struct FlowLimit {
     pub held_at: Option<Timestamp>,
 }
 
+/// What a message's filter says of a subscription now.
+#[derive(Debug, Clone)]
+pub(crate) struct Judged {
+    /// Whether the message would be for it.
+    pub verdict: Verdict,
+    /// What is known of its person.
+    pub habits: Habits,
+    /// Who is left out since they do not click.
+    pub sunset: Option<Sunset>,
+}
+
 /// Everything that is stored and concerns one delivery, read in one snapshot.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
@@ -356,6 +369,8 @@ pub(crate) struct Facts {
     pub flows: Vec<FlowLimit>,
     /// Whether any worker lives.
     pub worker_lives: bool,
+    /// What the message's filter says now; none: it has none.
+    pub judged: Option<Judged>,
 }
 
 impl Facts {

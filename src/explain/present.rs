@@ -5,8 +5,10 @@ use serde_json::{Value, json};
 
 use super::retries::{Fit, Planned};
 use super::words::{count, rfc3339, seconds, span};
-use super::{Code, Facts, Row, Story, Subscription, Waiting};
+use super::{Code, Facts, Judged, Row, Story, Subscription, Waiting};
 use crate::model::clock::Timestamp;
+use crate::model::filter::{Sunset, Verdict};
+use crate::model::habits::Habits;
 use crate::model::id::SubscriptionId;
 use crate::model::message::MessageState;
 use crate::model::subscription::SubscriptionState;
@@ -36,6 +38,7 @@ pub(super) fn tell(facts: &Facts, story: &mut Story) {
         Some(Waiting::BehindCursor { due_at }) => {
             let whose = match facts.message.audience["segment"].is_string() {
                 true => "it is taken if it belongs to the message's segment then",
+                false if facts.judged.is_some() => "whether the message is for it is decided then",
                 false => "it is among the recipients still to be taken",
             };
             let text = format!("The fan-out of its message has not come to this subscription: {whose}.");
@@ -109,11 +112,11 @@ fn nowhere(facts: &Facts, story: &mut Story) {
         let text = "What was attempted is not known: history as old as its message's is deleted.";
         return story.say(None, Code::HistoryDeleted, text.into(), json!({}));
     }
-    let (why, told) = not_targeted(facts);
+    let (why, told) = not_targeted(facts, story);
     story.say(None, Code::NotTargeted, format!("The message was not for this subscription: {why}."), told);
 }
 
-fn not_targeted(facts: &Facts) -> (String, Value) {
+fn not_targeted(facts: &Facts, story: &Story) -> (String, Value) {
     let accepted_at = facts.message.accepted_at;
     let Some(subscription) = &facts.subscription else { return ("why is not known".to_owned(), json!({})) };
     let Subscription { state, since, ended_at, joined_at, .. } = subscription;
@@ -125,12 +128,14 @@ fn not_targeted(facts: &Facts) -> (String, Value) {
         let text = format!("it has been {} since {}", state.name(), rfc3339(*ended_at));
         return (text, json!({"state": state, "ended_at": rfc3339(*ended_at)}));
     }
+    let by_filter = facts.judged.as_ref().and_then(|judged| passed_over(judged, story));
     match (&facts.message.topic, joined_at) {
         (Some(topic), None) => (format!("it is not a member of topic {topic} now"), json!({"topic": topic})),
         (Some(topic), Some(at)) if *at > accepted_at => {
             let text = format!("it joined topic {topic} at {}, after the message was accepted", rfc3339(*at));
             (text, json!({"topic": topic, "joined_at": rfc3339(*at)}))
         }
+        _ if by_filter.is_some() => by_filter.unwrap_or_default(),
         _ if facts.message.audience["segment"].is_string() => {
             let text = "it did not belong to the message's segment when the fan-out came to it";
             (text.to_owned(), json!({"segment": facts.message.audience["segment"]}))
@@ -140,6 +145,44 @@ fn not_targeted(facts: &Facts) -> (String, Value) {
         }
         _ => ("why is not known".to_owned(), json!({})),
     }
+}
+
+/// Why a message's filter passed over somebody who belongs to its segment, if it says so now as well.
+fn passed_over(judged: &Judged, story: &Story) -> Option<(String, Value)> {
+    match judged.verdict {
+        Verdict::Sunset => judged.sunset.as_ref().map(|rule| sunset(rule, &judged.habits, story)),
+        Verdict::NotInPortion => {
+            let text = "its person is in another share of the audience than the one that the message is for: they get another \
+                        variant of the campaign, or are held out";
+            Some((text.to_owned(), json!({"share": "another"})))
+        }
+        Verdict::AtAnotherHour => {
+            let hour = judged.habits.hours.best();
+            let text = match hour {
+                Some(hour) => format!("its person clicks most at {hour}:00 by their clock, and gets the campaign then"),
+                None => "its person's own hour is not known, so that they get the campaign when it is due".to_owned(),
+            };
+            Some((text, json!({"own_hour": hour})))
+        }
+        Verdict::Taken | Verdict::NotInSegment => None,
+    }
+}
+
+fn sunset(rule: &Sunset, habits: &Habits, story: &Story) -> (String, Value) {
+    let over = span(habits.unclicked_for().num_seconds() as f64);
+    let since = match habits.clicked_at {
+        Some(at) => format!("since they last clicked one, at {}", story.time(at)),
+        None => "and never clicked one".to_owned(),
+    };
+    let n = count(habits.unclicked.unsigned_abs().into(), "message");
+    let text = format!("the message's sunset rule left it out, since its person was shown {n} over {over} {since}");
+    let told = json!({
+        "sunset": {"unclicked": rule.unclicked, "unclicked_for_s": rule.unclicked_for_s, "welcome_s": rule.welcome_s},
+        "unclicked": habits.unclicked,
+        "unclicked_for_s": habits.unclicked_for().num_seconds(),
+        "last_clicked_at": habits.clicked_at.map(rfc3339),
+    });
+    (text, told)
 }
 
 /// What becomes of a delivery once somebody claims it.

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::words::{rfc3339, span};
 use super::*;
+use crate::model::habits::Hours;
 use crate::policy::{Layer, Places, Settings, Terms};
 
 fn at(text: &str) -> Timestamp {
@@ -52,7 +53,19 @@ fn facts() -> Facts {
         origins: Vec::new(),
         flows: Vec::new(),
         worker_lives: true,
+        judged: None,
     }
+}
+
+/// What a filter with a sunset rule says of somebody who was shown so many messages in sixty days, and clicks at six if at all.
+fn judged(verdict: Verdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Facts {
+    let between = (at("07:30:00") - chrono::TimeDelta::days(60), at("07:30:00"));
+    let mut hours = Hours::default();
+    hours.0[18] = if clicked_at.is_some() { 5 } else { 0 };
+    let unclicked_between = (unclicked > 0).then_some(between);
+    let habits = Habits { clicked_at, unclicked, unclicked_between, hours, ..Habits::default() };
+    let sunset = Some(Sunset { unclicked: Some(10), unclicked_for_s: Some(5_184_000), welcome_s: 0 });
+    Facts { judged: Some(Judged { verdict, habits, sunset }), ..facts() }
 }
 
 fn policy(place: Place, written: Value) -> InForce {
@@ -237,6 +250,13 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(message(facts(), |m| m.topic = Some("news".into())), NotTargeted, "The message was not for this subscription: it is not a member of topic news now."),
         case(subscription(message(facts(), |m| m.topic = Some("news".into())), |s| s.joined_at = Some(at("08:01:00"))), NotTargeted, "The message was not for this subscription: it joined topic news at 2027-01-15T08:01:00Z, after the message was accepted."),
         case(message(facts(), |m| m.audience = json!({"subscriptions": []})), NotTargeted, "The message was not for this subscription: it is not among those whom the message names, or was another user's then."),
+        case(judged(Verdict::Sunset, 12, None), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d and never clicked one."),
+        case(judged(Verdict::Sunset, 12, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: the message's sunset rule left it out, since its person was shown 12 messages over 60 d since they last clicked one, at 2027-01-15T07:00:00Z (1 h 10 min ago)."),
+        case(judged(Verdict::NotInPortion, 0, None), NotTargeted, "The message was not for this subscription: its person is in another share of the audience than the one that the message is for: they get another variant of the campaign, or are held out."),
+        case(judged(Verdict::AtAnotherHour, 0, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: its person clicks most at 18:00 by their clock, and gets the campaign then."),
+        case(judged(Verdict::AtAnotherHour, 0, None), NotTargeted, "The message was not for this subscription: its person's own hour is not known, so that they get the campaign when it is due."),
+        case(Facts { waiting: Some(Waiting::BehindCursor { due_at: Some(at("08:10:00")) }), ..judged(Verdict::Taken, 0, None) }, NotFannedOut, "The fan-out of its message has not come to this subscription: whether the message is for it is decided then."),
+        case(judged(Verdict::Taken, 0, None), NotTargeted, "The message was not for this subscription: why is not known."),
         case(facts(), NotTargeted, "The message was not for this subscription: why is not known."),
         case(Facts { subscription: None, ..facts() }, NotTargeted, "The message was not for this subscription: why is not known."),
         case(subscription(tried(vec![down()]), |s| s.replaced_by = Some(heir)), HandedOn, &format!("Subscription {HEIR} has taken the place of this one, with whatever waited for it: look there.")),
@@ -300,6 +320,7 @@ fn every_fact_that_a_sentence_carries_stands_in_its_text() {
     let unsaid = [
         "policy",
         "cap",
+        "sunset",
         "set_by",
         "ending",
         "is_successor",

@@ -29,6 +29,11 @@ impl Person {
         Self { id: origin.0, is_user: false }
     }
 
+    /// Whoever uses a browser: its user, or else nobody but it.
+    pub(crate) fn of(app: AppId, user_id: Option<&str>, origin: SubscriptionId) -> Self {
+        user_id.map_or_else(|| Self::of_browser(origin), |user_id| Self::of_user(app, user_id))
+    }
+
     /// The number.
     pub(crate) fn id(self) -> Uuid {
         self.id

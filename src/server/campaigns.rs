@@ -202,8 +202,8 @@ impl Step<'_> {
         }
     }
 
-    /// Whom of its audience a part is for: who fits the campaign's own segment, lies in the part's share and zones, and did not do
-    /// what a follow-up asks for. None: it cannot be said.
+    /// Whom of its audience a part is for: who fits the campaign's own segment, lies in the part's share and zones, has their own hour
+    /// then, and did not do what a follow-up asks for. None: it cannot be said.
     fn filter(&self, body: &Body, part: &DuePart) -> Option<Option<Filter>> {
         let mut filter = body.filter.clone().unwrap_or_default();
         let narrow = &part.narrow.0;
@@ -224,6 +224,7 @@ impl Step<'_> {
         if let Some(share) = narrow.share {
             filter.portions.push(Portion { salt: self.due.id.to_string(), from: share.from, to: share.to });
         }
+        filter.own_hour = narrow.own_hour.clone();
         Some((filter != Filter::default()).then_some(filter))
     }
 

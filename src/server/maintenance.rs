@@ -19,9 +19,10 @@ use crate::store::audience::erasures::Erasure;
 use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
-    self, Progress, audience::audience_counts, audience::erasures, audience::refusals, audience::topics, keys::audit,
-    keys::passkeys, keys::sessions, operations::partitions, operations::removal, operations::retention,
-    operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::guards, queue::steering,
+    self, Progress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
+    audience::topics, keys::audit, keys::passkeys, keys::sessions, operations::partitions, operations::removal,
+    operations::retention, operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::guards,
+    queue::steering,
 };
 use crate::vault::Vault;
 
@@ -107,17 +108,20 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
     }
 }
 
-/// Folds for ever, and looks for runaways in what is folded: apart from [`sweep_on`], since what was noted while nobody folded
+/// Folds notes of all kinds for ever, and looks for runaways in what is folded: apart from [`sweep_on`], since what was noted while nobody folded
 /// takes long, and nothing else waits for it.
 pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard) {
     let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
-    let mut guarding = folding;
+    let (mut learning, mut guarding) = (folding, folding);
     let mut ticks = ticks();
     loop {
         ticks.tick().await;
         let now = clock.now();
         if folding.is_due(now) {
             folding.tried("folding", &fold_metrics(&pool).await, now);
+        }
+        if learning.is_due(now) {
+            learning.tried("folding habits", &fold_habits(&pool).await, now);
         }
         if guarding.is_due(now) {
             guarding.tried("guarding against runaways", &guards::watch(&pool, guard, now).await, now);
@@ -176,6 +180,17 @@ pub async fn fold_metrics(pool: &PgPool) -> sqlx::Result<()> {
     }
 }
 
+/// Adds all notes there are to what is known of people, and rests after each chunk.
+pub async fn fold_habits(pool: &PgPool) -> sqlx::Result<()> {
+    loop {
+        let began = Instant::now();
+        if !habits::fold(pool).await? {
+            return Ok(());
+        }
+        sleep(began.elapsed() * REST_FACTOR).await;
+    }
+}
+
 /// Makes the partitions of days to come and drops those of days that are past their retention. Fails, having held up nobody
 /// for longer than a tenth of a second, while somebody reads them; then it should not be tried again at once.
 pub async fn tend_partitions(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx::Result<()> {
@@ -205,7 +220,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
     through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await?;
-    through_all(caps::Place::START, |after| caps::clear(pool, now, after)).await
+    through_all(caps::Place::START, |after| caps::clear(pool, now, after)).await?;
+    through_all(habits::Place::START, |after| habits::clear(pool, now, after)).await
 }
 
 /// Clears away chunk after chunk until there is nothing left, and rests after each.

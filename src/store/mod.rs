@@ -16,6 +16,9 @@
 //! 6. `message_counts` by (message, lane)
 //! 7. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
 //!
+//! Whoever [adds to or forgets `habits`](audience::habits) waits for an advisory lock and holds it to the end: whoever has that takes no
+//! lock of 0 to 5 any more.
+//!
 //! Rows that many transactions add to come late, so that they are held for a short time. [`tally`](outcomes::tally) writes 6. What figures
 //! over time are told is [noted](outcomes::notes) at any place: rows that are only inserted keep nobody waiting.
 //! Parts of one statement have no order of their own (Postgres runs those that nothing refers to backwards): where one

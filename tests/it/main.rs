@@ -28,6 +28,7 @@ mod flows;
 mod foreign_gateway;
 mod gateways;
 mod guard;
+mod habits;
 mod http_server;
 mod identity;
 mod key_holds;

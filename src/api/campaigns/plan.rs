@@ -21,6 +21,7 @@ use crate::campaign::schedule::{Recurrence, When};
 use crate::campaign::zones::Past;
 use crate::model::clock::Timestamp;
 use crate::model::id::CampaignId;
+use crate::model::named;
 use crate::policy::calendar;
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Audience as SentTo;
@@ -94,9 +95,24 @@ pub(crate) struct VariantBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u16>,
+    /// At which hour it is sent, if otherwise than `schedule` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hour: Option<Hour>,
     /// Members of the message that are otherwise, such as `content`.
     #[schema(value_type = Object)]
     message: Map<String, Value>,
+}
+
+named! {
+    /// At which hour of the day each recipient gets a campaign.
+    #[schema(as = CampaignHour)]
+    pub(crate) enum Hour {
+        /// When the campaign is due.
+        Campaign = "campaign",
+        /// Within the 24 hours that begin then, at the hour at which they click most; if too little is known of that, when the
+        /// campaign is due.
+        Best = "best",
+    }
 }
 
 /// When a campaign is due: `at`, or again and again by `cron`.
@@ -119,6 +135,9 @@ pub(crate) struct ScheduleBody {
     /// With `recipient`: what becomes of those for whom the time has passed when it is started; `tomorrow` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     past: Option<Past>,
+    /// At which hour each recipient gets it; `campaign` by default. `best` has no place beside `recipient`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hour: Option<Hour>,
 }
 
 /// How fast a message of a campaign goes out: exactly one of these.
@@ -207,6 +226,7 @@ impl CampaignBody {
         let test = self.test.as_ref().and_then(|test| self.check_test(test, &mut faults));
         let follows = self.follows.as_ref().and_then(|follow| follow.check(followed, &mut faults));
         self.check_variants(&mut faults);
+        self.check_hours(&mut faults);
         faults.finish()?;
         Ok(Plan {
             variants: self.bodies(state, app).await?,
@@ -268,6 +288,29 @@ impl CampaignBody {
         }
     }
 
+    /// Own hours are by the recipients' clocks already, and tests compare what goes out at one time.
+    fn check_hours(&self, faults: &mut Faults) {
+        let by_recipient = self.schedule.as_ref().is_some_and(ScheduleBody::is_by_recipient);
+        let own = self.schedule.as_ref().and_then(|schedule| schedule.hour);
+        let variants = self.variants.iter().enumerate().take(VARIANTS_MAX);
+        let given = variants.map(|(i, variant)| (format!("/variants/{i}/hour"), variant.hour));
+        for (pointer, hour) in given.chain([("/schedule/hour".to_owned(), own)]) {
+            let is_own = hour == Some(Hour::Best);
+            faults.require(!(is_own && by_recipient), &pointer, "`best` has no place beside the timezone `recipient`");
+            faults.require(
+                !(is_own && self.test.is_some()),
+                &pointer,
+                "`best` has no place beside `test`: times differ",
+            );
+        }
+    }
+
+    /// Whether a variant, or the campaign if it has none, is sent at each person's own hour.
+    fn is_at_own_hour(&self, variant: Option<&VariantBody>) -> bool {
+        let of_campaign = self.schedule.as_ref().and_then(|schedule| schedule.hour);
+        variant.and_then(|variant| variant.hour).or(of_campaign) == Some(Hour::Best)
+    }
+
     /// Its messages, each checked as if it were to be sent now.
     async fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<Variant>, Problem> {
         let Value::Object(message) = &self.message else {
@@ -276,13 +319,14 @@ impl CampaignBody {
         if self.variants.is_empty() {
             let checked = check_message(message.clone(), state, app).await;
             let body = checked.map_err(|problem| problem.under("/message"))?;
-            return Ok(vec![Variant { name: String::new(), weight: 1, body }]);
+            return Ok(vec![Variant { name: String::new(), weight: 1, at_own_hour: self.is_at_own_hour(None), body }]);
         }
         let mut variants = Vec::with_capacity(self.variants.len());
         for (i, variant) in self.variants.iter().enumerate() {
             let checked = check_message(variant.over(message.clone()), state, app).await;
             let body = checked.map_err(|problem| problem.under(&format!("/variants/{i}/message")))?;
-            variants.push(Variant { name: variant.name.clone(), weight: variant.weight.unwrap_or(1), body });
+            let (weight, at_own_hour) = (variant.weight.unwrap_or(1), self.is_at_own_hour(Some(variant)));
+            variants.push(Variant { name: variant.name.clone(), weight, at_own_hour, body });
         }
         Ok(variants)
     }

@@ -120,6 +120,8 @@ pub(crate) struct CampaignCounts {
     cancelled: i64,
     /// Held back by a frequency cap.
     capped: i64,
+    /// Left out by a sunset rule: not targeted, so no part of that sum.
+    sunset: i64,
 }
 
 /// A variant, and how it goes.
@@ -250,6 +252,7 @@ impl CampaignCounts {
         self.dead += it.dead;
         self.cancelled += it.cancelled;
         self.capped += it.capped;
+        self.sunset += it.sunset;
     }
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::expression::{Comparison, Deed, Expression, Field, Literal, Node, Own, Test};
 use super::lexer;
 use crate::model::clock::Timestamp;
+use crate::model::habits::Habits;
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 
@@ -77,6 +78,16 @@ pub(crate) struct Told {
     pub topics: HashMap<String, HashSet<SubscriptionId>>,
     /// Who did what was asked for.
     pub deeds: HashMap<Deed, HashSet<SubscriptionId>>,
+    /// What is known of the persons who use these, if that was asked for. Of whom nothing is, is left out.
+    pub habits: HashMap<SubscriptionId, Habits>,
+}
+
+impl Told {
+    /// What is known of who uses a subscription.
+    pub(super) fn habits_of(&self, candidate: &Candidate<'_>) -> &Habits {
+        static NONE: Habits = Habits::NONE;
+        self.habits.get(&candidate.id).unwrap_or(&NONE)
+    }
 }
 
 /// What a subscription has in a field.
@@ -133,12 +144,12 @@ impl Test {
             Self::Tag(tag) => candidate.tags.contains(tag),
             Self::Topic(name) => told.topics.get(name).is_some_and(|members| members.contains(&candidate.id)),
             Self::Did(deed) => told.deeds.get(deed).is_some_and(|doers| doers.contains(&candidate.id)),
-            Self::Exists(field) => field.of(candidate, told.now).is_some(),
+            Self::Exists(field) => field.of(candidate, told).is_some(),
             Self::Compare(field, comparison, literal) => field
-                .of(candidate, told.now)
+                .of(candidate, told)
                 .and_then(|actual| actual.compare(literal, told.now))
                 .is_some_and(|ordering| comparison.holds(ordering)),
-            Self::OneOf(field, literals) => field.of(candidate, told.now).is_some_and(|actual| {
+            Self::OneOf(field, literals) => field.of(candidate, told).is_some_and(|actual| {
                 literals.iter().any(|literal| actual.compare(literal, told.now) == Some(Ordering::Equal))
             }),
         }
@@ -161,8 +172,8 @@ impl Test {
 }
 
 impl Field {
-    fn of<'c>(&self, candidate: &'c Candidate<'_>, now: Timestamp) -> Option<Actual<'c>> {
-        let since = |at: Timestamp| Some(Actual::Span((now - at).num_seconds()));
+    fn of<'c>(&self, candidate: &'c Candidate<'_>, told: &Told) -> Option<Actual<'c>> {
+        let since = |at: Timestamp| Some(Actual::Span((told.now - at).num_seconds()));
         match self {
             Self::Attribute(name) => match candidate.attributes.get(name)? {
                 Value::String(text) => Some(Actual::Text(text)),
@@ -180,6 +191,9 @@ impl Field {
             Self::Own(own @ (Own::Gateway | Own::Browser | Own::Key)) => candidate.lane.value(*own).map(Actual::Text),
             Self::Own(Own::Age) => since(candidate.created_at),
             Self::Own(Own::LastSeen) => since(candidate.last_seen),
+            Self::Own(Own::LastClicked) => since(told.habits_of(candidate).clicked_at?),
+            Self::Own(Own::Unclicked) => Some(Actual::Number(told.habits_of(candidate).unclicked.into())),
+            Self::Own(Own::UnclickedFor) => Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds())),
         }
     }
 }

@@ -64,10 +64,13 @@ pub(super) enum Own {
     User,
     Age,
     LastSeen,
+    LastClicked,
+    Unclicked,
+    UnclickedFor,
 }
 
 impl Own {
-    const NAMES: [(&'static str, Self); 9] = [
+    const NAMES: [(&'static str, Self); 12] = [
         ("locale", Self::Locale),
         ("language", Self::Language),
         ("timezone", Self::Timezone),
@@ -77,6 +80,9 @@ impl Own {
         ("user", Self::User),
         ("age", Self::Age),
         ("last_seen", Self::LastSeen),
+        ("last_clicked", Self::LastClicked),
+        ("unclicked", Self::Unclicked),
+        ("unclicked_for", Self::UnclickedFor),
     ];
 
     pub(super) fn from_name(name: &str) -> Option<Self> {
@@ -159,6 +165,8 @@ pub(crate) struct Needs {
     pub topics: BTreeSet<String>,
     /// What it may have done, each once.
     pub deeds: BTreeSet<Deed>,
+    /// What its person does with what they are shown.
+    pub habits: bool,
 }
 
 impl Expression {
@@ -236,6 +244,7 @@ impl Test {
             Self::Did(deed) => drop(needs.deeds.insert(deed.clone())),
             Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
                 needs.attributes |= matches!(field, Field::Attribute(_));
+                needs.habits |= matches!(field, Field::Own(Own::LastClicked | Own::Unclicked | Own::UnclickedFor));
             }
         }
     }

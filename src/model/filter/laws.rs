@@ -42,8 +42,9 @@ fn comparison() -> impl Strategy<Value = Comparison> {
 
 fn test() -> impl Strategy<Value = Test> {
     let own = prop::sample::select(vec![Own::Locale, Own::Language, Own::Timezone, Own::User]).prop_map(Field::Own);
-    let since = prop::sample::select(vec![Own::Age, Own::LastSeen]).prop_map(Field::Own);
-    let ordered = comparison().prop_filter("by order", |comparison| *comparison != Comparison::Equal);
+    let since =
+        prop::sample::select(vec![Own::Age, Own::LastSeen, Own::LastClicked, Own::UnclickedFor]).prop_map(Field::Own);
+    let ordered = || comparison().prop_filter("by order", |comparison| *comparison != Comparison::Equal);
     let act = prop::sample::select(vec![Act::Received, Act::Displayed, Act::Clicked]);
     prop_oneof![
         text().prop_map(Test::Tag),
@@ -57,7 +58,12 @@ fn test() -> impl Strategy<Value = Test> {
         )),
         (attribute(), vec(literal(), 1..4)).prop_map(|(field, literals)| Test::OneOf(field, literals)),
         (own, text()).prop_map(|(field, text)| Test::Compare(field, Comparison::Equal, Literal::Text(text))),
-        (since, ordered, seconds()).prop_map(|(field, how, span)| Test::Compare(field, how, Literal::Span(span))),
+        (ordered(), 0..2_000i32).prop_map(|(how, n)| Test::Compare(
+            Field::Own(Own::Unclicked),
+            how,
+            Literal::Number(n.into())
+        )),
+        (since, ordered(), seconds()).prop_map(|(field, how, span)| Test::Compare(field, how, Literal::Span(span))),
         (act, text(), option::of(seconds())).prop_map(|(act, of, within_s)| Test::Did(Deed { act, of, within_s })),
     ]
 }

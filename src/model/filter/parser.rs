@@ -168,7 +168,9 @@ impl<'a> Parser<'a> {
         self.expect("(", "`(`")?;
         let begin = self.begin;
         let field = self.field()?;
-        if let Field::Own(own @ (Own::Gateway | Own::Browser | Own::Key | Own::Age | Own::LastSeen)) = field {
+        if let Field::Own(own) = field
+            && own.is_always_there()
+        {
             let what = format!("every subscription has `{}`", own.name());
             return Err(self.lexer.error(begin, what));
         }
@@ -263,7 +265,8 @@ impl<'a> Parser<'a> {
         let begin = self.begin;
         match field {
             Field::Attribute(_) => self.any_value(),
-            Field::Own(Own::Age | Own::LastSeen) => self.span().map(Literal::Span),
+            Field::Own(Own::Unclicked) => self.number().map(Literal::Number),
+            Field::Own(own) if own.is_ordered() => self.span().map(Literal::Span),
             Field::Own(own) => {
                 let text = self.text("a text", LITERAL_MAX)?;
                 own.checked(text).map(Literal::Text).map_err(|what| self.lexer.error(begin, what))
@@ -310,6 +313,12 @@ impl<'a> Parser<'a> {
         };
         self.advance()?;
         Ok(seconds)
+    }
+
+    fn number(&mut self) -> Parsed<f64> {
+        let Token::Number(number) = self.token else { return Err(self.unexpected("a number")) };
+        self.advance()?;
+        Ok(number)
     }
 
     fn text(&mut self, wanted: &str, max: usize) -> Parsed<String> {
@@ -374,7 +383,7 @@ impl Field {
     fn is_ordered(&self) -> Option<bool> {
         match self {
             Self::Attribute(_) => None,
-            Self::Own(own) => Some(matches!(own, Own::Age | Own::LastSeen)),
+            Self::Own(own) => Some(own.is_ordered()),
         }
     }
 
@@ -389,6 +398,25 @@ impl Field {
 }
 
 impl Own {
+    /// Whether every subscription has it.
+    fn is_always_there(self) -> bool {
+        match self {
+            Self::Gateway
+            | Self::Browser
+            | Self::Key
+            | Self::Age
+            | Self::LastSeen
+            | Self::Unclicked
+            | Self::UnclickedFor => true,
+            Self::Locale | Self::Language | Self::Timezone | Self::User | Self::LastClicked => false,
+        }
+    }
+
+    /// Whether it is a quantity, compared by order only.
+    fn is_ordered(self) -> bool {
+        matches!(self, Self::Age | Self::LastSeen | Self::LastClicked | Self::Unclicked | Self::UnclickedFor)
+    }
+
     /// A value of its own as it is written down, or what is wrong with it.
     fn checked(self, text: String) -> Result<String, String> {
         let one_of = |names: [&str; Gateway::ALL.len()]| match names.contains(&text.as_str()) {
@@ -399,7 +427,8 @@ impl Own {
             Self::Gateway => one_of(Gateway::ALL.map(Gateway::name)),
             Self::Browser => one_of(Gateway::ALL.map(Gateway::browser)),
             Self::Key => text.parse::<VapidKeyId>().map(|id| id.to_string()).map_err(|error| error.to_string()),
-            Self::Locale | Self::Language | Self::Timezone | Self::User | Self::Age | Self::LastSeen => Ok(text),
+            Self::Locale | Self::Language | Self::Timezone | Self::User => Ok(text),
+            Self::Age | Self::LastSeen | Self::LastClicked | Self::Unclicked | Self::UnclickedFor => Ok(text),
         }
     }
 }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::parser::TEXT_MAX;
 use super::*;
 use crate::model::clock::Timestamp;
+use crate::model::habits::Habits;
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 
@@ -46,6 +47,15 @@ fn takes_with(text: &str, attributes: Value) -> bool {
             Deed { act: Act::Clicked, of: "spring".into(), within_s: Some(7 * 86_400) },
             HashSet::from([id]),
         )]),
+        habits: HashMap::from([(
+            id,
+            Habits {
+                clicked_at: Some(now() - TimeDelta::days(50)),
+                unclicked: 12,
+                unclicked_between: Some((now() - TimeDelta::days(40), now() - TimeDelta::days(5))),
+                ..Habits::default()
+            },
+        )]),
     };
     parsed(text).takes(&candidate, &told)
 }
@@ -74,6 +84,9 @@ fn an_expression_fits_whom_it_says() {
         "ratio > -1",
         "vip = true and trial = false and vip != false",
         "exists(plan) and not exists(country)",
+        "unclicked >= 12 and unclicked < 13 and not unclicked > 12",
+        "unclicked_for >= 35d and unclicked_for < 36d and last_clicked > 49d and last_clicked <= 50d",
+        "exists(last_clicked)",
         r#"attribute("first seen") = "x" and attribute("") = "blank" and größe = "XL""#,
         r#"tag("beta") and tag('Nur für "Gäste"') and not tag("Beta")"#,
         r#"topic("news") and not topic("sport") and not topic("unheard-of")"#,
@@ -269,7 +282,11 @@ fn expressions_are_put_together_and_read_again_though_larger_than_anybody_may_gi
     let both = long.clone().and(zones).and(long.negated());
     let text = both.to_string();
     assert!(text.len() > TEXT_MAX && text.contains(") and timezone in ("), "{text}");
-    let filter = Filter { segment: Some(both), portions: vec![Portion { salt: "spring".into(), from: 0, to: 1_000 }] };
+    let filter = Filter {
+        segment: Some(both),
+        portions: vec![Portion { salt: "spring".into(), from: 0, to: 1_000 }],
+        ..Filter::default()
+    };
     let stored = serde_json::to_value(&filter).unwrap();
     assert_eq!(serde_json::from_value::<Filter>(stored).unwrap(), filter);
     assert_eq!(serde_json::to_value(Filter::default()).unwrap(), json!({}));
@@ -294,7 +311,7 @@ fn what_a_lane_decides_is_known_without_a_look_at_anybody() {
     ] {
         assert_eq!(parsed(text).in_lane(&lane), expected, "{text}");
     }
-    let nobody = Filter { segment: None, portions: vec![Portion { salt: String::new(), from: 3, to: 3 }] };
+    let nobody = Filter { portions: vec![Portion { salt: String::new(), from: 3, to: 3 }], ..Filter::default() };
     assert!(!nobody.may_take_any_of(&lane) && Filter::default().may_take_any_of(&lane));
 }
 
@@ -306,13 +323,56 @@ fn an_expression_needs_to_know_what_it_asks_and_nothing_else() {
     let deed = Deed { act: Act::Clicked, of: "m".into(), within_s: Some(86_400) };
     assert_eq!(needs.deeds.into_iter().collect::<Vec<_>>(), [deed]);
     assert!(parsed("exists(plan)").needs().attributes);
+    for text in ["unclicked > 3", "not unclicked_for < 3d", "exists(last_clicked)"] {
+        assert_eq!(parsed(text).needs(), Needs { habits: true, ..Needs::default() }, "{text}");
+    }
     assert_eq!(parsed("age < 3d and user = 'x' and locale = 'de' and timezone = 'UTC'").needs(), Needs::default());
+}
+
+#[test]
+fn what_speaks_against_somebody_is_said_and_that_they_do_not_click_last_of_all() {
+    let lane = LaneFacts::new(Gateway::Fcm, KEY.parse::<VapidKeyId>().unwrap());
+    let id = SubscriptionId(Uuid::from_u128(7));
+    let candidate = Candidate {
+        id,
+        origin_id: id,
+        lane: &lane,
+        user_id: None,
+        tags: Vec::new(),
+        attributes: Default::default(),
+        locale: None,
+        timezone: None,
+        last_seen: now(),
+        created_at: now() - TimeDelta::days(40),
+    };
+    let mut habits = Habits { unclicked: 10, unclicked_between: Some((now(), now())), ..Habits::default() };
+    habits.hours.0[9] = 50;
+    let told =
+        Told { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::from([(id, habits)]) };
+    let portion = |from, to| vec![Portion { salt: "spring".into(), from, to }];
+    let own_hour =
+        |slot| Some(OwnHour { from: "2026-11-22T08:00:00Z".parse().unwrap(), slot, home: chrono_tz::Tz::UTC });
+    let sunset = Sunset { unclicked: Some(10), unclicked_for_s: None, welcome_s: 30 * 86_400 };
+    for (text, portions, own_hour, expected) in [
+        ("age > 50d", portion(0, 0), own_hour(0), Verdict::NotInSegment),
+        ("age > 30d", portion(0, 0), own_hour(0), Verdict::NotInPortion),
+        ("age > 30d", portion(0, 10_000), own_hour(0), Verdict::AtAnotherHour),
+        ("age > 30d", portion(0, 10_000), own_hour(1), Verdict::Sunset),
+    ] {
+        let filter = Filter { segment: Some(parsed(text)), portions, own_hour, sunset: Some(sunset.clone()) };
+        assert_eq!(filter.verdict(&candidate, &told), expected);
+        assert!(filter.needs().habits);
+        let stored = serde_json::to_value(&filter).unwrap();
+        assert_eq!(serde_json::from_value::<Filter>(stored).unwrap(), filter, "as stored in a message");
+    }
+    let filter = Filter { sunset: Some(Sunset { unclicked: Some(11), ..sunset }), ..Filter::default() };
+    assert_eq!(filter.verdict(&candidate, &told), Verdict::Taken);
 }
 
 #[test]
 fn people_are_taken_by_all_that_a_filter_says() {
     let lane = LaneFacts::new(Gateway::Fcm, KEY.parse::<VapidKeyId>().unwrap());
-    let told = Told { now: now(), topics: HashMap::new(), deeds: HashMap::new() };
+    let told = Told { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
     let candidate = |origin: u128, user: Option<&str>, vip: bool| Candidate {
         id: SubscriptionId(Uuid::from_u128(99)),
         origin_id: SubscriptionId(Uuid::from_u128(origin)),
@@ -326,14 +386,14 @@ fn people_are_taken_by_all_that_a_filter_says() {
         created_at: now(),
     };
     let half = |from, to| Portion { salt: "s".into(), from, to };
-    let filter = |portion| Filter { segment: Some(parsed("tag('vip')")), portions: vec![portion] };
+    let filter = |portion| Filter { segment: Some(parsed("tag('vip')")), portions: vec![portion], ..Filter::default() };
     let (first, second) = (filter(half(0, 5_000)), filter(half(5_000, 10_000)));
     for origin in 0..200 {
         let (vip, other) = (candidate(origin, None, true), candidate(origin, None, false));
-        assert_ne!(first.takes(&vip, &told), second.takes(&vip, &told));
-        assert!(!first.takes(&other, &told) && !second.takes(&other, &told));
+        assert_ne!(first.verdict(&vip, &told).is_taken(), second.verdict(&vip, &told).is_taken());
+        assert!(!first.verdict(&other, &told).is_taken() && !second.verdict(&other, &told).is_taken());
         // Two browsers of one person fall together.
         let (one, two) = (candidate(origin, Some("42"), true), candidate(origin + 1_000, Some("42"), true));
-        assert_eq!(first.takes(&one, &told), first.takes(&two, &told));
+        assert_eq!(first.verdict(&one, &told).is_taken(), first.verdict(&two, &told).is_taken());
     }
 }

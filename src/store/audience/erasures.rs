@@ -14,6 +14,7 @@ use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::{AppId, ErasureId, MessageId, SubscriptionId};
 use crate::model::person::Person;
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::habits;
 use crate::store::audience::subscriptions::end;
 use crate::store::audience::subscriptions::row::{SubscriptionRow, lock};
 use crate::store::operations::retrying::retrying;
@@ -209,7 +210,8 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
     .fetch_one(&mut *conn)
     .await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
-    caps::forget(conn, AppId(forgotten.app), browser).await
+    caps::forget(&mut *conn, AppId(forgotten.app), browser).await?;
+    habits::forget(conn, AppId(forgotten.app), browser).await
 }
 
 /// Forgets in a chunk of messages that they were for the user, and has their content looked at soon. Returns whether there
@@ -293,12 +295,14 @@ async fn put_letters_of_former_browsers_aside(
     Ok(n)
 }
 
-/// Forgets how often messages were sent to the user, writes down that nothing names them any more, the erasure itself included,
+/// Forgets how often messages were sent to the user and what became of that, writes down that nothing names them any more, the erasure itself included,
 /// and returns how it ended.
 pub(crate) async fn complete(pool: &PgPool, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
     let mut tx = pool.begin().await?;
     if let Some(user_id) = &erasure.user_id {
-        caps::forget(&mut *tx, erasure.app, Person::of_user(erasure.app, user_id)).await?;
+        let user = Person::of_user(erasure.app, user_id);
+        caps::forget(&mut *tx, erasure.app, user).await?;
+        habits::forget(&mut tx, erasure.app, user).await?;
     }
     let completed = sqlx::query_as!(
         Erasure,

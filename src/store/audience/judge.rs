@@ -1,4 +1,4 @@
-//! Judges candidates by a filter. What it has to know of them from elsewhere, who is in which topic and who did what, is
+//! Judges candidates by a filter. What it has to know of them from elsewhere, who is in which topic, who did what and clicks when, is
 //! looked up in a few fixed statements for many at once, and only if the filter asks.
 
 use std::collections::{HashMap, HashSet};
@@ -8,11 +8,14 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::candidates::{self, CandidateRow};
+use super::habits;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::filter::{Act, Deed, Filter, LaneFacts, Needs, Told};
+use crate::model::filter::{Act, Deed, Filter, LaneFacts, Needs, Told, Verdict};
+use crate::model::habits::Habits;
 use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
+use crate::model::person::Person;
 
 /// Candidates that are judged before others have their turn on the same thread.
 const JUDGED_AT_ONCE: usize = 2_000;
@@ -45,12 +48,12 @@ impl<'a> Judge<'a> {
         Ok(Self { app, filter, needs, lanes, messages, now })
     }
 
-    /// Whether the filter takes each of these, in their order.
+    /// What the filter says of each of these, in their order.
     pub(in crate::store) async fn judge(
         &self,
         conn: &mut PgConnection,
         candidates: Vec<CandidateRow>,
-    ) -> sqlx::Result<Vec<(SubscriptionId, bool)>> {
+    ) -> sqlx::Result<Vec<(SubscriptionId, Verdict)>> {
         let mut judged = Vec::with_capacity(candidates.len());
         let mut candidates = candidates.into_iter().peekable();
         while candidates.peek().is_some() {
@@ -58,7 +61,8 @@ impl<'a> Judge<'a> {
             let told = self.told_of(conn, &some).await?;
             judged.extend(some.into_iter().map(|candidate| {
                 let (id, lane) = (candidate.id, self.lanes.get(&candidate.lane));
-                (id, lane.is_some_and(|lane| self.filter.takes(&candidate.judged_in(lane), &told)))
+                let verdict = lane.map(|lane| self.filter.verdict(&candidate.judged_in(lane), &told));
+                (id, verdict.unwrap_or(Verdict::NotInSegment))
             }));
             if candidates.peek().is_some() {
                 tokio::task::yield_now().await;
@@ -69,7 +73,11 @@ impl<'a> Judge<'a> {
 
     /// What is known elsewhere of these, as far as the filter asks.
     async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<Told> {
-        let mut told = Told { now: self.now, topics: HashMap::new(), deeds: HashMap::new() };
+        let mut told = Told { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
+        if self.needs.habits {
+            let person = |it: &CandidateRow| (it.id, Person::of(self.app, it.user_id.as_deref(), it.origin_id));
+            told.habits = habits::of(conn, self.app, &candidates.iter().map(person).collect::<Vec<_>>()).await?;
+        }
         if self.needs.topics.is_empty() && self.needs.deeds.is_empty() {
             return Ok(told);
         }
@@ -100,7 +108,23 @@ pub(in crate::store) async fn takes_successor(
     let Some(candidate) = candidates::of_ids(conn, &[new]).await?.pop() else { return Ok(false) };
     let judge = Judge::new(conn, app, filter, &[candidate.lane], now).await?;
     let judged = judge.judge(conn, vec![CandidateRow { id: old, ..candidate }]).await?;
-    Ok(judged.iter().any(|(_, is_taken)| *is_taken))
+    Ok(judged.iter().any(|(_, verdict)| verdict.is_taken()))
+}
+
+/// What a filter says of a subscription now, and what is known of its person. None: there is no such subscription.
+pub(in crate::store) async fn verdict_of(
+    conn: &mut PgConnection,
+    app: AppId,
+    filter: &Filter,
+    id: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<Option<(Verdict, Habits)>> {
+    let Some(candidate) = candidates::of_ids(conn, &[id]).await?.pop() else { return Ok(None) };
+    let person = Person::of(app, candidate.user_id.as_deref(), candidate.origin_id);
+    let habits = habits::of(conn, app, &[(id, person)]).await?.remove(&id).unwrap_or_default();
+    let judge = Judge::new(conn, app, filter, &[candidate.lane], now).await?;
+    let verdict = judge.judge(conn, vec![candidate]).await?.pop();
+    Ok(verdict.map(|(_, verdict)| (verdict, habits)))
 }
 
 /// What holds for everybody in each of these lanes.

@@ -3,6 +3,7 @@
 pub(crate) mod audience_counts;
 pub(in crate::store) mod candidates;
 pub(crate) mod erasures;
+pub(crate) mod habits;
 pub(crate) mod hygiene;
 pub(crate) mod judge;
 pub(crate) mod membership;

@@ -174,7 +174,7 @@ pub(crate) async fn taken_by(
     let judge = Judge::new(&mut conn, app, filter, &Vec::from_iter(lanes), now).await?;
     let judged = judge.judge(&mut conn, candidates).await?;
     let taken: HashSet<SubscriptionId> =
-        judged.into_iter().filter_map(|(id, is_taken)| is_taken.then_some(id)).collect();
+        judged.into_iter().filter_map(|(id, verdict)| verdict.is_taken().then_some(id)).collect();
     Ok(members.into_iter().filter(|member| taken.contains(&member.id)).collect())
 }
 

@@ -137,10 +137,10 @@ async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, no
     };
     let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.page, row.into())).unzip();
     let mut by_page = HashMap::<i64, Page>::new();
-    for (page, (_, is_taken)) in pages.into_iter().zip(judge.judge(conn, rows).await?) {
+    for (page, (_, verdict)) in pages.into_iter().zip(judge.judge(conn, rows).await?) {
         let page = by_page.entry(page).or_default();
         page.looked_at += 1.0;
-        page.taken += f64::from(u8::from(is_taken));
+        page.taken += f64::from(u8::from(verdict.is_taken()));
     }
     let (share, margin) = share_of(&by_page.into_values().collect::<Vec<_>>());
     let scaled = |share: f64| (share * of as f64).round() as i64;
@@ -202,7 +202,7 @@ async fn count(
             let is_last = rows.len() < COUNTED_AT_ONCE;
             let judged = judge.judge(conn, rows).await?;
             stretch.after = judged.last().map_or(stretch.after, |(id, _)| *id);
-            n += judged.iter().filter(|(_, is_taken)| *is_taken).count();
+            n += judged.iter().filter(|(_, verdict)| verdict.is_taken()).count();
             if is_last {
                 break;
             }
@@ -232,9 +232,9 @@ pub(crate) async fn members(
     loop {
         let rows = candidates::of_app(&mut conn, app, before, &judge.needs, SEARCHED_AT_ONCE).await?;
         let is_last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < SEARCHED_AT_ONCE;
-        for (id, is_taken) in judge.judge(&mut conn, rows).await? {
+        for (id, verdict) in judge.judge(&mut conn, rows).await? {
             (before, searched) = (id.0, searched + 1);
-            if is_taken {
+            if verdict.is_taken() {
                 members.push(id);
             }
             if members.len() == limit {

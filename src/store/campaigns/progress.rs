@@ -26,6 +26,8 @@ pub(crate) struct Outcomes {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
+    /// Whom a sunset rule left out: none of those that were targeted.
+    pub sunset: i64,
 }
 
 /// What became of a campaign's deliveries; what waits is what was targeted and has not ended.
@@ -34,7 +36,7 @@ pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<
         Outcomes,
         r#"SELECT m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!", sum(c.accepted)::bigint AS "accepted!",
              sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!", sum(c.dead)::bigint AS "dead!",
-             sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!"
+             sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!", sum(c.sunset)::bigint AS "sunset!"
            FROM messages m JOIN message_counts c ON c.message = m.id JOIN lanes l ON l.id = c.lane
            WHERE m.campaign = $1 GROUP BY m.variant, l.gateway ORDER BY m.variant, l.gateway"#,
         id.0

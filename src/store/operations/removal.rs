@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::habits;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::{self, Waiting};
 use crate::store::outcomes::ledger::unsent::{self, How};
@@ -73,8 +74,8 @@ pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Ti
     if is_moving(pool, app).await? || now < begun_at + REQUESTS_END {
         return Ok(Step::Later);
     }
-    if delete_subscriptions(pool, app).await? + delete_cap_uses(pool, app).await? + delete_archive(pool, app).await? > 0
-    {
+    let people = delete_subscriptions(pool, app).await? + delete_cap_uses(pool, app).await?;
+    if people > 0 || habits::forget_app(pool, app).await? + delete_archive(pool, app).await? > 0 {
         return Ok(Step::More);
     }
     if is_noted(pool, app).await? {

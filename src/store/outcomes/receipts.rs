@@ -102,7 +102,7 @@ async fn lock_counts(
     Ok(rows.into_iter().map(|row| (MessageId(row.id), AppId(row.app))).collect())
 }
 
-/// Inserts, counts and notes. Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
+/// Inserts, counts and notes, for figures over time and for [habits](crate::store::audience::habits). Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
 /// in no figures over time.
 async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
     sqlx::query_as!(
@@ -111,7 +111,7 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> 
              INSERT INTO receipts (message, subscription, kind, shard, at, action)
              SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::smallint[], $5::timestamptz[], $6::text[])
              ON CONFLICT DO NOTHING
-             RETURNING message, subscription, kind, shard),
+             RETURNING message, subscription, kind, shard, at),
            added AS (
              SELECT i.message, count(DISTINCT i.subscription) FILTER (WHERE before.kind IS NULL) AS acknowledged,
                count(*) FILTER (WHERE i.kind = 1) AS displayed, count(*) FILTER (WHERE i.kind = 2) AS clicked,
@@ -131,7 +131,10 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> 
              FROM (SELECT i.message, s.lane, i.kind, count(*) AS n FROM inserted i
                    JOIN subscriptions s ON s.shard = i.shard AND s.id = i.subscription
                    GROUP BY i.message, s.lane, i.kind) by_lane
-             JOIN messages m ON m.id = by_lane.message)
+             JOIN messages m ON m.id = by_lane.message),
+           told AS (
+             INSERT INTO habit_notes (shard, subscription, message, kind, at)
+             SELECT shard, subscription, message, kind, at FROM inserted WHERE kind IN (1, 2))
          DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,

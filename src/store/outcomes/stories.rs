@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::Ending;
+use crate::model::filter::{Filter, Verdict};
+use crate::model::habits::Habits;
 use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::message::MessageState;
 use crate::model::subscription::SubscriptionState;
+use crate::store::audience::judge;
 use crate::store::operations::workers;
 use crate::store::outcomes::deliveries::{self, AttemptRow};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
@@ -41,6 +45,8 @@ pub(crate) struct Stored {
     pub flows: Vec<Flow>,
     /// Whether any worker lives.
     pub worker_lives: bool,
+    /// What the message's filter says of the subscription now, and what is known of its person; none: it has no filter.
+    pub judged: Option<(Verdict, Habits)>,
 }
 
 /// A message, a subscription of its app, and where a delivery from the one to the other waits. What belongs to something
@@ -50,6 +56,7 @@ pub(crate) struct StoryRow {
     pub tier: i16,
     pub state: MessageState,
     pub audience: Value,
+    pub filter: Option<Json<Filter>>,
     pub ttl_s: i32,
     pub message_policy: Option<Value>,
     pub replay_of: Option<MessageId>,
@@ -129,8 +136,12 @@ pub(crate) async fn read(
         flows.extend(flows::find(&mut *tx, app, Some(lane)).await?);
     }
     let worker_lives = workers::any(&mut *tx, now).await?;
+    let judged = match &row.filter {
+        Some(filter) => judge::verdict_of(&mut tx, app, &filter.0, subscription, now).await?,
+        None => None,
+    };
     tx.commit().await?;
-    Ok(Some(Stored { row, attempts, reports, letter, origins, flows, worker_lives }))
+    Ok(Some(Stored { row, attempts, reports, letter, origins, flows, worker_lives, judged }))
 }
 
 async fn read_row(
@@ -142,7 +153,8 @@ async fn read_row(
     sqlx::query_as!(
         StoryRow,
         r#"
-        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.ttl_s, m.policy AS message_policy,
+        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.filter AS "filter: Json<Filter>",
+               m.ttl_s, m.policy AS message_policy,
                m.replay_of AS "replay_of: MessageId",
                m.content IS NULL AS "content_deleted!", m.enveloped, m.accepted_at, m.expires_at,
                a.timezone AS app_timezone, a.quiet_hours, t.name AS "topic?", t.policy AS topic_policy,

@@ -71,6 +71,8 @@ pub(crate) struct Account {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
+    /// Whom its sunset rule left out: none of those that were targeted.
+    pub sunset: i64,
     pub acknowledged: i64,
     pub displayed: i64,
     pub clicked: i64,
@@ -94,14 +96,15 @@ pub(crate) async fn account(
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
-             c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", q.queued AS "queued!",
+             c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", c.sunset AS "sunset!", q.queued AS "queued!",
              q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "batch_dispatching!",
              r.acknowledged AS "acknowledged!", r.displayed AS "displayed!", r.clicked AS "clicked!", r.closed AS "closed!"
          FROM messages m,
          LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
              coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
              coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
-             coalesce(sum(capped), 0)::bigint AS capped FROM message_counts WHERE message = m.id) c,
+             coalesce(sum(capped), 0)::bigint AS capped, coalesce(sum(sunset), 0)::bigint AS sunset
+             FROM message_counts WHERE message = m.id) c,
          LATERAL (SELECT count(*) FILTER (WHERE held) AS dispatching,
              count(*) FILTER (WHERE NOT held AND retries = 0) AS queued,
              count(*) FILTER (WHERE NOT held AND retries > 0) AS retrying
@@ -132,6 +135,7 @@ pub(crate) async fn account(
             dead: row.dead,
             cancelled: row.cancelled,
             capped: row.capped,
+            sunset: row.sunset,
             acknowledged: row.acknowledged,
             displayed: row.displayed,
             clicked: row.clicked,

@@ -39,6 +39,7 @@ describe("a draft as a plan", () => {
   it("is none for what only programs write", () => {
     const to = { all: true };
     expect(draftOf({ slug: "a", message: { to, payload: "x" } }, "UTC")).toBeUndefined();
+    expect(draftOf({ slug: "a", message: { to, content: { title: "a" } }, schedule: { at: "2027-03-01T09:00:00Z", hour: "best" } }, "UTC")).toBeUndefined();
     expect(draftOf({ slug: "a", message: { to, content: { title: "a" } }, variants: [{ name: "a", message: { payload: "x" } as never }, { name: "b", message: {} as never }] }, "UTC")).toBeUndefined();
   });
 });

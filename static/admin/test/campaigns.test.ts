@@ -6,7 +6,7 @@ const NOW = new Date("2027-01-15T08:00:00Z");
 
 const counts = (more: Partial<CampaignCounts> = {}): CampaignCounts => {
   const all = { waiting: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0, ...more };
-  return { ...all, targeted: Object.values(all).reduce((sum, n) => sum + n, 0) };
+  return { sunset: 0, ...all, targeted: Object.values(all).reduce((sum, n) => sum + n, 0) };
 };
 const progress = (more: Partial<CampaignProgress> = {}): CampaignProgress => ({
   messages: 1,

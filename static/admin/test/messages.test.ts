@@ -8,7 +8,7 @@ const counts = (more: Partial<Counts> = {}): Counts => {
   const none = { queued: 0, dispatching: 0, retrying: 0, accepted: 0, gone: 0, expired: 0, dead: 0, cancelled: 0, capped: 0 };
   const all = { ...none, ...more };
   const targeted = Object.keys(none).reduce((sum, name) => sum + all[name as keyof typeof none], 0);
-  return { displayed: 0, clicked: 0, closed: 0, acknowledged: 0, awaiting_ack: 0, unconfirmed: 0, ...all, targeted };
+  return { sunset: 0, displayed: 0, clicked: 0, closed: 0, acknowledged: 0, awaiting_ack: 0, unconfirmed: 0, ...all, targeted };
 };
 
 const message = (more: Partial<Message> = {}): Message => ({

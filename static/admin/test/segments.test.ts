@@ -47,6 +47,7 @@ it.each([
   "age = 3d",
   'tag = "b"',
   "exists(tag)(",
+  "unclicked >= 10",
 ])("a text that says more, or nothing, stays a text: %s", (text) => {
   expect(read(text)).toBeUndefined();
 });

@@ -153,6 +153,20 @@ async fn secrets_and_ids_stand_alone_on_standard_output() {
 }
 
 #[tokio::test]
+async fn a_sunset_rule_is_given_at_the_shell() {
+    let shell = Shell::with_app().await;
+    let rule = ["--unclicked", "10", "--unclicked-for", "60d", "--welcome", "14d"];
+    let send = ["send", "--app", "shop", "--all", "--title", "Hello"];
+    let sent = shell.json(&[send.as_slice(), &rule].concat()).await;
+    let shown = shell.json(&["message", "show", "--app", "shop", sent["id"].as_str().expect("an id")]).await;
+    assert_eq!(shown["sunset"], json!({"unclicked": 10, "unclicked_for": "60d", "welcome": "14d"}));
+    let refused = shell.refused(&[send.as_slice(), &["--unclicked-for", "soon"]].concat()).await;
+    assert!(refused.starts_with("bellwire: --unclicked-for: must be a span"), "{refused}");
+    let refused = shell.refused(&[send.as_slice(), &["--welcome", "3d"]].concat()).await;
+    assert!(refused.starts_with("bellwire: --unclicked, --unclicked-for: must hold"), "{refused}");
+}
+
+#[tokio::test]
 async fn figures_over_time_are_a_table_at_the_shell() {
     let shell = Shell::with_app().await;
     let shown = shell.json(&["metrics", "--app", "shop", "--measure", "accepted,error_rate"]).await;

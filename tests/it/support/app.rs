@@ -383,6 +383,7 @@ impl TestApp {
     pub async fn sweep(&self) {
         maintenance::fold_metrics(&self.pool).await.expect("the database answers");
         maintenance::sweep(&self.pool, self.clock.now()).await.expect("the database answers");
+        maintenance::fold_habits(&self.pool).await.expect("the database answers");
         maintenance::fold_metrics(&self.pool).await.expect("the database answers");
     }
 

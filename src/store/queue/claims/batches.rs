@@ -125,7 +125,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         None => {
             let recipients = read_recipients(&mut tx, &place, size, now).await?;
             let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
-            Cut { is_last: recipients.len() < size, recipients, after, passed: 0 }
+            Cut { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 }
         }
         Some(filter) => filtered::cut(&mut tx, &place, &filter.0, size, now).await?,
     };
@@ -140,8 +140,9 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
                 INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
                 VALUES ($1, $2, $3, $4, $5, $6, $7)
             )
-            INSERT INTO message_counts AS counts (message, lane, targeted) VALUES ($2, $3, cardinality($5::uuid[]))
-            ON CONFLICT (message, lane) DO UPDATE SET targeted = counts.targeted + excluded.targeted
+            INSERT INTO message_counts AS counts (message, lane, targeted, sunset) VALUES ($2, $3, cardinality($5::uuid[]), $10)
+            ON CONFLICT (message, lane) DO UPDATE
+            SET targeted = counts.targeted + excluded.targeted, sunset = counts.sunset + excluded.sunset
             "#,
             batch,
             cursor.message,
@@ -151,7 +152,8 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
             batch,
             until,
             cut.after.0,
-            due_at
+            due_at,
+            cut.sunset
         )
         .execute(&mut *tx)
         .await?;
@@ -167,6 +169,17 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
             lane.0,
             cut.after.0,
             now
+        )
+        .execute(&mut *tx)
+        .await?;
+    }
+    if ids.is_empty() && cut.sunset > 0 {
+        sqlx::query!(
+            "INSERT INTO message_counts AS counts (message, lane, sunset) VALUES ($1, $2, $3)
+             ON CONFLICT (message, lane) DO UPDATE SET sunset = counts.sunset + excluded.sunset",
+            cursor.message,
+            lane.0,
+            cut.sunset
         )
         .execute(&mut *tx)
         .await?;
@@ -220,6 +233,8 @@ pub(super) struct Cut {
     pub is_last: bool,
     /// Candidates that the message is not for.
     pub passed: usize,
+    /// Those of them whom its sunset rule left out.
+    pub sunset: i64,
 }
 
 async fn read_recipients(

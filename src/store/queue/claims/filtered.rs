@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use super::batches::{Cut, Place, Sendable};
 use super::recipient::Recipient;
 use crate::model::clock::Timestamp;
-use crate::model::filter::Filter;
+use crate::model::filter::{Filter, Verdict};
 use crate::model::id::SubscriptionId;
 use crate::store::audience::candidates::{self, Stretch};
 use crate::store::audience::judge::Judge;
@@ -30,24 +30,28 @@ pub(super) async fn cut(
     let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?;
     let Place { lane, topic, after, accepted_at, .. } = *place;
     let mut stretch = Stretch { lane, topic, after, accepted_at };
-    let (mut taken, mut passed, mut is_last) = (Vec::new(), 0, false);
+    let (mut taken, mut passed, mut sunset, mut is_last) = (Vec::new(), 0, 0, false);
     while !is_last && taken.len() < size && taken.len() + passed < LOOKED_AT_MAX {
         let asked = to_ask(size - taken.len(), taken.len(), passed);
         let candidates = candidates::next(conn, &stretch, &judge.needs, asked, now).await?;
         is_last = candidates.len() < asked;
-        for (id, is_taken) in judge.judge(conn, candidates).await? {
-            match is_taken {
-                true if taken.len() == size => {
+        for (id, verdict) in judge.judge(conn, candidates).await? {
+            match verdict {
+                Verdict::Taken if taken.len() == size => {
                     is_last = false;
                     break;
                 }
-                true => taken.push(id),
-                false => passed += 1,
+                Verdict::Taken => taken.push(id),
+                verdict => {
+                    passed += 1;
+                    sunset += i64::from(verdict == Verdict::Sunset);
+                }
             }
             stretch.after = id;
         }
     }
-    Ok(Cut { recipients: recipients(conn, &taken, place.is_capped).await?, after: stretch.after, is_last, passed })
+    let recipients = recipients(conn, &taken, place.is_capped).await?;
+    Ok(Cut { recipients, after: stretch.after, is_last, passed, sunset })
 }
 
 /// How many candidates to ask for, to find so many more after so many were taken and passed.

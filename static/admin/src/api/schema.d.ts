@@ -2661,6 +2661,11 @@ export interface components {
             gone: number;
             /**
              * Format: int64
+             * @description Left out by a sunset rule: not targeted, so no part of that sum.
+             */
+            sunset: number;
+            /**
+             * Format: int64
              * @description Deliveries that there are so far.
              */
             targeted: number;
@@ -2691,6 +2696,11 @@ export interface components {
             /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
             reports: boolean;
         };
+        /**
+         * @description At which hour of the day each recipient gets a campaign.
+         * @enum {string}
+         */
+        CampaignHour: "campaign" | "best";
         /** @description Where to go from here. */
         CampaignLinks: {
             /** @description `POST` here to cancel it. */
@@ -2864,6 +2874,7 @@ export interface components {
             at?: string | null;
             /** @description A cron expression of five fields, beside `timezone`. */
             cron?: string | null;
+            hour?: components["schemas"]["CampaignHour"] | null;
             past?: components["schemas"]["PastZones"] | null;
             /** @description An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient. */
             timezone?: string | null;
@@ -2901,6 +2912,7 @@ export interface components {
         };
         /** @description One of the things that a campaign may say. */
         CampaignVariant: {
+            hour?: components["schemas"]["CampaignHour"] | null;
             /** @description Members of the message that are otherwise, such as `content`. */
             message: Record<string, never>;
             /** @description What it is called, 1 to 64 characters. */
@@ -3070,6 +3082,11 @@ export interface components {
              * @description Waiting for another attempt.
              */
             retrying: number;
+            /**
+             * Format: int64
+             * @description Left out by the message's sunset rule: not targeted, so no part of that sum.
+             */
+            sunset: number;
             /**
              * Format: int64
              * @description Deliveries that there are so far.
@@ -3944,6 +3961,7 @@ export interface components {
             sent_by?: string | null;
             /** @description Where it stands. */
             state: components["schemas"]["SendState"];
+            sunset?: components["schemas"]["SunsetRule"] | null;
             /** @description Its tier. */
             tier: components["schemas"]["Tier"];
             /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
@@ -4095,6 +4113,7 @@ export interface components {
              * @example 2026-12-01T09:00:00
              */
             send_at?: string | null;
+            sunset?: components["schemas"]["SunsetRule"] | null;
             template?: components["schemas"]["TemplateRef"] | null;
             tier?: components["schemas"]["TierRef"] | null;
             /** @description The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`. */
@@ -4826,6 +4845,7 @@ export interface components {
                 sent_by?: string | null;
                 /** @description Where it stands. */
                 state: components["schemas"]["SendState"];
+                sunset?: components["schemas"]["SunsetRule"] | null;
                 /** @description Its tier. */
                 tier: components["schemas"]["Tier"];
                 /** @description `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once. */
@@ -5982,6 +6002,18 @@ export interface components {
             user_id?: string | null;
             /** @description The VAPID key that it was made with. */
             vapid_key_id: string;
+        };
+        /** @description Who is left out: those to whom all of this applies. At least one of `unclicked` and `unclicked_for`. */
+        SunsetRule: {
+            /**
+             * Format: int32
+             * @description So many messages or more were displayed to them since they last clicked one: 1 to 100.
+             */
+            unclicked?: number | null;
+            /** @description From the first of these to the last it was so long, or longer: a whole number and `h` or `d`, `1h` to `365d`. */
+            unclicked_for?: string | null;
+            /** @description They subscribed so long ago, or longer: up to `365d`; `30d` by default. */
+            welcome?: string | null;
         };
         /** @description What became of several reports. */
         Taken: {

@@ -185,6 +185,8 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
   const isPreset = !policy || (typeof policy.preset === "string" && Object.keys(policy).length === 1);
   const contents = variants.map(({ message }) => (message as { content?: Notification }).content ?? given.content);
   if (!given.content || contents.some((content) => !content) || variants.some(({ message }) => "payload" in message || "template" in message) || variants.length === 1) return undefined;
+  // Own hours have no fields.
+  if ([schedule, ...variants].some((it) => it?.hour === "best")) return undefined;
   const { to } = given;
   const segment = to.segment ?? "";
   const isStored = /^[a-z0-9][a-z0-9-]{0,63}$/.test(segment);

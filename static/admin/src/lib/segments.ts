@@ -79,7 +79,8 @@ export function about(condition: Condition, subject: Subject): Condition {
 }
 
 const quoted = (text: string) => `"${text.replace(/["\\]/g, "\\$&")}"`;
-const RESERVED = new Set<string>(["and", "or", "not", "in", "true", "false", "now", "exists", ...SUBJECTS]);
+/** Words that are no attributes: what they mean is shown as text if no row can show it. */
+const RESERVED = new Set<string>(["and", "or", "not", "in", "true", "false", "now", "exists", "last_clicked", "unclicked", "unclicked_for", ...SUBJECTS]);
 const fieldText = ({ subject, name }: Condition) => (subject !== "attribute" ? subject : /^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name) && !RESERVED.has(name) ? name : `attribute(${quoted(name)})`);
 const listOf = (value: string) => value.split(",").map((one) => one.trim()).filter(Boolean);
 

@@ -1,0 +1,71 @@
+//! People by the hour of the day at which they click most.
+
+use chrono::{TimeDelta, Timelike as _};
+use chrono_tz::Tz;
+use serde::{Deserialize, Serialize};
+
+use crate::model::clock::Timestamp;
+
+/// Hours of a day.
+pub(crate) const SLOTS: u8 = 24;
+
+/// Those whose own hour falls into one of the 24 hours that follow a time. Whose own hour is not known belongs to the first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OwnHour {
+    /// When the 24 hours begin.
+    pub from: Timestamp,
+    /// Which of them, from 0.
+    pub slot: u8,
+    /// The zone of those who tell none.
+    pub home: Tz,
+}
+
+impl OwnHour {
+    /// Whether somebody belongs to it whose own hour, where they are, is that.
+    pub(crate) fn holds(&self, best: Option<u8>, timezone: Option<&str>) -> bool {
+        let zone = timezone.and_then(|name| name.parse().ok()).unwrap_or(self.home);
+        best.and_then(|hour| slot_of(self.from, hour, zone)).unwrap_or(0) == self.slot
+    }
+}
+
+/// The hour after `from` at whose beginning clocks in a zone show that hour of the day. None: they skip it that day.
+fn slot_of(from: Timestamp, hour: u8, zone: Tz) -> Option<u8> {
+    let shown = |slot: &u8| (from + TimeDelta::hours((*slot).into())).with_timezone(&zone).hour();
+    (0..SLOTS).find(|slot| shown(slot) == u32::from(hour))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(from: &str, best: Option<u8>, timezone: Option<&str>) -> Vec<u8> {
+        let from = from.parse().unwrap();
+        let of = |slot| OwnHour { from, slot, home: Tz::Europe__Vienna };
+        (0..SLOTS).filter(|slot| of(*slot).holds(best, timezone)).collect()
+    }
+
+    #[test]
+    fn everybody_belongs_to_one_hour_of_the_day_by_their_own_clock() {
+        for (best, timezone, slot) in [
+            (Some(9), Some("Europe/Vienna"), 0),
+            (Some(8), Some("Europe/Vienna"), 23),
+            (Some(20), Some("Asia/Tokyo"), 3),
+            (Some(14), Some("Asia/Kolkata"), 1), // 14:30 there
+            (Some(20), None, 11),
+            (Some(20), Some("Mars/Olympus"), 11),
+            (None, Some("Asia/Tokyo"), 0),
+        ] {
+            assert_eq!(slots("2027-03-01T08:00:00Z", best, timezone), [slot], "{best:?} {timezone:?}");
+        }
+    }
+
+    #[test]
+    fn on_a_day_when_clocks_change_nobody_is_left_out_nor_comes_twice() {
+        for day in ["2027-03-27T12:00:00Z", "2027-10-30T12:00:00Z"] {
+            for hour in 0..SLOTS {
+                assert_eq!(slots(day, Some(hour), Some("Europe/Vienna")).len(), 1, "{day} {hour}");
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What people do with what they are shown: noted with receipts, added up by maintenance, forgotten with the person.
+//!
+//! A row is read, changed by [`Habits::add`] and written back. Whoever writes or deletes one that may be written holds
+//! [`lock`], so nothing is added to somebody who was just erased.
+
+use std::collections::HashMap;
+
+use chrono::{TimeDelta, Timelike as _};
+use chrono_tz::Tz;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::delivery::{ReceiptKind, Tier};
+use crate::model::habits::{Habits, Hours, Reaction};
+use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::person::Person;
+use crate::policy::calendar;
+use crate::store::BEGIN_BY_INDEX;
+
+/// Notes that are added up in one transaction, and rows that retention looks at.
+const CHUNK: i64 = 10_000;
+/// How long a person is remembered after the last receipt of theirs.
+const KEPT: TimeDelta = TimeDelta::days(400);
+
+/// Waits until nobody else writes habits, and keeps others from it until the transaction ends.
+async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.habits', 0))")
+        .fetch_one(conn)
+        .await
+        .map(drop)
+}
+
+/// Adds a chunk of notes to what is known of their persons, all in one transaction: a note counts once, whatever breaks off.
+/// Returns whether the chunk was full, so that there may be more. Whoever meets another one at it leaves it to that one.
+pub(crate) async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let alone =
+        sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.habits', 0)) AS "alone!""#);
+    if !alone.fetch_one(&mut *tx).await? {
+        return Ok(false);
+    }
+    let (taken, reactions) = take_notes(&mut tx).await?;
+    let persons: Vec<(AppId, Person)> = reactions.keys().copied().collect();
+    let mut known = read(&mut tx, &persons).await?;
+    let rows = reactions.into_iter().map(|(whose, mut reactions)| {
+        reactions.sort_by_key(|reaction| reaction.at);
+        let (mut habits, noted_at) = known.remove(&whose).unwrap_or_default();
+        reactions.iter().for_each(|reaction| habits.add(reaction));
+        let last_at = reactions.last().map(|reaction| reaction.at);
+        Row { whose, habits, noted_at: noted_at.max(last_at).unwrap_or_default() }
+    });
+    write(&mut tx, &rows.collect::<Vec<_>>()).await?;
+    tx.commit().await?;
+    Ok(taken == CHUNK)
+}
+
+type Reactions = HashMap<(AppId, Person), Vec<Reaction>>;
+
+/// Takes a chunk of notes out. Returns how many these were, and, by their persons, those that tell something: transactional
+/// messages do not, and of subscriptions that have ended since it is not known any more whose they were.
+async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Reactions)> {
+    let notes = sqlx::query!(
+        r#"WITH taken AS (
+             DELETE FROM habit_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM habit_notes LIMIT $1))
+             RETURNING shard, subscription, message, kind, at)
+           SELECT t.message AS "message!: MessageId", t.kind AS "kind!", t.at AS "at!", s.app AS "app?: AppId",
+             s.origin_id AS "origin_id?: SubscriptionId", s.user_id AS "user_id?", s.timezone AS "timezone?",
+             a.timezone AS "home?"
+           FROM taken t
+             LEFT JOIN messages m ON m.id = t.message AND m.tier <> $2
+             LEFT JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription AND s.state = 'active' AND m.id IS NOT NULL
+             LEFT JOIN apps a ON a.id = s.app"#,
+        CHUNK,
+        Tier::Transactional.code()
+    )
+    .fetch_all(conn)
+    .await?;
+    let taken = i64::try_from(notes.len()).unwrap_or(i64::MAX);
+    let mut reactions = Reactions::new();
+    for note in notes {
+        let (Some(app), Some(origin)) = (note.app, note.origin_id) else { continue };
+        let person = Person::of(app, note.user_id.as_deref(), origin);
+        let names = [note.timezone, note.home];
+        let zone = names.iter().flatten().find_map(|name| calendar::zone(name)).unwrap_or(Tz::UTC);
+        reactions.entry((app, person)).or_default().push(Reaction {
+            message: note.message,
+            is_click: note.kind == ReceiptKind::Clicked.code(),
+            at: note.at,
+            hour: u8::try_from(note.at.with_timezone(&zone).hour()).unwrap_or(0),
+        });
+    }
+    Ok((taken, reactions))
+}
+
+/// What is known of these persons, of whom anything is, and when the last receipt of theirs came.
+async fn read(
+    conn: &mut PgConnection,
+    persons: &[(AppId, Person)],
+) -> sqlx::Result<HashMap<(AppId, Person), (Habits, Option<Timestamp>)>> {
+    let by_key: HashMap<(Uuid, Uuid), (AppId, Person)> =
+        persons.iter().map(|(app, person)| ((app.0, person.id()), (*app, *person))).collect();
+    let rows = sqlx::query!(
+        r#"SELECT h.app, h.person, h.noted_at, h.clicked_at, h.unclicked, h.unclicked_from, h.unclicked_to, h.recent, h.hours
+           FROM unnest($1::uuid[], $2::smallint[], $3::uuid[]) AS g (app, shard, person) CROSS JOIN LATERAL (
+             SELECT * FROM habits WHERE app = g.app AND shard = g.shard AND person = g.person LIMIT 1) h"#,
+        &persons.iter().map(|(app, _)| *app).collect::<Vec<_>>() as &[AppId],
+        &persons.iter().map(|(_, person)| person.shard()).collect::<Vec<_>>(),
+        &persons.iter().map(|(_, person)| person.id()).collect::<Vec<_>>()
+    )
+    .fetch_all(conn)
+    .await?;
+    let known = rows.into_iter().filter_map(|row| {
+        let whose = by_key.get(&(row.app, row.person))?;
+        let habits = Habits {
+            clicked_at: row.clicked_at,
+            unclicked: row.unclicked,
+            unclicked_between: row.unclicked_from.zip(row.unclicked_to),
+            recent: row.recent.chunks_exact(16).filter_map(|id| Uuid::from_slice(id).ok().map(MessageId)).collect(),
+            hours: Hours(row.hours.try_into().unwrap_or_default()),
+        };
+        Some((*whose, (habits, Some(row.noted_at))))
+    });
+    Ok(known.collect())
+}
+
+/// What is to be written of a person.
+struct Row {
+    whose: (AppId, Person),
+    habits: Habits,
+    noted_at: Timestamp,
+}
+
+async fn write(conn: &mut PgConnection, rows: &[Row]) -> sqlx::Result<()> {
+    fn column<T>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
+        rows.iter().map(of).collect()
+    }
+    let recent = |row: &Row| row.habits.recent.iter().flat_map(|id| *id.0.as_bytes()).collect::<Vec<u8>>();
+    sqlx::query!(
+        "INSERT INTO habits (app, shard, person, noted_at, clicked_at, unclicked, unclicked_from, unclicked_to, recent, hours)
+         SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::smallint[],
+                              $7::timestamptz[], $8::timestamptz[], $9::bytea[], $10::bytea[])
+         ON CONFLICT (app, shard, person) DO UPDATE
+         SET noted_at = excluded.noted_at, clicked_at = excluded.clicked_at, unclicked = excluded.unclicked,
+             unclicked_from = excluded.unclicked_from, unclicked_to = excluded.unclicked_to, recent = excluded.recent,
+             hours = excluded.hours",
+        &column(rows, |row| row.whose.0) as &[AppId],
+        &column(rows, |row| row.whose.1.shard()),
+        &column(rows, |row| row.whose.1.id()),
+        &column(rows, |row| row.noted_at),
+        &column(rows, |row| row.habits.clicked_at) as &[Option<Timestamp>],
+        &column(rows, |row| row.habits.unclicked),
+        &column(rows, |row| row.habits.unclicked_between.map(|(from, _)| from)) as &[Option<Timestamp>],
+        &column(rows, |row| row.habits.unclicked_between.map(|(_, to)| to)) as &[Option<Timestamp>],
+        &column(rows, recent),
+        &column(rows, |row| row.habits.hours.0.to_vec())
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// What is known of the persons who use these subscriptions, by subscription; of whom nothing is, none.
+pub(in crate::store) async fn of(
+    conn: &mut PgConnection,
+    app: AppId,
+    users: &[(SubscriptionId, Person)],
+) -> sqlx::Result<HashMap<SubscriptionId, Habits>> {
+    let mut persons: Vec<(AppId, Person)> = users.iter().map(|(_, person)| (app, *person)).collect();
+    persons.sort_unstable_by_key(|(_, person)| person.id());
+    persons.dedup();
+    let known = read(conn, &persons).await?;
+    let of_each = users.iter().filter_map(|(id, person)| Some((*id, known.get(&(app, *person))?.0.clone())));
+    Ok(of_each.collect())
+}
+
+/// Forgets what a person did.
+pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, person: Person) -> sqlx::Result<()> {
+    lock(&mut *conn).await?;
+    sqlx::query!("DELETE FROM habits WHERE app = $1 AND shard = $2 AND person = $3", app.0, person.shard(), person.id())
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// Forgets a chunk of the persons of an app whose subscriptions are deleted. Returns how many.
+pub(crate) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    lock(&mut tx).await?;
+    let deleted = sqlx::query!(
+        "DELETE FROM habits WHERE ctid = ANY (ARRAY(SELECT ctid FROM habits WHERE app = $1 LIMIT $2))",
+        app.0,
+        CHUNK
+    );
+    let deleted = deleted.execute(&mut *tx).await?.rows_affected();
+    tx.commit().await?;
+    Ok(deleted)
+}
+
+/// Where retention is in the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    app: Uuid,
+    shard: i16,
+    person: Uuid,
+}
+
+impl Place {
+    /// Before the first row.
+    pub(crate) const START: Self = Self { app: Uuid::nil(), shard: i16::MIN, person: Uuid::nil() };
+}
+
+/// Looks at a chunk of the persons after one of them, and forgets those of whom nothing was heard for so long. Returns the last
+/// one it looked at; none: there are no more.
+pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let last = sqlx::query_as!(
+        Place,
+        "WITH looked AS (
+           SELECT app, shard, person, noted_at FROM habits WHERE (app, shard, person) > ($1, $2, $3)
+           ORDER BY app, shard, person LIMIT $5 FOR UPDATE SKIP LOCKED),
+         deleted AS (
+           DELETE FROM habits h USING looked l
+           WHERE h.app = l.app AND h.shard = l.shard AND h.person = l.person AND l.noted_at < $4)
+         SELECT app, shard, person FROM looked ORDER BY app DESC, shard DESC, person DESC LIMIT 1",
+        after.app,
+        after.shard,
+        after.person,
+        now - KEPT,
+        CHUNK
+    )
+    .fetch_optional(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(last)
+}
