@@ -44,7 +44,10 @@ export function Editor({ app, name, draft, change, button, onSaved, isSame = fal
   const [whom, told] = [whomOf(somebody), objectOf(data)];
   const question = isTitled && whom && told ? { template, data: told as Record<string, never>, ...whom } : undefined;
   const filled = useAsked(question, (body, stop) => preview(app.id, body, stop));
+  const body = JSON.stringify([name, template]);
+  const [saved, setSaved] = useState("");
   const { run, isBusy, problem } = useAction(async () => {
+    setSaved(body);
     await putTemplate(app.id, name, template);
     onSaved();
   });
@@ -54,8 +57,6 @@ export function Editor({ app, name, draft, change, button, onSaved, isSame = fal
   const shown = question && !filled.problem && filled.shown ? inLanguage(filled.shown, locale) : undefined;
   const place = `/template${pointerOf(locale)}`;
   const faultAt = (pointer: string) => filled.problem?.fault(pointer) ?? shown?.faults.find((fault) => fault.pointer === pointer)?.detail;
-  // What the server says of the template, and not of whom it is tried on.
-  const wrong = filled.problem?.faults.some(({ where }) => where.startsWith("/template")) ? filled.problem : undefined;
   const lacking = name === "" ? "It needs a name." : isTitled ? undefined : "It needs a title in each language.";
   return (
     <div class="composer">
@@ -81,11 +82,12 @@ export function Editor({ app, name, draft, change, button, onSaved, isSame = fal
           </p>
         </Card>
         <TryCard somebody={somebody} change={(changes) => setSomebody({ ...somebody, ...changes })} data={data} tell={tell} filled={filled} chosen={locale} look={(locale) => choose(draft.languages.findIndex((one) => one.locale === locale))} />
-        {told && !wrong && isTitled && <AudienceCard app={app} body={{ template, data: told as Record<string, never> }} />}
+        {told && isTitled && <AudienceCard app={app} body={{ template, data: told as Record<string, never> }} />}
         <Card title="Save">
-          {lacking ? <p class="soft">{lacking}</p> : <Refused problem={problem ?? wrong} />}
+          {lacking ? <p class="soft">{lacking}</p> : <Refused problem={saved === body ? problem : undefined} />}
+          {!lacking && (filled.problem || (shown && !shown.content)) && <p class="fine">As it is tried here it cannot be filled in. A message may tell it more, so it can be saved if it is right otherwise.</p>}
           <p class="row">
-            <button type="button" class="primary" id="save-template" disabled={Boolean(lacking) || wrong !== undefined || isBusy || isSame} onClick={() => run()}>
+            <button type="button" class="primary" id="save-template" disabled={Boolean(lacking) || isBusy || isSame} onClick={() => run()}>
               {button}
             </button>
             {clear && (
