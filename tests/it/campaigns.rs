@@ -414,6 +414,7 @@ async fn a_list_says_how_far_each_campaign_has_come_and_a_message_which_one_made
     let alone =
         app.call(Method::POST, "/v1/apps/shop/messages", json!({"to": {"all": true}, "content": {"title": "T"}}));
     let alone = alone.await.ok(202)["id"].clone();
+    app.run_until_idle().await;
 
     let list = app.get("/v1/apps/shop/campaigns").await;
     let [sent, draft] = [&list["data"][0], &list["data"][1]];

@@ -88,6 +88,7 @@ async fn in_chromium_an_app_that_is_held_is_released_and_caps_are_set_where_peop
     )
     .await;
     assert_eq!(guard(&site).await["held"], json!([]));
+    site.app.run_until_idle().await;
 
     // So caps are set, after they were read once more.
     click(&mut chromium, "#add-cap").await;
