@@ -24,7 +24,7 @@ use super::templated::Templates;
 use super::{ApiState, Work};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{ApiKeyId, MessageId, TeammateId};
+use crate::model::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
 use crate::store;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
@@ -104,6 +104,9 @@ pub(crate) struct MessageView {
     /// The message that it sends again to those whose deliveries of it died.
     #[schema(value_type = Option<String>)]
     replay_of: Option<MessageId>,
+    /// The campaign that made it; the campaign may have been deleted since.
+    #[schema(value_type = Option<String>)]
+    campaign: Option<CampaignId>,
     /// Whether its content was deleted, since every delivery has ended and no open dead letter needs it.
     content_deleted: bool,
     /// Your own name for it; null if a later message has taken that over.
@@ -148,6 +151,7 @@ impl MessageView {
             topic_header: row.topic_header,
             policy: row.policy,
             replay_of: row.replay_of,
+            campaign: row.campaign,
             content_deleted: row.content_deleted,
             key: row.key,
             accepted_at: row.accepted_at,

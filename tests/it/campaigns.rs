@@ -404,6 +404,37 @@ async fn a_campaign_is_shown_to_some_before_it_goes_to_all_and_its_plan_is_clone
 }
 
 #[tokio::test]
+async fn a_list_says_how_far_each_campaign_has_come_and_a_message_which_one_made_it() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..3).await;
+    app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(Action::Gone) }).unwrap();
+    create(&app, plan("draft", json!({}))).await;
+    started(&app, plan("spring", json!({}))).await;
+    go(&app).await;
+    let alone =
+        app.call(Method::POST, "/v1/apps/shop/messages", json!({"to": {"all": true}, "content": {"title": "T"}}));
+    let alone = alone.await.ok(202)["id"].clone();
+    app.run_until_idle().await;
+
+    let list = app.get("/v1/apps/shop/campaigns").await;
+    let [sent, draft] = [&list["data"][0], &list["data"][1]];
+    assert_eq!((&sent["slug"], &draft["slug"]), (&json!("spring"), &json!("draft")));
+    let total = json!({"targeted": 3, "waiting": 0, "accepted": 2, "gone": 1, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0});
+    let standing = json!({"messages_to_make": 0, "audience_estimate": 3, "expanded": true, "total": total});
+    assert_eq!((&sent["standing"], &draft["standing"]), (&standing, &Value::Null));
+    assert_eq!(show(&app, "spring").await["progress"]["total"], total, "as its own page has it");
+
+    let messages = app.get("/v1/apps/shop/messages").await;
+    for message in messages["data"].as_array().unwrap() {
+        let of = if message["id"] == alone { &Value::Null } else { &sent["id"] };
+        let shown = app.get(&format!("/v1/apps/shop/messages/{}", message["id"].as_str().unwrap())).await;
+        assert_eq!((&message["campaign"], &shown["campaign"]), (of, of));
+    }
+    assert_eq!(messages["data"].as_array().unwrap().len(), 2);
+    app.finish().await;
+}
+
+#[tokio::test]
 async fn a_plan_is_checked_when_it_is_saved_and_what_is_wrong_is_pointed_to() {
     let app = TestApp::start().await;
     let two = json!([{"name": "a", "message": {}}, {"name": "b", "message": {}}]);

@@ -98,7 +98,9 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
     let rows = campaigns::list(&state.pool, server.app.id, query.state, cut.before, cut.ask()).await?;
-    Ok(cut.page(rows, |row| row.id, |row| CampaignView::new(&server.app, &row)).answer(&uri))
+    let mut standings = view::standings(&state.pool, &rows).await?;
+    let show = |row: CampaignRow| CampaignView::new(&server.app, &row).standing(standings.remove(&row.id));
+    Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
 /// Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are.

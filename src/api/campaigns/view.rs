@@ -1,6 +1,6 @@
 //! A campaign as it is shown: where it stands, and how it goes. What nobody can know is null, and shares say of what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, DurationRound as _, TimeDelta, Utc};
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, CampaignId};
 use crate::model::lane::Gateway;
 use crate::store::campaigns::CampaignRow;
-use crate::store::campaigns::progress::{self, OfLocale, Outcomes, Reach, Reports, RunRow};
+use crate::store::campaigns::progress::{self, OfLocale, Outcomes, Reach, Reports, RunRow, Standing};
 use crate::store::keys::apps::App;
 
 /// Locales that are shown.
@@ -50,6 +50,9 @@ pub(crate) struct CampaignView {
     /// How it goes; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<CampaignProgress>,
+    /// How far it has come; in lists only, of campaigns of which something has gone out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<CampaignStanding>,
     /// Where to go from here.
     links: CampaignLinks,
 }
@@ -99,6 +102,19 @@ pub(crate) struct CampaignProgress {
     holdout: f64,
     /// Its last runs, the latest first.
     runs: Vec<CampaignRunView>,
+}
+
+/// How far a campaign has come, all of its runs together.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignStanding {
+    /// Messages that are still to be made, of runs that have begun.
+    messages_to_make: i64,
+    /// Deliveries that the messages were estimated to come to, before filters.
+    audience_estimate: i64,
+    /// Whether all recipients of the messages that were made have been found.
+    expanded: bool,
+    /// What became of all deliveries.
+    total: CampaignCounts,
 }
 
 /// What became of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`.
@@ -223,6 +239,7 @@ impl CampaignView {
             changed_at: row.changed_at,
             started_at: row.started_at,
             progress: None,
+            standing: None,
             links: CampaignLinks {
                 plan: to("plan"),
                 locales: to("locales"),
@@ -239,6 +256,35 @@ impl CampaignView {
     pub(super) fn with(self, progress: CampaignProgress) -> Self {
         Self { progress: Some(progress), ..self }
     }
+
+    /// The same in a list.
+    pub(super) fn standing(self, standing: Option<CampaignStanding>) -> Self {
+        Self { standing, ..self }
+    }
+}
+
+impl From<Standing> for CampaignStanding {
+    fn from(it: Standing) -> Self {
+        let Standing { campaign: _, estimate, expanded, to_make, targeted, .. } = it;
+        let Standing { accepted, gone, expired, dead, cancelled, capped, .. } = it;
+        let waiting = targeted - (accepted + gone + expired + dead + cancelled + capped);
+        Self {
+            messages_to_make: to_make,
+            audience_estimate: estimate,
+            expanded: expanded && to_make == 0,
+            total: CampaignCounts { targeted, waiting, accepted, gone, expired, dead, cancelled, capped },
+        }
+    }
+}
+
+/// How far those of these campaigns have come that have begun.
+pub(super) async fn standings(
+    pool: &PgPool,
+    rows: &[CampaignRow],
+) -> Result<HashMap<CampaignId, CampaignStanding>, Problem> {
+    let begun: Vec<CampaignId> = rows.iter().filter(|row| row.runs > 0).map(|row| row.id).collect();
+    let standings = if begun.is_empty() { Vec::new() } else { progress::standings(pool, &begun).await? };
+    Ok(standings.into_iter().map(|it| (it.campaign, it.into())).collect())
 }
 
 impl CampaignCounts {

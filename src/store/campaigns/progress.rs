@@ -100,6 +100,48 @@ pub(crate) async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<Reach> 
     .await
 }
 
+/// What a list says of how a campaign goes.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    pub campaign: CampaignId,
+    /// Deliveries that its messages were estimated to come to.
+    pub estimate: i64,
+    /// Whether the recipients of all that were made have been found.
+    pub expanded: bool,
+    /// Messages that are still to be made of runs that have begun.
+    pub to_make: i64,
+    pub targeted: i64,
+    pub accepted: i64,
+    pub gone: i64,
+    pub expired: i64,
+    pub dead: i64,
+    pub cancelled: i64,
+    pub capped: i64,
+}
+
+/// How each of these campaigns goes.
+pub(crate) async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result<Vec<Standing>> {
+    sqlx::query_as!(
+        Standing,
+        r#"SELECT k.id AS "campaign!: CampaignId", m.estimate AS "estimate!", m.expanded AS "expanded!", p.to_make AS "to_make!",
+             c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!", c.dead AS "dead!",
+             c.cancelled AS "cancelled!", c.capped AS "capped!"
+           FROM unnest($1::uuid[]) AS k (id),
+             LATERAL (SELECT coalesce(sum(audience_estimate), 0)::bigint AS estimate,
+                 coalesce(bool_and((SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NULL), true) AS expanded
+               FROM messages m WHERE campaign = k.id) m,
+             LATERAL (SELECT count(*) AS to_make FROM campaign_parts WHERE campaign = k.id AND message IS NULL) p,
+             LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
+                 coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
+                 coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
+                 coalesce(sum(capped), 0)::bigint AS capped
+               FROM messages m JOIN message_counts n ON n.message = m.id WHERE m.campaign = k.id) c"#,
+        ids as &[CampaignId]
+    )
+    .fetch_all(pool)
+    .await
+}
+
 /// Deliveries of a campaign that ended since a minute began, as far as they are charted: those of large messages are.
 pub(crate) async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sqlx::Result<i64> {
     sqlx::query_scalar!(

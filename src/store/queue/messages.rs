@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
-use crate::model::id::{AppId, MessageId};
+use crate::model::id::{AppId, CampaignId, MessageId};
 use crate::model::message::MessageState;
 use crate::store::BEGIN_BY_INDEX;
 
@@ -34,6 +34,8 @@ pub(crate) struct MessageRow {
     pub policy: Option<Value>,
     /// The message that it replays.
     pub replay_of: Option<MessageId>,
+    /// The campaign that made it.
+    pub campaign: Option<CampaignId>,
     /// Whether its pushes carry our envelope, and with it the token that receipts come with.
     pub enveloped: bool,
     /// Whether its content was deleted.
@@ -90,7 +92,7 @@ pub(crate) async fn account(
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience,
-             m.filter AS "filter: Json<Filter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of,
+             m.filter AS "filter: Json<Filter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of, m.campaign,
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
              m.sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
@@ -152,6 +154,7 @@ pub(crate) async fn account(
             topic_header: row.topic_header,
             policy: row.policy,
             replay_of: row.replay_of.map(MessageId),
+            campaign: row.campaign.map(CampaignId),
             enveloped: row.enveloped,
             content_deleted: row.content_deleted,
             audience_estimate: row.audience_estimate,
@@ -206,7 +209,7 @@ pub(crate) async fn list(
     let rows = sqlx::query_as!(
         MessageRow,
         r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
-             replay_of AS "replay_of: MessageId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
+             replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)

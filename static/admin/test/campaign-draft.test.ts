@@ -15,6 +15,17 @@ describe("a draft as a plan", () => {
     [{ slug: "a", message: { to: { all: true, segment: 'plan = "pro"' }, tier: "promotional", content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" }, expires_at: "2027-03-02T09:00:00.000Z" }],
     [{ slug: "a", message: { to: { all: true }, tier: "promotional", policy: { preset: "qstash" } as never, content: { title: "Hello" } }, schedule: { cron: "0 9 * * MON", timezone: "Asia/Tokyo" }, pace: { spread_over: 5_400 } }],
     [{ slug: "a", message: { to: { all: true }, tier: "promotional", policy: { maxAttempts: 2 } as never, compact: { title: "H" } as never, content: { title: "Hello" } }, follows: { campaign: "spring", did_not: "display", after: 90_000 } }],
+    [{ slug: "a", message: { to: { all: true }, tier: "promotional", template: "welcome", data: { n: 3 } as never } }],
+    [
+      {
+        slug: "a",
+        message: { to: { all: true }, tier: "promotional", template: "welcome" },
+        variants: [
+          { name: "own", weight: 1, message: { template: "welcome", data: { n: 3 } } as never },
+          { name: "plain", weight: 1, message: { content: { title: "Hello" } } as never },
+        ],
+      },
+    ],
     [
       {
         slug: "a",
@@ -40,6 +51,7 @@ describe("a draft as a plan", () => {
     const to = { all: true };
     expect(draftOf({ slug: "a", message: { to, payload: "x" } }, "UTC")).toBeUndefined();
     expect(draftOf({ slug: "a", message: { to, content: { title: "a" } }, schedule: { at: "2027-03-01T09:00:00Z", hour: "best" } }, "UTC")).toBeUndefined();
+    expect(draftOf({ slug: "a", message: { to, template: { content: { title: "{{ user_id }}" } } } }, "UTC")).toBeUndefined();
     expect(draftOf({ slug: "a", message: { to, content: { title: "a" } }, variants: [{ name: "a", message: { payload: "x" } as never }, { name: "b", message: {} as never }] }, "UTC")).toBeUndefined();
   });
 });
@@ -63,7 +75,7 @@ it("says what is lacking", () => {
   expect(lacks(titled("Hello"))).toBeUndefined();
   expect(lacks(titled("Hello", { narrowed: "own" }))).toBe("Say who belongs to its segment.");
   expect(lacks(titled("Hello", { when: "at" }))).toBe("Say when it is due.");
-  expect(lacks({ ...withVariant(titled("")), name: "x" })).toBe("Variant A needs a title.");
+  expect(lacks({ ...withVariant(titled("")), name: "x" })).toBe("Variant A: It needs a title.");
 });
 
 it("makes addresses of names", () => {

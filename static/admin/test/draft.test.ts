@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { BLANK, content, isAddressed, isBlank, like, listed, message, recipients, test, type Draft } from "../src/lib/draft";
+import { BLANK, content, isAddressed, isBlank, like, listed, message, recipients, test, titled, titleOf, unsaid, type Draft } from "../src/lib/draft";
 
 const draft = (more: Partial<Draft> = {}): Draft => ({ ...BLANK, title: "Autumn sale", ...more });
 
@@ -83,6 +83,26 @@ describe("a draft", () => {
     const said = { title: "T", lang: "de", app_badge: 3, data: { order: 7 } as never, actions };
     expect(content(like(said))).toEqual(said);
     expect(like(said).more).toEqual({ lang: "de", app_badge: 3, data: { order: 7 } });
+  });
+
+  it("says what comes of a stored template, once it is chosen and what it is told can be read", () => {
+    const of = (more: Partial<Draft>) => draft({ title: "", says: "template", ...more });
+    expect(message(of({ template: "welcome" }))).toEqual({ to: { all: true }, tier: "promotional", template: "welcome" });
+    expect(test(of({ template: "welcome", data: '{"n": 3}' }), "users", "ann")).toMatchObject({ to: { users: ["ann"] }, template: "welcome", data: { n: 3 } });
+    expect([of({}), of({ template: "welcome", data: "[3]" }), of({ template: "welcome", data: "{" }), of({ template: "welcome" }), draft({ title: " " })].map(unsaid)).toEqual([
+      "Choose its template.",
+      "What its template is told has to be an object in JSON.",
+      "What its template is told has to be an object in JSON.",
+      undefined,
+      "It needs a title.",
+    ]);
+    expect([titleOf(of({ template: "welcome" })), titleOf(draft())]).toEqual(["The template welcome", "Autumn sale"]);
+  });
+
+  it("can be checked before it has a title", () => {
+    expect([titled(message(draft({ title: "" }))).content?.title, titled(message(draft())).content?.title]).toEqual(["–", "Autumn sale"]);
+    const unchosen = titled(message(draft({ says: "template", data: '{"n": 3}' })));
+    expect([unchosen.content?.title, unchosen.template, unchosen.data]).toEqual(["–", undefined, undefined]);
   });
 
   it("is blank until something is written", () => {

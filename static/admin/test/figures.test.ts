@@ -38,6 +38,7 @@ describe("the sentence", () => {
 
   it("goes on to alerts and to what is late", () => {
     expect(say({ alerts: [alert("A key is refused")] })).toBe("A key is refused.");
+    expect(sentence({ alerts: [{ ...alert("shop is held"), kind: "runaway" }] }, NOW, "UTC").path).toBe("/frequency");
     expect(say({ alerts: [alert("A key is refused."), alert("b")] })).toBe("2 alerts are open. The latest: A key is refused.");
     expect(say({ queue: { waiting: 10_000, waiting_or_more: true, oldest_waiting_s: 420 } })).toBe("Sending lags: ≥ 10 k wait, the oldest for 7 min.");
   });

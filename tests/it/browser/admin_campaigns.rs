@@ -1,47 +1,35 @@
-//! Campaigns and segments on the admin page, in Chromium: a segment is made by rows and as text, and a campaign to it is begun; who
-//! only looks is offered nothing that acts.
+//! Campaigns and segments on the admin page, in Chromium: a segment is made by rows and as text; a campaign to one is written, tried,
+//! started by its number, watched to its end, copied and deleted; who only looks is offered nothing that acts.
 
 use axum::http::Method;
-use serde_json::json;
+use bellwire::testkit::server::campaigns;
+use chrono::TimeDelta;
+use serde_json::{Value, json};
 
 use super::admin_stories::{invite, look_at, says};
 use super::chromium::Chromium;
+use super::hands::{appears, choose, click, holds, sign_in, write};
 use super::site::Site;
 use super::when;
 use crate::support::TempDir;
 
-/// Writes into a field, as a person does.
-async fn write(chromium: &mut Chromium, selector: &str, text: &str) {
-    let fill = format!(
-        "(() => {{ const it = document.querySelector({selector:?}); it.focus(); it.value = {text:?};
-            it.dispatchEvent(new Event('input', {{ bubbles: true }})); it.dispatchEvent(new Event('change', {{ bubbles: true }})); }})()"
-    );
-    appears(chromium, selector).await;
-    chromium.evaluate(&fill).await;
+/// The scheduler looks again at what goes out once this is over.
+const WATCHED_AGAIN: TimeDelta = TimeDelta::seconds(11);
+
+/// What the page says first of a campaign.
+async fn goes(chromium: &mut Chromium, words: &str) {
+    chromium.evaluate(&when(&format!("document.getElementById('going')?.innerText.includes({words:?})"))).await;
 }
 
-async fn appears(chromium: &mut Chromium, selector: &str) {
-    chromium.evaluate(&when(&format!("document.querySelector({selector:?})"))).await;
+/// A look of the scheduler so much later, and all that comes of it.
+async fn advance(site: &Site, later: TimeDelta) {
+    let now = site.app.clock.now() + later;
+    campaigns::advance(&site.app.pool, &site.app.vault, now).await.expect("the database answers");
+    site.app.run_until_idle().await;
 }
 
-async fn click(chromium: &mut Chromium, selector: &str) {
-    chromium.evaluate(&when(&format!("document.querySelector({selector:?})?.disabled === false"))).await;
-    chromium.evaluate(&format!("document.querySelector({selector:?}).click()")).await;
-}
-
-/// What a field holds.
-async fn holds(chromium: &mut Chromium, selector: &str, value: &str) {
-    chromium.evaluate(&when(&format!("document.querySelector({selector:?})?.value === {value:?}"))).await;
-}
-
-async fn sign_in(chromium: &mut Chromium, site: &Site, address: &str) {
-    chromium.open(address).await;
-    appears(chromium, "#other-way").await;
-    chromium.click("other-way").await;
-    appears(chromium, "#api_key").await;
-    let key = &site.app.operator;
-    chromium.evaluate(&format!("document.getElementById('api_key').value = {key:?}")).await;
-    chromium.click("sign-in").await;
+async fn campaign(site: &Site, slug: &str) -> Value {
+    site.get(&format!("/campaigns/{slug}")).await
 }
 
 #[tokio::test]
@@ -54,7 +42,7 @@ async fn in_chromium_a_segment_is_made_by_rows_and_as_text_and_shows_its_members
     chromium.listen().await;
 
     // Nothing is there yet, and each page says what would be. A segment is made by rows, which write its text.
-    sign_in(&mut chromium, &site, &format!("{}/admin/segments", site.origin)).await;
+    sign_in(&mut chromium, &site, "/segments").await;
     chromium.evaluate(&says("There is no segment yet.")).await;
     look_at(&mut chromium, "segments-empty").await;
     chromium.press("n").await;
@@ -80,15 +68,6 @@ async fn in_chromium_a_segment_is_made_by_rows_and_as_text_and_shows_its_members
     assert_eq!(site.get("/segments/testers").await["expression"], r#"tag("beta") and gateway = "fcm""#);
     chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 20")).await;
     look_at(&mut chromium, "segment").await;
-
-    // A campaign is written to it.
-    chromium.open(&format!("{}/admin/campaigns", site.origin)).await;
-    chromium.evaluate(&says("There is no campaign yet.")).await;
-    look_at(&mut chromium, "campaigns-empty").await;
-    chromium.press("n").await;
-    write(&mut chromium, "[name=campaign-name]", "Autumn sale").await;
-    click(&mut chromium, "[name=narrowed][value=stored]").await;
-    look_at(&mut chromium, "campaign-composer").await;
     let unexpected: Vec<_> = chromium.complaints().into_iter().filter(|said| !is_noted(said)).collect();
     assert_eq!(unexpected, Vec::<String>::new());
     site.app.finish().await;
@@ -100,12 +79,116 @@ fn is_noted(said: &str) -> bool {
 }
 
 #[tokio::test]
-async fn in_chromium_a_viewer_sees_campaigns_and_segments_and_is_offered_no_act() {
+async fn in_chromium_a_campaign_is_written_tried_started_watched_to_its_end_and_copied() {
+    let (site, home) = (Site::for_admins().await, TempDir::new());
+    site.app.subscribe_with("fcm", 0..20, json!({"tags": ["beta"]})).await;
+    site.app.subscribe_with("mozilla", 104..105, json!({"user_id": "ann"})).await;
+    site.call(Method::PUT, "/segments/testers", json!({"expression": "tag(\"beta\")"})).await;
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.listen().await;
+
+    // A campaign to it: its reach follows, two texts, and a schedule in words.
+    sign_in(&mut chromium, &site, "/campaigns").await;
+    chromium.evaluate(&says("There is no campaign yet.")).await;
+    look_at(&mut chromium, "campaigns-empty").await;
+    chromium.press("n").await;
+    write(&mut chromium, "[name=campaign-name]", "Autumn sale").await;
+    click(&mut chromium, "[name=narrowed][value=stored]").await;
+    choose(&mut chromium, "segment", "testers").await;
+    chromium.evaluate(&when("document.querySelector('#reach strong')?.innerText === '20'")).await;
+    write(&mut chromium, "[name=title]", "Autumn is here").await;
+    click(&mut chromium, "#add-variant").await;
+    write(&mut chromium, "[name=title]", "20 % off").await;
+    click(&mut chromium, "[name=when][value=cron]").await;
+    write(&mut chromium, "[name=timezone]", "UTC").await;
+    chromium.evaluate(&says("Again and again, by the clocks of UTC. Next")).await;
+    click(&mut chromium, "[name=when][value=now]").await;
+    look_at(&mut chromium, "campaign-composer").await;
+    click(&mut chromium, "#save").await;
+    goes(&mut chromium, "A draft").await;
+    assert_eq!(chromium.evaluate("location.pathname").await, "/admin/campaigns/autumn-sale");
+    let plan = site.get("/campaigns/autumn-sale/plan").await;
+    assert_eq!(plan["message"]["to"], json!({"all": true, "segment": "testers"}));
+    let titles = [0, 1].map(|n| plan["variants"][n]["message"]["content"]["title"].clone());
+    assert_eq!(titles, ["Autumn is here", "20 % off"]);
+
+    // A change of the draft comes back as it was written.
+    click(&mut chromium, "#edit").await;
+    holds(&mut chromium, "[name=campaign-name]", "Autumn sale").await;
+    write(&mut chromium, "[name=campaign-name]", "Autumn sale, the last").await;
+    click(&mut chromium, "#save").await;
+    chromium.evaluate(&says("Autumn sale, the last")).await;
+
+    // It is tried on one person, and started once its number was typed.
+    click(&mut chromium, "#test").await;
+    write(&mut chromium, "#test-users", "ann").await;
+    click(&mut chromium, "#do-it").await;
+    chromium.evaluate(&says("Sent to one browser.")).await;
+    chromium.press_escape().await;
+    click(&mut chromium, "#start").await;
+    chromium.evaluate(&says("It goes to everybody in the segment testers: 20 active subscriptions")).await;
+    look_at(&mut chromium, "campaign-start").await;
+    write(&mut chromium, "#typed", "19").await;
+    chromium.evaluate(&when("document.getElementById('start-now').disabled")).await;
+    write(&mut chromium, "#typed", "20").await;
+    click(&mut chromium, "#start-now").await;
+    chromium.evaluate(&when("document.getElementById('pause')")).await;
+    assert_eq!(campaign(&site, "autumn-sale").await["state"], "scheduled");
+
+    // Paused, nothing goes out; resumed, it does, and the page says so by itself.
+    click(&mut chromium, "#pause").await;
+    click(&mut chromium, "#do-it").await;
+    goes(&mut chromium, "Paused").await;
+    advance(&site, TimeDelta::zero()).await;
+    assert_eq!(campaign(&site, "autumn-sale").await["runs"], 0);
+    click(&mut chromium, "#resume").await;
+    click(&mut chromium, "#do-it").await;
+    chromium.evaluate(&when("document.getElementById('pause')")).await;
+    advance(&site, TimeDelta::zero()).await;
+    goes(&mut chromium, "On its way").await;
+    advance(&site, WATCHED_AGAIN).await;
+    assert_eq!(campaign(&site, "autumn-sale").await["state"], "done");
+    goes(&mut chromium, "Done: all 20 were accepted.").await;
+    chromium.evaluate(&says("No winner")).await;
+    chromium.evaluate(&when("document.querySelectorAll('.intervals .name').length === 2")).await;
+    click(&mut chromium, "#by-locale").await;
+    chromium.evaluate(&when("document.querySelector('[aria-label=\"By language\"] tr[data-row]')")).await;
+    look_at(&mut chromium, "campaign-done").await;
+
+    // A copy is a draft, which may go again. The message that it ended in leads back to it; both are in the list, and in the month.
+    click(&mut chromium, "#clone").await;
+    write(&mut chromium, "#copy-slug", "winter").await;
+    click(&mut chromium, "#do-it").await;
+    holds(&mut chromium, ".composer [name=slug]", "winter").await;
+    let made = site.last_message().await;
+    chromium.open(&format!("{}/admin/messages/{made}", site.origin)).await;
+    chromium.evaluate(&when("document.getElementById('campaign')?.innerText === 'Autumn sale, the last'")).await;
+    click(&mut chromium, "#campaign").await;
+    goes(&mut chromium, "Done: all 20 were accepted.").await;
+    chromium.open(&format!("{}/admin/campaigns", site.origin)).await;
+    chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 2")).await;
+    chromium.evaluate(&says("all 20 accepted")).await;
+    look_at(&mut chromium, "campaigns").await;
+    chromium.open(&format!("{}/admin/campaigns/winter", site.origin)).await;
+    click(&mut chromium, "#delete").await;
+    chromium.evaluate(&says("so nobody notices")).await;
+    click(&mut chromium, "#do-it").await;
+    chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length === 1")).await;
+    click(&mut chromium, "#as-calendar").await;
+    appears(&mut chromium, ".calendar .entry[data-is=was]").await;
+    look_at(&mut chromium, "campaigns-month").await;
+    assert_eq!(chromium.complaints(), Vec::<String>::new());
+    site.app.finish().await;
+}
+
+#[tokio::test]
+async fn in_chromium_a_viewer_sees_what_is_planned_and_is_offered_no_act() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe_with("fcm", 0..3, json!({"tags": ["beta"]})).await;
     let plan = json!({"slug": "spring", "message": {"to": {"all": true}, "content": {"title": "Spring"}}});
     site.call(Method::POST, "/campaigns", plan).await;
     site.call(Method::PUT, "/segments/testers", json!({"expression": "tag(\"beta\")"})).await;
+    site.call(Method::PUT, "/templates/welcome", json!({"content": {"title": "Hello {{ data.name }}"}})).await;
     let link = invite(&site, "ann@example.com", json!([{"role": "viewer", "app": "shop"}])).await;
     let (_, token) = link.split_once('#').expect("a token");
     let mut chromium = Chromium::start(home.path()).await;
@@ -122,6 +205,10 @@ async fn in_chromium_a_viewer_sees_campaigns_and_segments_and_is_offered_no_act(
         ("/segments", "Making segments is not yours to do."),
         ("/segments/-new", "Making segments is not yours to do."),
         ("/segments/testers", "Changing and deleting it is not yours to do."),
+        ("/templates", "Writing templates is not yours to do."),
+        ("/templates/-new", "Writing templates is not yours to do."),
+        ("/templates/welcome", "Changing and deleting it is not yours to do."),
+        ("/frequency", "To change it is not yours."),
     ] {
         chromium.open(&format!("{}/admin{path}", site.origin)).await;
         chromium.evaluate(&says(why)).await;

@@ -3,15 +3,18 @@
 //! short ones, since browsers take seconds to start.
 
 mod admin_campaigns;
+mod admin_frequency;
 mod admin_messages;
 mod admin_people;
 mod admin_policies;
 mod admin_settings;
 mod admin_stories;
+mod admin_templates;
 mod chromium;
 mod chromium_story;
 mod firefox;
 mod firefox_story;
+mod hands;
 mod shop;
 mod shop_stories;
 mod site;

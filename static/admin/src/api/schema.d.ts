@@ -2587,6 +2587,7 @@ export interface components {
             runs: number;
             /** @description What it is called in URLs. */
             slug: string;
+            standing?: components["schemas"]["CampaignStanding"] | null;
             /**
              * Format: date-time
              * @description When it was started.
@@ -2878,6 +2879,23 @@ export interface components {
             past?: components["schemas"]["PastZones"] | null;
             /** @description An IANA time zone; or, beside `at`, `recipient`: the zone of each recipient. */
             timezone?: string | null;
+        };
+        /** @description How far a campaign has come, all of its runs together. */
+        CampaignStanding: {
+            /**
+             * Format: int64
+             * @description Deliveries that the messages were estimated to come to, before filters.
+             */
+            audience_estimate: number;
+            /** @description Whether all recipients of the messages that were made have been found. */
+            expanded: boolean;
+            /**
+             * Format: int64
+             * @description Messages that are still to be made, of runs that have begun.
+             */
+            messages_to_make: number;
+            /** @description What became of all deliveries. */
+            total: components["schemas"]["CampaignCounts"];
         };
         /**
          * @description Where a campaign stands.
@@ -3934,6 +3952,8 @@ export interface components {
              * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
+            /** @description The campaign that made it; the campaign may have been deleted since. */
+            campaign?: string | null;
             /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
             content_deleted: boolean;
             counts?: components["schemas"]["Counts"] | null;
@@ -4538,6 +4558,7 @@ export interface components {
                 runs: number;
                 /** @description What it is called in URLs. */
                 slug: string;
+                standing?: components["schemas"]["CampaignStanding"] | null;
                 /**
                  * Format: date-time
                  * @description When it was started.
@@ -4818,6 +4839,8 @@ export interface components {
                  * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
                  */
                 audience_estimate: number;
+                /** @description The campaign that made it; the campaign may have been deleted since. */
+                campaign?: string | null;
                 /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
                 content_deleted: boolean;
                 counts?: components["schemas"]["Counts"] | null;

@@ -1,8 +1,8 @@
 /** A campaign that is being written, and what it is as a plan. Pure. */
-import type { CampaignPlan, NewMessage, Notification } from "../api/types";
+import type { CampaignPlan, NewMessage } from "../api/types";
 import { TIERS } from "./messages";
 import { instantIn } from "./cron";
-import { BLANK as BLANK_MESSAGE, content, isAddressed, like, message, recipients, type Draft as MessageDraft } from "./draft";
+import { BLANK as BLANK_MESSAGE, isAddressed, like, message, recipients, said, unsaid, type Draft as MessageDraft } from "./draft";
 
 export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
 export type When = (typeof WHENS)[number];
@@ -118,9 +118,9 @@ export const saidBy = (draft: Draft, n: number): MessageDraft => saying(draft.me
 
 /** Its message with what is said there. */
 export function messageOf(draft: Draft, n = 0): NewMessage {
-  const said = message(saidBy(draft, n));
+  const saying = message(saidBy(draft, n));
   const segment = draft.narrowed === "stored" ? draft.segment : draft.narrowed === "own" ? draft.expression.trim() : "";
-  return { ...draft.more, ...said, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
+  return { ...draft.more, ...saying, to: { ...recipients(draft.message), ...(segment ? { segment } : {}) } };
 }
 
 /** What is lacking before it can be saved; undefined: nothing that can be seen from here. */
@@ -129,9 +129,10 @@ export function lacks(draft: Draft): string | undefined {
   if (!isAddressed(draft.message)) return "Choose the topic that it is for.";
   if (draft.narrowed === "stored" && !draft.segment) return "Choose the segment that it is for.";
   if (draft.narrowed === "own" && !draft.expression.trim()) return "Say who belongs to its segment.";
-  const untitled = draft.variants.length > 0 ? draft.variants.find(({ said }) => said.title.trim() === "") : undefined;
-  if (untitled) return `Variant ${untitled.name} needs a title.`;
-  if (draft.variants.length === 0 && draft.message.title.trim() === "") return "It needs a title.";
+  const silent = draft.variants.find(({ said }) => unsaid(said));
+  if (silent) return `Variant ${silent.name}: ${unsaid(silent.said)}`;
+  const lacking = draft.variants.length === 0 ? unsaid(draft.message) : undefined;
+  if (lacking) return lacking;
   if ((draft.when === "at" || draft.when === "recipient") && !draft.at) return "Say when it is due.";
   if (draft.when === "follow" && !draft.follows) return "Choose the campaign that it follows up.";
   return undefined;
@@ -144,12 +145,14 @@ export function planOf(draft: Draft): CampaignPlan {
   const { variants, when, at, timezone, past, cron, pace } = draft;
   const expires = draft.expires ? instantIn(timezone, Date.parse(`${draft.expires}Z`)) : undefined;
   const slug = draft.slug.trim() || slugOf(draft.name);
+  // Each variant brings all that it says: what one template is told is not for the text of another.
+  const { data, ...alike } = messageOf(draft);
   return {
     slug,
     ...(draft.name.trim() ? { name: draft.name.trim() } : {}),
-    message: messageOf(draft),
+    message: variants.length > 1 || data === undefined ? alike : { ...alike, data },
     ...(variants.length > 1
-      ? { variants: variants.map(({ name, weight, said, more }) => ({ name, weight: Number(weight), message: { ...more, content: content(said) } as never })) }
+      ? { variants: variants.map(({ name, weight, said: its, more }) => ({ name, weight: Number(weight), message: { ...more, ...said(its) } as never })) }
       : {}),
     ...(when === "at" ? { schedule: { at, timezone } } : {}),
     ...(when === "recipient" ? { schedule: { at, timezone: "recipient", past } } : {}),
@@ -165,8 +168,29 @@ export function planOf(draft: Draft): CampaignPlan {
   };
 }
 
+/** Members by which a message says something that can be written here. */
+const SAYING = ["content", "template", "data"] as const;
+/** Those that give way to what a variant says instead. */
+const GIVING_WAY = new Set(["content", "compact", "payload", "envelope", "template"]);
+
+type Members = Partial<NewMessage>;
+
+/** A message with what is otherwise in a variant. */
+function over(message: Members, variant: Members): Members {
+  const says = "content" in variant || "payload" in variant || "template" in variant;
+  return { ...(says ? Object.fromEntries(Object.entries(message).filter(([name]) => !GIVING_WAY.has(name))) : message), ...variant };
+}
+
+/** What a message says, as it is written here. Undefined: something that only programs write. */
+function saidIn({ content, template, data, payload }: Members): MessageDraft | undefined {
+  if (payload != null) return undefined;
+  if (content) return like(content);
+  if (typeof template !== "string") return undefined;
+  return { ...BLANK_MESSAGE, says: "template", template, data: data && Object.keys(data).length > 0 ? JSON.stringify(data, null, 2) : "" };
+}
+
 /** Members of a message that there are fields for. */
-const WRITTEN = new Set(["to", "tier", "content", "ttl", "urgency", "collapse_key", "policy"]);
+const WRITTEN = new Set(["to", "tier", ...SAYING, "ttl", "urgency", "collapse_key", "policy"]);
 const others = (members: object): Record<string, unknown> => Object.fromEntries(Object.entries(members).filter(([name, value]) => !WRITTEN.has(name) && value !== null));
 
 /** A moment as clocks in a zone show it, as `<input type="datetime-local">` has it. */
@@ -183,8 +207,9 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
   const { message: given, schedule, follows, pace, test, variants = [] } = plan;
   const policy = given.policy as { preset?: string } | null | undefined;
   const isPreset = !policy || (typeof policy.preset === "string" && Object.keys(policy).length === 1);
-  const contents = variants.map(({ message }) => (message as { content?: Notification }).content ?? given.content);
-  if (!given.content || contents.some((content) => !content) || variants.some(({ message }) => "payload" in message || "template" in message) || variants.length === 1) return undefined;
+  const own = saidIn(given);
+  const each = variants.flatMap(({ message }) => saidIn(over(given, message)) ?? []);
+  if (!own || each.length < variants.length || variants.length === 1) return undefined;
   // Own hours have no fields.
   if ([schedule, ...variants].some((it) => it?.hour === "best")) return undefined;
   const { to } = given;
@@ -197,7 +222,7 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
     name: plan.name ?? "",
     slug: plan.slug,
     message: {
-      ...like(given.content),
+      ...own,
       audience: to.topic ? "topic" : "all",
       topic: to.topic ?? "",
       tier: typeof given.tier === "number" ? (TIERS[given.tier - 1] ?? "promotional") : (given.tier ?? "promotional"),
@@ -221,7 +246,7 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
     pace: pace?.per_minute ? "rate" : pace?.spread_over ? "spread" : "none",
     perMinute: pace?.per_minute ? String(pace.per_minute) : BLANK.perMinute,
     spreadMinutes: pace?.spread_over ? String(pace.spread_over / 60) : BLANK.spreadMinutes,
-    variants: variants.map(({ name, weight, message }, n) => ({ name, weight: String(weight ?? 1), said: like(contents[n] as Notification), more: Object.fromEntries(Object.entries(message).filter(([member]) => member !== "content")) })),
+    variants: variants.map(({ name, weight, message }, n) => ({ name, weight: String(weight ?? 1), said: each[n] ?? own, more: Object.fromEntries(Object.entries(message).filter(([member]) => !SAYING.some((saying) => saying === member))) })),
     isTested: Boolean(test),
     ...(test ? { share: percents(test.share), testHours: String(test.after / 3_600), confidence: percents(test.confidence ?? 0.95), otherwise: test.otherwise ?? "first" } : {}),
     holdout: plan.holdout ? percents(plan.holdout) : "",

@@ -1,5 +1,5 @@
 /** How a campaign stands and goes, and what may be done with it, in words and parts. Pure. */
-import type { Campaign, CampaignPlan, CampaignProgress, CampaignRun, CampaignSchedule, CampaignVariant } from "../api/types";
+import type { Campaign, CampaignPlan, CampaignProgress, CampaignRun, CampaignSchedule, CampaignStanding, CampaignVariant } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
 import type { Going, Part } from "./messages";
@@ -28,7 +28,7 @@ export interface Standing {
   toMake: number;
 }
 
-export function standing({ state }: Pick<Campaign, "state">, { total, audience_estimate, expanded, messages_to_make }: CampaignProgress): Standing {
+export function standing({ state }: Pick<Campaign, "state">, { total, audience_estimate, expanded, messages_to_make }: CampaignStanding): Standing {
   const ended = Object.fromEntries(OUTCOMES.map((outcome) => [outcome, total[outcome]])) as Record<Outcome, number>;
   const isOver = state === "done" || state === "cancelled";
   return { state, ended, waiting: total.waiting, unfound: expanded || isOver ? 0 : Math.max(0, audience_estimate - total.targeted), toMake: isOver ? 0 : messages_to_make };

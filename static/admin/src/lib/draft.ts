@@ -11,6 +11,12 @@ export interface Draft {
   /** Ids, separated by commas or line ends. */
   users: string;
   subscriptions: string;
+  /** Whether it says a text of its own, or what comes of a stored template. */
+  says: "text" | "template";
+  /** The name of that template. */
+  template: string;
+  /** What the template is told: an object in JSON; empty: nothing. */
+  data: string;
   title: string;
   body: string;
   url: string;
@@ -51,6 +57,9 @@ export const BLANK: Draft = {
   topic: "",
   users: "",
   subscriptions: "",
+  says: "text",
+  template: "",
+  data: "",
   title: "",
   body: "",
   url: "",
@@ -109,6 +118,41 @@ export function content(draft: Draft): Notification {
   return JSON.parse(JSON.stringify(said.actions?.length ? said : { ...said, actions: undefined })) as Notification;
 }
 
+/** An object that was written as JSON, nothing being an empty one. Undefined: it is none. */
+export function objectOf(text: string): Record<string, unknown> | undefined {
+  if (text.trim() === "") return {};
+  try {
+    const read: unknown = JSON.parse(text);
+    return read !== null && typeof read === "object" && !Array.isArray(read) ? (read as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** What it says, as members of a message. */
+export function said(draft: Draft): Pick<NewMessage, "content" | "template" | "data"> {
+  if (draft.says === "text") return { content: content(draft) };
+  const data = objectOf(draft.data) ?? {};
+  return { template: draft.template, ...(Object.keys(data).length > 0 ? { data: data as Record<string, never> } : {}) };
+}
+
+/** The same with a title, so that it can be checked before it has one, or names a template. */
+export function titled(message: NewMessage): NewMessage {
+  const { template, data: _, ...rest } = message;
+  if (template === "") return { ...rest, content: { title: "–" } };
+  return message.content ? { ...message, content: { ...message.content, title: message.content.title.trim() || "–" } } : message;
+}
+
+/** What it is called where it is asked about. */
+export const titleOf = (draft: Draft): string => (draft.says === "text" ? draft.title : `The template ${draft.template}`);
+
+/** What is lacking of what it says; undefined: nothing that can be seen from here. */
+export function unsaid(draft: Draft): string | undefined {
+  if (draft.says === "text") return draft.title.trim() === "" ? "It needs a title." : undefined;
+  if (draft.template === "") return "Choose its template.";
+  return objectOf(draft.data) ? undefined : "What its template is told has to be an object in JSON.";
+}
+
 export function recipients(draft: Draft): NewMessage["to"] {
   switch (draft.audience) {
     case "all":
@@ -132,7 +176,7 @@ export function message(draft: Draft): NewMessage {
   return {
     to: recipients(draft),
     tier: draft.tier,
-    content: content(draft),
+    ...said(draft),
     ...(draft.ttl ? { ttl: Number(draft.ttl) } : {}),
     ...(draft.urgency ? { urgency: draft.urgency as NonNullable<NewMessage["urgency"]> } : {}),
     ...(draft.collapseKey.trim() ? { collapse_key: draft.collapseKey.trim() } : {}),
@@ -146,7 +190,7 @@ const TEST_TTL_S = 300;
 
 /** The same for one recipient, at once and at any hour, whatever tier it is of. */
 export function test(draft: Draft, kind: "users" | "subscriptions", id: string): NewMessage {
-  return { to: kind === "users" ? { users: [id] } : { subscriptions: [id] }, tier: "transactional", ttl: TEST_TTL_S, content: content(draft) };
+  return { to: kind === "users" ? { users: [id] } : { subscriptions: [id] }, tier: "transactional", ttl: TEST_TTL_S, ...said(draft) };
 }
 
 /** A draft that says what a message said. */

@@ -75,7 +75,10 @@ export function sentence(
     return { tone: toneOf(ill), words: `${things(ill.length, "lane")} of ${count(lanes.length)} stand still (${names})${wait ? `; ${wait}` : ""}.`, path: "/lanes" };
   }
   const open = alerts.filter((alert) => !alert.resolved_at);
-  if (open[0]) return { tone: "retrying", words: open.length === 1 ? sentenceOf(open[0].detail) : `${things(open.length, "alert")} are open. The latest: ${sentenceOf(open[0].detail)}` };
+  if (open[0]) {
+    const words = open.length === 1 ? sentenceOf(open[0].detail) : `${things(open.length, "alert")} are open. The latest: ${sentenceOf(open[0].detail)}`;
+    return { tone: "retrying", words, ...(open[0].kind === "runaway" ? { path: "/frequency" } : {}) };
+  }
   const oldest = queue?.oldest_waiting_s ?? 0;
   if (oldest > LATE_S && queue) return { tone: "retrying", words: `Sending lags: ${wait}, the oldest for ${duration(oldest)}.`, path: "/lanes" };
   const speed = known.perMinute ? rate(known.perMinute) : "nothing to send";

@@ -64,6 +64,21 @@ export function things(n: number, one: string, many = `${one}s`): string {
 /** Digits alone: a number may be typed as it is written here, or without its commas. */
 export const digits = (text: string): string => text.replace(/[\s,.’']/g, "");
 
+/** A language by its name; a tag that nobody knows stays as it is. */
+export function languageWords(tag: string): string {
+  try {
+    return new Intl.DisplayNames("en", { type: "language" }).of(tag) ?? tag;
+  } catch {
+    return tag; // whatever a browser called its language
+  }
+}
+
+/** What is wrong with something, as a sentence: the server says it of a member, or of a place within a text. */
+export function faultWords(detail: string): string {
+  if (detail.startsWith("/")) return `In ${detail.slice(1)}.`;
+  return /^line \d/.test(detail) ? `${capital(detail)}.` : `It ${detail}.`;
+}
+
 /** With a capital, to begin a sentence. */
 export const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 

@@ -24,6 +24,8 @@ const Composer = lazy(() => import("../pages/composer/page"));
 const Campaigns = lazy(() => import("../pages/campaigns/page"));
 const CampaignPage = lazy(() => import("../pages/campaigns/campaign"));
 const CampaignComposer = lazy(() => import("../pages/campaigns/composer"));
+const Templates = lazy(() => import("../pages/templates/page"));
+const TemplatePage = lazy(() => import("../pages/templates/template"));
 const Deliveries = lazy(() => import("../pages/deliveries/page"));
 const DeliveryPage = lazy(() => import("../pages/deliveries/delivery"));
 const Lanes = lazy(() => import("../pages/lanes/list"));
@@ -35,6 +37,7 @@ const PersonPage = lazy(() => import("../pages/subscribers/person"));
 const AnySubscription = lazy(() => import("../pages/subscribers/any"));
 const Segments = lazy(() => import("../pages/segments/page"));
 const SegmentPage = lazy(() => import("../pages/segments/segment"));
+const Frequency = lazy(() => import("../pages/frequency/page"));
 const Policies = lazy(() => import("../pages/policies/page"));
 const PolicyPage = lazy(() => import("../pages/policies/editor"));
 const Settings = lazy(() => import("../pages/settings/page"));
@@ -95,6 +98,8 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
               <Route path={`${BASE}/campaigns/-new`} component={CampaignComposer} />
               <Route path={`${BASE}/campaigns/:campaign`} component={CampaignPage} />
               <Route path={`${BASE}/campaigns/:campaign/edit`} component={CampaignComposer} />
+              <Route path={`${BASE}/templates`} component={Templates} />
+              <Route path={`${BASE}/templates/:template`} component={TemplatePage} />
               <Route path={`${BASE}/deliveries`} component={Deliveries} />
               <Route path={`${BASE}/deliveries/:app/:message/:subscription`} component={DeliveryPage} />
               <Route path={`${BASE}/lanes`} component={Lanes} />
@@ -107,6 +112,7 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
               <Route path={`${BASE}/subscribers/:app/subscriptions/:subscription`} component={PersonPage} />
               <Route path={`${BASE}/segments`} component={Segments} />
               <Route path={`${BASE}/segments/:segment`} component={SegmentPage} />
+              <Route path={`${BASE}/frequency`} component={Frequency} />
               <Route path={`${BASE}/policies`} component={Policies} />
               <Route path={`${BASE}/policies/:place/:name`} component={PolicyPage} />
               <Route path={`${BASE}/settings/:part?`} component={Settings} />

@@ -1,18 +1,20 @@
 import { useState } from "preact/hooks";
-import type { AppView, Campaign, CampaignPlan, Sent } from "../../api/types";
+import type { AppView, Campaign, CampaignPlan, DryRun, Sent } from "../../api/types";
 import { ACT_WORDS, actsOn, consequence, startWords, type Act } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { listed } from "../../lib/draft";
-import { digits, fullCount, things } from "../../lib/format";
+import { things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Dialog } from "../../ui/dialog";
-import { Field } from "../../ui/form";
+import { Ask, Field } from "../../ui/form";
 import { Refused, Shown } from "../../ui/shown";
-import { act, clone, loadPlan, reachOf, testSend } from "./load";
+import { TypedForm } from "../../ui/typed";
+import { dryRun } from "../composer/load";
+import { act, clone, loadPlan, testSend } from "./load";
 
 interface Props {
   app: AppView;
@@ -65,25 +67,20 @@ interface DialogProps extends Props {
 /** Says what it will do, and to how many, before it is done. */
 function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { what: Exclude<Act, "start"> }) {
   const { go } = useFilters();
-  const { run, isBusy, problem } = useAction(async () => {
-    await act(what, app.id, campaign.id);
-    if (what === "delete") return go("/campaigns");
-    await refresh();
-    onClose();
-  });
   return (
-    <Dialog title={`${ACT_WORDS[what]} ${campaign.name}?`} onClose={onClose}>
-      <p id="consequence">{consequence(what, campaign)}</p>
-      <Refused problem={problem} />
-      <p class="row end">
-        <button type="button" onClick={onClose}>
-          Leave it
-        </button>
-        <button type="button" class={what === "delete" ? "primary grave" : "primary"} id="do-it" disabled={isBusy} onClick={() => run()}>
-          {ACT_WORDS[what]} it
-        </button>
-      </p>
-    </Dialog>
+    <Ask
+      title={`${ACT_WORDS[what]} ${campaign.name}?`}
+      says={<span id="consequence">{consequence(what, campaign)}</span>}
+      button={`${ACT_WORDS[what]} it`}
+      isGrave={what === "delete"}
+      work={async () => {
+        await act(what, app.id, campaign.id);
+        if (what === "delete") return go("/campaigns");
+        await refresh();
+        onClose();
+      }}
+      onClose={onClose}
+    />
   );
 }
 
@@ -94,7 +91,7 @@ function StartDialog(props: DialogProps) {
     `start ${campaign.id} ${campaign.changed_at}`,
     async (stop) => {
       const plan = await loadPlan(app.id, campaign.id, stop);
-      return { plan, counted: await reachOf(app.id, plan, stop) };
+      return { plan, counted: await dryRun(app.id, plan.message, stop) };
     },
     { everyS: 3_600 },
   );
@@ -107,77 +104,41 @@ function StartDialog(props: DialogProps) {
   );
 }
 
-function StartForm({ app, campaign, refresh, onClose, plan, counted }: DialogProps & { plan: CampaignPlan; counted: Awaited<ReturnType<typeof reachOf>> }) {
-  const [typed, type] = useState("");
-  const n = counted.audience_estimate;
-  const isSure = digits(typed) === String(n);
-  const { run, isBusy, problem } = useAction(async () => {
+function StartForm({ app, campaign, refresh, onClose, plan, counted }: DialogProps & { plan: CampaignPlan; counted: DryRun }) {
+  const work = async () => {
     await act("start", app.id, campaign.id);
     await refresh();
     onClose();
-  });
+  };
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault();
-        if (isSure) void run();
-      }}
-    >
+    <TypedForm n={counted.audience_estimate} verb="start" button="Start it" id="start-now" work={work} onLeave={onClose}>
       <div id="consequence" class="plan">
         {startWords(plan, counted, clock.shown.value, zone.value).map((words) => (
           <p key={words}>{words}</p>
         ))}
         <p class="fine">Once it is started its plan stays as it is. It can be paused and cancelled; what has gone out cannot be called back.</p>
       </div>
-      <label class="field">
-        <span>
-          Type <strong class="number">{fullCount(n)}</strong> to start it
-        </span>
-        <input id="typed" name="typed" inputMode="numeric" autocomplete="off" value={typed} onInput={(event) => type(event.currentTarget.value)} />
-      </label>
-      <Refused problem={problem} />
-      <p class="row end">
-        <button type="button" onClick={onClose}>
-          Leave it
-        </button>
-        <button type="submit" class="primary" id="start-now" disabled={isBusy || !isSure}>
-          Start it
-        </button>
-      </p>
-    </form>
+    </TypedForm>
   );
 }
 
 function CloneDialog({ app, campaign, onClose }: DialogProps) {
   const { go } = useFilters();
-  const [slug, write] = useState(`${campaign.slug.slice(0, 58)}-copy`);
-  const { run, isBusy, problem } = useAction(async () => {
-    const made = await clone(app.id, campaign.id, slug.trim());
-    go(`/campaigns/${made.slug}/edit`);
-  });
   return (
-    <Dialog title={`Copy ${campaign.name}?`} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void run();
-        }}
-      >
-        <p>This makes a draft with the same plan. Nothing of it goes out until it is started.</p>
-        <Field label="What the copy is called in addresses" hint="Small letters, digits and hyphens.">
-          {(tie) => <input {...tie} id="copy-slug" name="slug" maxLength={64} autocomplete="off" value={slug} onInput={(event) => write(event.currentTarget.value)} />}
-        </Field>
-        <Refused problem={problem} />
-        <p class="row end">
-          <button type="button" onClick={onClose}>
-            Leave it
-          </button>
-          <button type="submit" class="primary" id="do-it" disabled={isBusy || slug.trim() === ""}>
-            Copy it
-          </button>
-        </p>
-      </form>
-    </Dialog>
+    <Ask
+      title={`Copy ${campaign.name}?`}
+      says="This makes a draft with the same plan. Nothing of it goes out until it is started."
+      button="Copy it"
+      work={async (written) => {
+        const made = await clone(app.id, campaign.id, written.text("slug"));
+        go(`/campaigns/${made.slug}/edit`);
+      }}
+      onClose={onClose}
+    >
+      <Field label="What the copy is called in addresses" hint="Small letters, digits and hyphens.">
+        {(tie) => <input {...tie} id="copy-slug" name="slug" required maxLength={64} autocomplete="off" defaultValue={`${campaign.slug.slice(0, 58)}-copy`} />}
+      </Field>
+    </Ask>
   );
 }
 

@@ -1,12 +1,12 @@
 import type { Draft as MessageDraft } from "../../lib/draft";
 import { isAddressed } from "../../lib/draft";
-import { fullCount } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
+import { TopicField } from "../composer/audience";
 import { Choice, Segments } from "../composer/fields";
 import type { Check } from "../composer/load";
-import { loadTopics } from "../messages/load";
+import { Reach } from "../composer/reach";
 import { SegmentEditor } from "../segments/editor";
 import { loadSegments } from "../segments/load";
 import type { PartProps } from "./composer";
@@ -16,6 +16,9 @@ const NARROWED = [
   ["stored", "A segment"],
   ["own", "Conditions"],
 ] as const;
+
+const COMES_AND_GOES = " Whoever comes or goes before it is due is counted then. Several may belong to one person.";
+const DECIDED_THEN = " Whether somebody belongs is decided when it comes to them.";
 
 /** Whom it is for, and how many that is. */
 export function AudienceCard({ app, draft, change, check, changeMessage }: PartProps & { check: Check; changeMessage: (changes: Partial<MessageDraft>) => void }) {
@@ -39,16 +42,9 @@ export function AudienceCard({ app, draft, change, check, changeMessage }: PartP
       {message.audience === "topic" && <TopicField app={app} topic={message.topic} choose={(topic) => changeMessage({ topic })} fault={check.problem?.fault("/to/topic")} />}
       {narrowed === "stored" && <SegmentField app={app} segment={draft.segment} choose={(segment) => change({ segment })} fault={fault} />}
       {narrowed === "own" && <SegmentEditor app={app} text={draft.expression} change={(expression) => change({ expression })} fault={draft.expression ? fault : undefined} />}
-      {isAddressed(message) ? <Reach check={check} isNarrowed={narrowed !== "no"} /> : <p class="soft reach">Choose the topic, and see how many that is.</p>}
+      {isAddressed(message) ? <Reach check={check} about={() => (narrowed === "no" ? COMES_AND_GOES : DECIDED_THEN)} /> : <p class="soft reach">Choose the topic, and see how many that is.</p>}
     </Card>
   );
-}
-
-function TopicField({ app, topic, choose, fault }: { app: PartProps["app"]; topic: string; choose: (topic: string) => void; fault: string | undefined }) {
-  const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
-  const names = new Set([...(topic ? [topic] : []), ...(topics.known.value?.value ?? [])]);
-  if (topics.known.value && names.size === 0) return <p class="soft">This app has no topic yet. Browsers and servers make them by naming them for a subscription.</p>;
-  return <Choice label="Topic" name="topic" value={topic} choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]} choose={choose} fault={fault} />;
 }
 
 function SegmentField({ app, segment, choose, fault }: { app: PartProps["app"]; segment: string; choose: (segment: string) => void; fault: string | undefined }) {
@@ -80,22 +76,5 @@ function SegmentField({ app, segment, choose, fault }: { app: PartProps["app"]; 
       }
       fault={fault}
     />
-  );
-}
-
-/** How many would get it, as far as that is known before. */
-function Reach({ check: { counted, problem, isOld }, isNarrowed }: { check: Check; isNarrowed: boolean }) {
-  if (!counted) {
-    const isFaulty = problem?.faults.some(({ where }) => where.startsWith("/to"));
-    return <p class="soft reach">{!problem ? "Counting…" : isFaulty ? "Nobody yet: see above." : "How many get it is counted once the rest is right."}</p>;
-  }
-  const { audience_estimate: n, audience_margin: margin } = counted;
-  return (
-    <p class="reach" id="reach" data-old={isOld || undefined}>
-      <strong class="large">{fullCount(n)}</strong> {margin > 0 && <span class="number">± {fullCount(margin)}</span>} active {n === 1 ? "subscription" : "subscriptions"}, as {margin > 0 ? "estimated" : "counted"} now.
-      <span class="fine">
-        {isNarrowed ? " Whether somebody belongs is decided when it comes to them." : " Whoever comes or goes before it is due is counted then. Several may belong to one person."}
-      </span>
-    </p>
   );
 }

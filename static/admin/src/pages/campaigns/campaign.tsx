@@ -1,12 +1,11 @@
-import { useEffect, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, Campaign } from "../../api/types";
 import { endedOf, going, parts, receipts, standing, wholeOf } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { percent } from "../../lib/format";
-import { pace, remember, TIER_WORDS, type Sample } from "../../lib/messages";
+import { TIER_WORDS } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
-import { useResource, type Resource } from "../../lib/resource";
+import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere } from "../../shell/context";
@@ -15,7 +14,8 @@ import { Time } from "../../ui/numbers";
 import { PartsBar, PartsLegend } from "../../ui/parts";
 import { Shown } from "../../ui/shown";
 import "../messages/messages.css";
-import { FunnelFigure } from "../overview/funnel";
+import { usePace } from "../messages/pace";
+import { Reported } from "../messages/reported";
 import { Acts } from "./acts";
 import "./campaigns.css";
 import { loadCampaign, MOVES } from "./load";
@@ -41,7 +41,8 @@ export default function CampaignPage() {
 function OfApp({ app, named }: { app: AppView; named: string }) {
   const { link } = useFilters();
   const campaign = useResource(`campaign ${app.id} ${named}`, (stop) => loadCampaign(app.id, named, stop), { on: MOVES, everyS: 5 });
-  const perMinute = usePace(campaign);
+  // Small campaigns have no chart on the server.
+  const perMinute = usePace(campaign, (shown) => (shown.state === "sending" && shown.progress ? endedOf(standing(shown, shown.progress)) : undefined));
   return (
     <>
       <p class="back">
@@ -52,19 +53,6 @@ function OfApp({ app, named }: { app: AppView; named: string }) {
       </Shown>
     </>
   );
-}
-
-/** How many deliveries end a minute, as far as was seen since the page is open: small campaigns have no chart on the server. */
-function usePace(campaign: Resource<Campaign>): number | undefined {
-  const [samples, setSamples] = useState<readonly Sample[]>([]);
-  const known = campaign.known.value;
-  useEffect(() => {
-    const progress = known?.value.progress;
-    if (!known || !progress) return;
-    const sample = { atMs: known.at.getTime(), ended: endedOf(standing(known.value, progress)) };
-    setSamples((samples) => (known.value.state === "sending" ? remember(samples, sample) : []));
-  }, [known]);
-  return pace(samples);
 }
 
 interface Props {
@@ -119,7 +107,7 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
         </Card>
       )}
       <Card title="What browsers reported">
-        <Reported progress={progress} />
+        <Reported funnel={receipts(progress)} why="to Safari, which shows them by itself and tells nobody" />
       </Card>
       <Card title="By push service">
         <Gateways progress={progress} />
@@ -131,17 +119,5 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
         <Locales app={app} campaign={campaign} />
       </Card>
     </div>
-  );
-}
-
-function Reported({ progress }: { progress: NonNullable<Campaign["progress"]> }) {
-  const funnel = receipts(progress);
-  if (!funnel) return <p class="soft">It was sent without Bellwire’s envelope, so its pushes carry no receipt token. Nobody can know who saw it.</p>;
-  if (funnel.accepted === 0) return <p class="soft">Nothing was accepted yet. What browsers show and people click is counted here.</p>;
-  return (
-    <>
-      <FunnelFigure funnel={funnel} why="to Safari, which shows them by itself and tells nobody" />
-      <p class="fine">Displayed and clicked are what browsers told, so they are the least that happened.</p>
-    </>
   );
 }

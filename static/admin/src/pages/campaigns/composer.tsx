@@ -2,22 +2,24 @@ import { useMemo, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { Refusal } from "../../api/problem";
 import type { AppView, Campaign, CampaignPlan } from "../../api/types";
+import { useBegin } from "../../lib/begin";
 import { BLANK, draftOf, lacks, messageOf, planOf, saidBy, slugOf, type Draft } from "../../lib/campaign-draft";
-import { content, isAddressed, type Draft as MessageDraft } from "../../lib/draft";
-import { useResource } from "../../lib/resource";
+import { isAddressed, titled, type Draft as MessageDraft } from "../../lib/draft";
 import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Card, Head } from "../../ui/card";
-import { Refused, Shown } from "../../ui/shown";
+import { Failed, Refused } from "../../ui/shown";
 import "../composer/composer.css";
 import { ContentCard } from "../composer/content";
 import { Text } from "../composer/fields";
 import { useCheck, type Check } from "../composer/load";
 import { Previews } from "../composer/previews";
+import { Warnings } from "../composer/reach";
 import { ClearDialog } from "../composer/send";
 import { useDraft, type Writing } from "../composer/store";
+import { useSight } from "../composer/template";
 import { TimingCard } from "../composer/timing";
 import { TryCard } from "../composer/try";
 import { AudienceCard } from "./audience";
@@ -61,21 +63,12 @@ function New({ app }: { app: AppView }) {
 }
 
 function Existing({ app, named }: { app: AppView; named: string }) {
-  const known = useResource(
-    `to change ${app.id} ${named}`,
-    async (stop) => {
-      const [campaign, plan] = await Promise.all([loadCampaign(app.id, named, stop), loadPlan(app.id, named, stop)]);
-      return { campaign, plan };
-    },
-    { everyS: 3_600 },
-  );
-  // What is written meanwhile must not be taken away by a newer answer, nor begin with an older one.
-  if (known.isLoading.value && !known.problem.value) return <p class="loading">Loading the draft…</p>;
-  return (
-    <Shown of={known} what="the draft">
-      {({ campaign, plan }) => <Change key={campaign.changed_at} app={app} campaign={campaign} plan={plan} />}
-    </Shown>
-  );
+  const { begun, problem, again } = useBegin(named, async (stop) => {
+    const [campaign, plan] = await Promise.all([loadCampaign(app.id, named, stop), loadPlan(app.id, named, stop)]);
+    return { campaign, plan };
+  });
+  if (problem) return <Failed problem={problem} what="the draft" retry={again} />;
+  return begun ? <Change app={app} {...begun} /> : <p class="loading">Loading the draft…</p>;
 }
 
 function Change({ app, campaign, plan }: { app: AppView; campaign: Campaign; plan: CampaignPlan }) {
@@ -91,7 +84,7 @@ function Change({ app, campaign, plan }: { app: AppView; campaign: Campaign; pla
   if (!begin) {
     return (
       <>
-        <p class="refused">Its message says something that only programs write: a payload, or a template. Change its plan where it was written:</p>
+        <p class="refused">Its message says something that only programs write: a payload, or a template that is not stored. Change its plan where it was written:</p>
         <pre>
           <code>{`bellwire campaign plan ${campaign.slug} --app ${app.slug} > plan.json\nbellwire campaign change ${campaign.slug} plan.json --app ${app.slug}`}</code>
         </pre>
@@ -110,8 +103,7 @@ function Edit({ app, campaign, begin }: { app: AppView; campaign: Campaign; begi
 /** What can be checked before all of it is written: the title comes last in many minds. */
 function checkable(draft: Draft, chosen: number) {
   const message = messageOf(draft, chosen);
-  const to = isAddressed(draft.message) ? message.to : { all: true };
-  return { ...message, to, content: { ...message.content, title: message.content?.title?.trim() || "–" } };
+  return { ...titled(message), to: isAddressed(draft.message) ? message.to : { all: true } };
 }
 
 function Form({ app, writing, existing }: { app: AppView; writing: Written; existing: Campaign | undefined }) {
@@ -127,7 +119,7 @@ function Form({ app, writing, existing }: { app: AppView; writing: Written; exis
   });
   const check = useCheck(app.id, checkable(draft, chosen));
   const said = saidBy(draft, chosen);
-  const shown = useMemo(() => content(said), [draft, chosen]);
+  const sight = useSight(app.id, said);
   const changeMessage = (changes: Partial<MessageDraft>) => change({ message: { ...draft.message, ...changes } });
   const changeSaid = (changes: Partial<MessageDraft>) =>
     draft.variants.length === 0 ? changeMessage(changes) : change({ variants: draft.variants.map((variant, n) => (n === chosen ? { ...variant, said: { ...variant.said, ...changes } } : variant)) });
@@ -138,7 +130,7 @@ function Form({ app, writing, existing }: { app: AppView; writing: Written; exis
         <NameCard {...part} />
         <AudienceCard {...part} check={check} changeMessage={changeMessage} />
         <VariantsBar draft={draft} change={change} chosen={chosen} choose={choose} />
-        <ContentCard key={`${chosen} of ${draft.variants.length}`} app={app} draft={said} change={changeSaid} check={check} />
+        <ContentCard key={`${chosen} of ${draft.variants.length}`} app={app} draft={said} change={changeSaid} check={check} sight={sight} to={messageOf(draft, chosen).to} />
         {draft.variants.length > 1 && <VariantsCard {...part} />}
         <WhenCard {...part} />
         <LimitsCard {...part} />
@@ -146,7 +138,7 @@ function Form({ app, writing, existing }: { app: AppView; writing: Written; exis
         <TryCard app={app} draft={said} />
         <SaveCard draft={draft} isNew={existing === undefined} check={check} problem={problem} isBusy={isBusy} save={() => void run()} clear={writing.clear} />
       </div>
-      <Previews said={shown} site={app.origins[0]} name={app.name} />
+      <Previews said={sight.said} site={app.origins[0]} name={app.name} />
     </div>
   );
 }
@@ -197,11 +189,7 @@ function SaveCard({ draft, isNew, check, problem, isBusy, save, clear }: SavePro
   return (
     <Card title="Save">
       {lacking ? <p class="soft">{lacking}</p> : <Refused problem={problem ?? check.problem} />}
-      {check.counted?.warnings?.map(({ detail, pointer }) => (
-        <p class="fine" key={detail}>
-          {pointer && <code>{pointer.replace(/^\//, "")}</code>} {detail}
-        </p>
-      ))}
+      <Warnings check={check} />
       <p class="row">
         <button type="button" class="primary" id="save" disabled={Boolean(lacking) || isBusy} onClick={save}>
           {isNew ? "Save as a draft" : "Save the draft"}

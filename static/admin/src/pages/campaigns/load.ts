@@ -1,6 +1,6 @@
 /** What the pages about campaigns ask the server for. */
 import { api, told } from "../../api/client";
-import type { Campaign, CampaignLocale, CampaignPlan, DryRun, Sent } from "../../api/types";
+import type { Campaign, CampaignLocale, CampaignPlan, Sent } from "../../api/types";
 import type { Act, CampaignState } from "../../lib/campaigns";
 import type { Filters } from "../../lib/url";
 
@@ -14,12 +14,12 @@ export interface CampaignPage {
 
 const PER_PAGE = 25;
 
-async function page(app: string, query: { state: CampaignState | undefined; limit: number; iterator: string | undefined }, signal: AbortSignal): Promise<CampaignPage> {
+export async function loadPage(app: string, query: { state: CampaignState | undefined; limit: number; iterator: string | undefined }, signal: AbortSignal): Promise<CampaignPage> {
   const { data, iterator } = await told(api.GET("/v1/apps/{app}/campaigns", { params: { path: { app }, query: { ...query, state: query.state || undefined, iterator: query.iterator || undefined } as never }, signal }));
   return { campaigns: data as Campaign[], next: iterator };
 }
 
-export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> => page(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);
+export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> => loadPage(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);
 
 /** Campaigns whose plans are looked into for a calendar; of others, what the list says is shown. */
 const PLANS_MAX = 60;
@@ -29,7 +29,7 @@ export const CALENDAR_MAX = 250;
 
 /** The newest campaigns, with their plans where those may be seen. */
 export async function loadCalendar(app: string, maySeePlans: boolean, signal: AbortSignal): Promise<[Campaign, CampaignPlan | undefined][]> {
-  const { campaigns } = await page(app, { state: undefined, limit: CALENDAR_MAX, iterator: undefined }, signal);
+  const { campaigns } = await loadPage(app, { state: undefined, limit: CALENDAR_MAX, iterator: undefined }, signal);
   const plans = campaigns.map((campaign, n) => (maySeePlans && n < PLANS_MAX ? loadPlan(app, campaign.id, signal) : undefined));
   return Promise.all(campaigns.map(async (campaign, n): Promise<[Campaign, CampaignPlan | undefined]> => [campaign, await plans[n]]));
 }
@@ -71,8 +71,3 @@ export const create = (app: string, body: CampaignPlan, key: string): Promise<Ca
 
 export const replace = (app: string, campaign: string, body: CampaignPlan): Promise<Campaign> =>
   told(api.PUT("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign } }, body: body as never })) as Promise<Campaign>;
-
-/** How many a plan's message would go to now. Nothing is sent. */
-export async function reachOf(app: string, { message }: CampaignPlan, signal: AbortSignal): Promise<DryRun> {
-  return (await told(api.POST("/v1/apps/{app}/messages", { params: { path: { app }, query: { dry_run: true } }, body: message, signal }))) as DryRun;
-}

@@ -1,4 +1,4 @@
-import type { AppView, Campaign } from "../../api/types";
+import type { AppView, Campaign, CampaignStanding } from "../../api/types";
 import { brief, parts, standing, STATES, STATE_LOOKS } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { TIER_WORDS } from "../../lib/messages";
@@ -17,7 +17,7 @@ import { Table } from "../../ui/table";
 import "../messages/messages.css";
 import { CampaignCalendar } from "./calendar";
 import "./campaigns.css";
-import { loadCampaign, loadCampaigns, MOVES, type CampaignPage } from "./load";
+import { loadCampaigns, MOVES, type CampaignPage } from "./load";
 
 /** Who gets what when, and what worked? The newest first, or by day. */
 export default function Campaigns() {
@@ -71,7 +71,7 @@ function Views() {
 function List({ app }: { app: AppView }) {
   const { filters, change } = useFilters();
   const { state, after } = filters;
-  const page = useResource(`campaigns ${app.id} ${[state, after].join(" ")}`, (stop) => loadCampaigns(app.id, filters, stop), { on: MOVES, everyS: 20 });
+  const page = useResource(`campaigns ${app.id} ${[state, after].join(" ")}`, (stop) => loadCampaigns(app.id, filters, stop), { on: MOVES, everyS: 10 });
   const narrow = (filter: Filters) => change({ ...filter, after: undefined });
   return (
     <>
@@ -79,7 +79,7 @@ function List({ app }: { app: AppView }) {
         <Select label="State" value={state} choices={STATES.map((state) => [state, STATE_LOOKS[state].word])} choose={(state) => narrow({ state })} />
       </div>
       <Shown of={page} what="campaigns" isEmpty={({ campaigns }) => campaigns.length === 0} empty={<None app={app} />}>
-        {({ campaigns }) => <CampaignTable app={app} campaigns={campaigns} />}
+        {({ campaigns }) => <CampaignTable campaigns={campaigns} />}
       </Shown>
       <Paging page={page.known.value?.value} />
     </>
@@ -131,7 +131,7 @@ function None({ app }: { app: AppView }) {
   );
 }
 
-function CampaignTable({ app, campaigns }: { app: AppView; campaigns: Campaign[] }) {
+function CampaignTable({ campaigns }: { campaigns: Campaign[] }) {
   const { link } = useFilters();
   return (
     <Table
@@ -154,7 +154,7 @@ function CampaignTable({ app, campaigns }: { app: AppView; campaigns: Campaign[]
         },
         { head: "State", cell: ({ state }) => <Badge tone={STATE_LOOKS[state].tone}>{STATE_LOOKS[state].word}</Badge> },
         { head: "Next", isExtra: true, cell: (campaign) => <Next campaign={campaign} /> },
-        { head: "Deliveries", cell: (campaign) => (campaign.runs > 0 ? <Progress key={campaign.id} app={app} campaign={campaign} /> : <span class="soft">–</span>) },
+        { head: "Deliveries", cell: (campaign) => (campaign.standing ? <Progress campaign={campaign} of={campaign.standing} /> : <span class="soft">–</span>) },
         { head: "Runs", isNumber: true, isExtra: true, cell: ({ runs }) => runs },
         { head: "Tier", isExtra: true, cell: ({ tier }) => TIER_WORDS[tier] },
       ]}
@@ -193,16 +193,12 @@ function Next({ campaign: { state, next_at, changed_at }, isBrief = false }: { c
   );
 }
 
-/** Lists do not say how campaigns go, so each that has begun is asked about: often while it goes, once when it is over. */
-function Progress({ app, campaign: { id, state, changed_at } }: { app: AppView; campaign: Campaign }) {
-  const goes = state === "sending" || state === "paused";
-  const going = useResource(`campaign ${id} ${goes ? "" : changed_at}`, (stop) => loadCampaign(app.id, id, stop), goes ? { on: MOVES, everyS: 10 } : { everyS: 3_600 });
-  const known = going.known.value?.value;
-  const it = known?.progress ? standing(known, known.progress) : undefined;
+function Progress({ campaign, of }: { campaign: Campaign; of: CampaignStanding }) {
+  const it = standing(campaign, of);
   return (
     <div class="going in-list">
-      <PartsBar parts={it ? parts(it) : []} slim />
-      <span class="fine">{it ? brief(it) : going.problem.value ? "not known" : "one moment…"}</span>
+      <PartsBar parts={parts(it)} slim />
+      <span class="fine">{brief(it)}</span>
     </div>
   );
 }

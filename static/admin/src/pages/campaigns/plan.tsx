@@ -86,8 +86,16 @@ function Written({ plan }: { plan: CampaignPlan }) {
   );
 }
 
-function Said({ message }: { message: { content?: { title?: string; body?: string | null } | null } | Record<string, unknown> }) {
-  const content = message.content as { title?: string; body?: string | null } | null | undefined;
+function Said({ message }: { message: Partial<CampaignPlan["message"]> }) {
+  const { link } = useFilters();
+  const { content, template } = message;
+  if (typeof template === "string") {
+    return (
+      <>
+        The template <a href={link(`/templates/${template}`)}>{template}</a>, as it was when the plan was saved
+      </>
+    );
+  }
   if (!content?.title) return <span class="soft">{Object.keys(message).length === 0 ? "as it is" : "what a program wrote"}</span>;
   return (
     <>

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import type { AppView, Campaign, CampaignLocale, CampaignProgress } from "../../api/types";
 import { axisEnd, intervals, verdict, winnerWords, type Interval } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
-import { capital, count, fullCount, percent, things } from "../../lib/format";
+import { capital, count, fullCount, languageWords, percent, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { gatewayName } from "../../lib/words";
@@ -165,17 +165,11 @@ function AskedLocales({ app, campaign }: { app: AppView; campaign: Campaign }) {
 
 function Language({ locale }: Pick<CampaignLocale, "locale">) {
   if (!locale) return <span class="soft">not told</span>;
+  const words = languageWords(locale);
   return (
     <>
-      {languageName(locale)} <code class="soft">{locale}</code>
+      {words !== locale && `${words} `}
+      <code class="soft">{locale}</code>
     </>
   );
-}
-
-function languageName(locale: string): string {
-  try {
-    return new Intl.DisplayNames("en", { type: "language" }).of(locale) ?? "";
-  } catch {
-    return ""; // whatever a browser called its language
-  }
 }

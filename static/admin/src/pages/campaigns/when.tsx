@@ -14,6 +14,7 @@ const WHEN_WORDS: Record<When, string> = { now: "When started", at: "At a time",
 /** When it is due, in words beside what is written. */
 export function WhenCard({ app, draft, change, problem }: PartProps) {
   const { when } = draft;
+  const zoneField = <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={problem?.fault("/schedule/timezone")} />;
   const isOpen = (when !== "at" && when !== "recipient") || draft.at !== "";
   return (
     <Card title="When">
@@ -22,7 +23,7 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
         <div class="pair">
           <Moment label={when === "at" ? "Time" : "What their clocks show"} name="at" value={draft.at} change={(at) => change({ at })} fault={problem?.fault("/schedule/at")} />
           {when === "at" ? (
-            <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={problem?.fault("/schedule/timezone")} />
+            zoneField
           ) : (
             <Choice
               label="Where that has passed when it is started"
@@ -49,7 +50,7 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
             hint="Minute, hour, day of the month, month, day of the week: 0 9 * * MON is every Monday at nine."
             fault={problem?.fault("/schedule/cron")}
           />
-          <ZoneField timezone={draft.timezone} change={(timezone) => change({ timezone })} fault={problem?.fault("/schedule/timezone")} />
+          {zoneField}
         </div>
       )}
       {when === "follow" && <FollowFields app={app} draft={draft} change={change} problem={problem} />}

@@ -1,10 +1,12 @@
-import { fullCount, things } from "../../lib/format";
+import type { AppView, DryRun } from "../../api/types";
+import { things } from "../../lib/format";
 import { AUDIENCES, isAddressed, type AudienceKind } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
 import { loadTopics } from "../messages/load";
 import { Choice, Segments, Text } from "./fields";
 import { faultAt, type PartProps } from "./parts";
+import { Reach } from "./reach";
 
 const WORDS: Record<AudienceKind, string> = { all: "Everybody", topic: "A topic", users: "Users", subscriptions: "Subscriptions" };
 
@@ -13,7 +15,7 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
   return (
     <Card title="Who gets it">
       <Segments legend="Who gets it" name="audience" value={draft.audience} choices={AUDIENCES.map((kind) => [kind, WORDS[kind]])} choose={(audience) => change({ audience })} />
-      {draft.audience === "topic" && <TopicField app={app} draft={draft} change={change} check={check} />}
+      {draft.audience === "topic" && <TopicField app={app} topic={draft.topic} choose={(topic) => change({ topic })} fault={faultAt(check, "/to/topic")} />}
       {draft.audience === "users" && (
         <Text
           label="Their ids, as your site has them"
@@ -37,34 +39,26 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
           fault={faultAt(check, "/to/subscriptions") ?? faultAt(check, "/to/subscriptions/0")}
         />
       )}
-      {isAddressed(draft) ? <Reach check={check} /> : <p class="soft reach">Say who, and see how many that is.</p>}
+      {isAddressed(draft) ? <Reach check={check} about={about} /> : <p class="soft reach">Say who, and see how many that is.</p>}
     </Card>
   );
 }
 
-function TopicField({ app, draft, change, check }: PartProps) {
-  const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
-  const names = new Set([...(draft.topic ? [draft.topic] : []), ...(topics.known.value?.value ?? [])]);
-  if (topics.known.value && names.size === 0) return <p class="soft">This app has no topic yet. Browsers and servers make them by naming them for a subscription.</p>;
-  const choices = [["", "Choose one"], ...[...names].map((name) => [name, name] as const)] as const;
-  return <Choice label="Topic" name="topic" value={draft.topic} choices={choices} choose={(topic) => change({ topic })} fault={faultAt(check, "/to/topic")} />;
+interface TopicProps {
+  app: AppView;
+  topic: string;
+  choose: (topic: string) => void;
+  fault: string | undefined;
 }
 
-/** How many would get it, as far as that is known before. */
-function Reach({ check: { counted, problem, isOld } }: Pick<PartProps, "check">) {
-  if (!counted) {
-    const isFaulty = problem?.faults.some(({ where }) => where.startsWith("/to"));
-    return <p class="soft reach">{!problem ? "Counting…" : isFaulty ? "Nobody yet: see above." : "How many get it is counted once the rest is right."}</p>;
-  }
-  const { audience_estimate: n, unreachable } = counted;
-  return (
-    <p class="reach" id="reach" data-old={isOld || undefined}>
-      <strong class="large">{fullCount(n)}</strong> active {n === 1 ? "subscription" : "subscriptions"}, as counted now.
-      <span class="fine">
-        {unreachable > 0
-          ? ` ${things(unreachable, "named one")} cannot be reached: no browser of theirs is active.`
-          : " An estimate: whoever comes or goes before it is their turn is counted then. Several may belong to one person."}
-      </span>
-    </p>
-  );
+export function TopicField({ app, topic, choose, fault }: TopicProps) {
+  const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
+  const names = new Set([...(topic ? [topic] : []), ...(topics.known.value?.value ?? [])]);
+  if (topics.known.value && names.size === 0) return <p class="soft">This app has no topic yet. Browsers and servers make them by naming them for a subscription.</p>;
+  return <Choice label="Topic" name="topic" value={topic} choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]} choose={choose} fault={fault} />;
 }
+
+const AN_ESTIMATE = " An estimate: whoever comes or goes before it is their turn is counted then. Several may belong to one person.";
+
+/** What may still change how many get it. */
+const about = ({ unreachable }: DryRun): string => (unreachable > 0 ? ` ${things(unreachable, "named one")} cannot be reached: no browser of theirs is active.` : AN_ESTIMATE);

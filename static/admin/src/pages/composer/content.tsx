@@ -1,21 +1,58 @@
 import { useState } from "preact/hooks";
-import { BUTTONS_MAX, content, type Button } from "../../lib/draft";
-import { fullCount } from "../../lib/format";
-import { CONTENT_MAX, meterWords, octets } from "../../lib/octets";
+import type { AppView, NewMessage } from "../../api/types";
+import { BUTTONS_MAX, content, type Button, type Draft } from "../../lib/draft";
+import { octets } from "../../lib/octets";
 import { Card } from "../../ui/card";
-import { Check, Text } from "./fields";
+import { Check, Segments, Text } from "./fields";
+import { Meter } from "./meter";
 import { faultAt, type PartProps } from "./parts";
+import { TemplateFields, type Sight } from "./template";
 
-/** What it says. */
-export function ContentCard({ app, draft, change, check }: PartProps) {
-  const fault = (member: string) => faultAt(check, `/content/${member}`);
+const SAYS = [
+  ["text", "A text"],
+  ["template", "A stored template"],
+] as const;
+
+/** What it says: a text, or what comes of a stored template. `to`: whom it is for. */
+export function ContentCard({ app, draft, change, check, sight, to }: PartProps & { sight: Sight; to: NewMessage["to"] }) {
+  const site = app.origins[0];
+  return (
+    <Card title="What it says">
+      <Segments legend="What it says" name="says" value={draft.says} choices={SAYS} choose={(says) => change({ says })} />
+      {draft.says === "template" ? (
+        <TemplateFields app={app} draft={draft} change={change} check={check} sight={sight} to={to} />
+      ) : (
+        <>
+          <ContentFields app={app} draft={draft} change={change} fault={(member) => faultAt(check, `/content/${member}`)} />
+          <Meter used={octets(content(draft), site)} />
+        </>
+      )}
+    </Card>
+  );
+}
+
+interface FieldsProps {
+  app: AppView;
+  draft: Draft;
+  change: (changes: Partial<Draft>) => void;
+  /** What is wrong with a member of the content. */
+  fault: (member: string) => string | undefined;
+  /** Texts are templates, which are longer than what comes of them. */
+  isTemplate?: boolean;
+}
+
+/** Most characters of a template's text: the server counts 4,096 octets. */
+const TEMPLATE_TEXT_MAX = 4_096;
+
+export function ContentFields({ app, draft, change, fault, isTemplate = false }: FieldsProps) {
   const site = app.origins[0];
   // It stays as somebody left it while they write.
   const [isOpen] = useState(() => Boolean(draft.icon || draft.image || draft.badge || draft.tag || draft.requireInteraction || draft.silent));
+  const most = (max: number) => (isTemplate ? TEMPLATE_TEXT_MAX : max);
   return (
-    <Card title="What it says">
-      <Text label="Title" name="title" value={draft.title} change={(title) => change({ title })} max={200} fault={fault("title")} />
-      <Text label="Text" name="body" rows={3} value={draft.body} change={(body) => change({ body })} max={2_000} fault={fault("body")} />
+    <>
+      <Text label="Title" name="title" value={draft.title} change={(title) => change({ title })} max={most(200)} fault={fault("title")} />
+      <Text label="Text" name="body" rows={3} value={draft.body} change={(body) => change({ body })} max={most(2_000)} fault={fault("body")} />
       <Text
         label="Where a click leads"
         name="url"
@@ -25,14 +62,14 @@ export function ContentCard({ app, draft, change, check }: PartProps) {
         hint={`https:, or a path on ${site ?? "the site"}. Empty: its first page.`}
         fault={fault("url")}
       />
-      <Buttons draft={draft} change={change} check={check} />
+      <Buttons draft={draft} change={change} fault={fault} most={most} />
       <details class="more" open={isOpen}>
         <summary>Pictures, and how it behaves</summary>
         <div class="pair">
           <Text label="Icon" name="icon" value={draft.icon} change={(icon) => change({ icon })} placeholder="/icon.png" hint="A small square beside the text." fault={fault("icon")} />
           <Text label="Picture" name="image" value={draft.image} change={(image) => change({ image })} placeholder="https://…" hint="Large; not everywhere." fault={fault("image")} />
           <Text label="Badge" name="badge" value={draft.badge} change={(badge) => change({ badge })} placeholder="/badge.png" hint="One colour, for Android’s status bar." fault={fault("badge")} />
-          <Text label="Tag" name="tag" value={draft.tag} change={(tag) => change({ tag })} max={200} hint="It replaces one that is shown with the same tag." fault={fault("tag")} />
+          <Text label="Tag" name="tag" value={draft.tag} change={(tag) => change({ tag })} max={most(200)} hint="It replaces one that is shown with the same tag." fault={fault("tag")} />
         </div>
         <Check name="require_interaction" checked={draft.requireInteraction} change={(requireInteraction) => change({ requireInteraction })}>
           Stays until somebody reacts
@@ -42,26 +79,25 @@ export function ContentCard({ app, draft, change, check }: PartProps) {
         </Check>
       </details>
       <Unwritten draft={draft} change={change} />
-      <Meter used={octets(content(draft), site)} />
-    </Card>
+    </>
   );
 }
 
-function Buttons({ draft, change, check }: Omit<PartProps, "app">) {
+function Buttons({ draft, change, fault, most }: Omit<FieldsProps, "app" | "isTemplate"> & { most: (max: number) => number }) {
   const { actions } = draft;
   const replace = (n: number, changes: Partial<Button>) => change({ actions: actions.map((button, at) => (at === n ? { ...button, ...changes } : button)) });
   return (
     <div class="buttons">
       {actions.map(({ title, url }, n) => (
         <div class="pair" key={n} role="group" aria-label={`Button ${n + 1}`}>
-          <Text label={`Button ${n + 1}`} name={`button-${n}`} value={title} change={(title) => replace(n, { title })} max={100} fault={title ? faultAt(check, `/content/actions/${n}/title`) : undefined} />
+          <Text label={`Button ${n + 1}`} name={`button-${n}`} value={title} change={(title) => replace(n, { title })} max={most(100)} fault={title ? fault(`actions/${n}/title`) : undefined} />
           <Text
             label="leads to"
             name={`button-url-${n}`}
             value={url}
             change={(url) => replace(n, { url })}
             placeholder="as the notification"
-            fault={faultAt(check, `/content/actions/${n}/url`)}
+            fault={fault(`actions/${n}/url`)}
           />
           <button type="button" class="plain" onClick={() => change({ actions: actions.filter((_, at) => at !== n) })}>
             Remove<span class="hidden"> button {n + 1}</span>
@@ -77,28 +113,8 @@ function Buttons({ draft, change, check }: Omit<PartProps, "app">) {
   );
 }
 
-/** How full a push is. */
-function Meter({ used }: { used: number }) {
-  const { tone, words } = meterWords(used);
-  return (
-    <div class="meter" id="meter">
-      <p class="row">
-        <span>
-          <strong class="number">{fullCount(used)}</strong> <span class="soft">of {fullCount(CONTENT_MAX)} octets</span>
-        </span>
-        <span class="fine" data-tone={tone}>
-          {words}
-        </span>
-      </p>
-      <div class="bar" aria-hidden="true">
-        <span class="fill" data-tone={tone} style={{ width: `${Math.min(100, (used / CONTENT_MAX) * 100)}%` }} />
-      </div>
-    </div>
-  );
-}
-
 /** Says what was taken over from another message that nobody can see or change here. */
-function Unwritten({ draft: { more }, change }: Pick<PartProps, "draft" | "change">) {
+function Unwritten({ draft: { more }, change }: Pick<FieldsProps, "draft" | "change">) {
   const names = Object.keys(more);
   if (names.length === 0) return null;
   return (

@@ -1,5 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useId } from "preact/hooks";
+import { faultWords } from "../../lib/format";
+import { Marked } from "../../ui/marked";
 
 interface FieldProps {
   label: string;
@@ -21,7 +23,7 @@ export function Field({ label, hint, fault, children }: FieldProps) {
       {children({ id, "aria-describedby": described, "aria-invalid": fault !== undefined })}
       {described && (
         <p id={described} class={fault ? "fault" : "fine"}>
-          {fault ? `It ${fault}.` : hint}
+          {fault ? <Marked text={faultWords(fault)} /> : hint}
         </p>
       )}
     </div>

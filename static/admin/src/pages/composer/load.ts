@@ -1,8 +1,8 @@
 /** What the composer asks the server for. */
-import { useEffect, useState } from "preact/hooks";
 import { api, told } from "../../api/client";
-import { refusal, type Refusal } from "../../api/problem";
+import type { Refusal } from "../../api/problem";
 import type { Calendar, DryRun, NewMessage, Preset, Preview, Sent, Tier } from "../../api/types";
+import { useAsked } from "../../lib/asked";
 
 /** Checks and counts; nothing is sent. */
 export async function dryRun(app: string, body: NewMessage, signal?: AbortSignal): Promise<DryRun> {
@@ -32,24 +32,8 @@ export interface Check {
   isOld: boolean;
 }
 
-/** Somebody who writes is not asked about with every letter. */
-const PAUSE_MS = 350;
-
 /** Checks a request whenever it has changed. */
 export function useCheck(app: string, request: NewMessage): Check {
-  const [check, setCheck] = useState<Omit<Check, "isOld"> & { of?: string }>({});
-  const body = JSON.stringify(request);
-  useEffect(() => {
-    const stop = new AbortController();
-    const timer = setTimeout(() => {
-      dryRun(app, JSON.parse(body) as NewMessage, stop.signal)
-        .then((counted) => setCheck({ counted, of: body }))
-        .catch((thrown) => stop.signal.aborted || setCheck({ problem: refusal(thrown), of: body }));
-    }, PAUSE_MS);
-    return () => {
-      clearTimeout(timer);
-      stop.abort();
-    };
-  }, [app, body]);
-  return { ...check, isOld: check.of !== body };
+  const { shown, problem, isOld } = useAsked(request, (request, stop) => dryRun(app, request, stop));
+  return { ...(problem ? { problem } : shown ? { counted: shown } : {}), isOld };
 }

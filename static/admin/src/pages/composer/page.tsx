@@ -1,6 +1,5 @@
-import { useMemo } from "preact/hooks";
 import type { AppView, NewMessage, Said } from "../../api/types";
-import { BLANK, content, isAddressed, like, message, recipients, type Draft } from "../../lib/draft";
+import { BLANK, isAddressed, like, message, recipients, titled, type Draft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
@@ -14,6 +13,7 @@ import { useCheck } from "./load";
 import { Previews } from "./previews";
 import { SendCard } from "./send";
 import { useDraft } from "./store";
+import { useSight } from "./template";
 import { TimingCard } from "./timing";
 import { TryCard } from "./try";
 import "./composer.css";
@@ -57,9 +57,7 @@ function FormLike({ app, said: { content } }: { app: AppView; said: Said }) {
 
 /** What can be checked before all of it is written: the title comes last in many minds, and so may those who get it. */
 function checkable(draft: Draft): NewMessage {
-  const said = content(draft);
-  const to = isAddressed(draft) ? recipients(draft) : { all: true };
-  return { ...message(draft), to, content: { ...said, title: said.title.trim() || "–" } };
+  return { ...titled(message(draft)), to: isAddressed(draft) ? recipients(draft) : { all: true } };
 }
 
 function Form({ app, begin }: { app: AppView; begin: Draft | undefined }) {
@@ -67,18 +65,18 @@ function Form({ app, begin }: { app: AppView; begin: Draft | undefined }) {
   const writing = useDraft(`bellwire.draft.${app.id}`, session.email ?? "an operator’s key", BLANK, begin);
   const { draft, change } = writing;
   const check = useCheck(app.id, checkable(draft));
-  const said = useMemo(() => content(draft), [draft]);
+  const sight = useSight(app.id, draft);
   const part = { app, draft, change, check };
   return (
     <div class="composer">
       <div class="form">
         <AudienceCard {...part} />
-        <ContentCard {...part} />
+        <ContentCard {...part} sight={sight} to={recipients(draft)} />
         <TimingCard {...part} />
         <TryCard app={app} draft={draft} />
         <SendCard app={app} writing={writing} check={check} />
       </div>
-      <Previews said={said} site={app.origins[0]} name={app.name} />
+      <Previews said={sight.said} site={app.origins[0]} name={app.name} />
     </div>
   );
 }

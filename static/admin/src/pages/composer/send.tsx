@@ -1,15 +1,16 @@
 import { useState } from "preact/hooks";
 import type { AppView } from "../../api/types";
-import { isAddressed, isBlank, message, type Draft } from "../../lib/draft";
-import { digits, fullCount, things } from "../../lib/format";
+import { isAddressed, isBlank, message, titleOf, unsaid, type Draft } from "../../lib/draft";
+import { fullCount, things } from "../../lib/format";
 import { audienceWords } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
-import { useAction } from "../../ui/action";
 import { Card } from "../../ui/card";
 import { Dialog } from "../../ui/dialog";
 import { Refused, Shown } from "../../ui/shown";
+import { TypedForm } from "../../ui/typed";
 import { dryRun, send, type Check } from "./load";
+import { Warnings } from "./reach";
 import type { Writing } from "./store";
 
 /** The end of it: what is still missing, or how to send. */
@@ -22,11 +23,7 @@ export function SendCard({ app, writing, check }: { app: AppView; writing: Writi
   return (
     <Card title="Send">
       {lacking ? <p class="soft">{lacking}</p> : <Refused problem={check.problem} />}
-      {check.counted?.warnings?.map(({ detail, pointer }) => (
-        <p class="fine" key={detail}>
-          {pointer && <code>{pointer.replace(/^\//, "")}</code>} {detail}
-        </p>
-      ))}
+      <Warnings check={check} />
       <p class="row">
         <button type="button" class="primary" id="send" disabled={Boolean(lacking) || check.problem !== undefined} onClick={() => ask("send")}>
           {n === undefined || lacking ? "Send…" : `Send to ${fullCount(n)}…`}
@@ -65,55 +62,30 @@ export function ClearDialog({ clear, onClose }: { clear: () => void; onClose: ()
 
 function lacks(draft: Draft): string | undefined {
   if (!isAddressed(draft)) return "Say first who gets it.";
-  return draft.title.trim() === "" ? "It needs a title." : undefined;
+  return unsaid(draft);
 }
 
-/** Counts once more, and sends when that number was typed: not by one careless click. */
+/** Counts once more before it is sent. */
 function SendDialog({ app, writing, onClose }: { app: AppView; writing: Writing<Draft>; onClose: () => void }) {
   const { draft, key, forget } = writing;
   const { go } = useFilters();
-  const [typed, type] = useState("");
   const request = message(draft);
   const counted = useResource(`reach ${key}`, (stop) => dryRun(app.id, request, stop), { everyS: 3_600 });
-  const { run, isBusy, problem } = useAction(async () => {
+  const work = async () => {
     const { id } = await send(app.id, request, key);
     forget();
     go(`/messages/${id}`);
-  });
+  };
   return (
     <Dialog title="Send it?" onClose={onClose}>
-      <Shown of={counted} what="how many get it">
+      <Shown of={counted} what="how many get it" isEmpty={({ audience_estimate: n }) => n === 0} empty={<p>Nobody would get it.</p>}>
         {({ audience_estimate: n, unreachable }) => (
-          <form
-            onSubmit={(event) => {
-              event.preventDefault();
-              if (digits(typed) === String(n)) void run();
-            }}
-          >
+          <TypedForm n={n} verb="send" button="Send it" id="send-now" work={work} onLeave={onClose}>
             <p id="consequence">
-              <strong>{draft.title}</strong> goes to {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}: {things(n, "active subscription")}, as counted just now.
+              <strong>{titleOf(draft)}</strong> goes to {audienceWords(request.to as never).replace(/^[A-Z]/, (letter) => letter.toLowerCase())}: {things(n, "active subscription")}, as counted just now.
               {unreachable > 0 && ` ${things(unreachable, "named one")} cannot be reached.`} What has gone out cannot be called back.
             </p>
-            {n === 0 ? (
-              <p>Nobody would get it.</p>
-            ) : (
-              <label class="field">
-                <span>
-                  Type <strong class="number">{fullCount(n)}</strong> to send it
-                </span>
-                <input name="typed" id="typed" inputMode="numeric" autocomplete="off" value={typed} onInput={(event) => type(event.currentTarget.value)} />
-              </label>
-            )}
-            <Refused problem={problem} />
-            <p class="row end">
-              <button type="button" onClick={onClose}>
-                Leave it
-              </button>
-              <button type="submit" class="primary" id="send-now" disabled={isBusy || n === 0 || digits(typed) !== String(n)}>
-                Send it
-              </button>
-            </p>
-          </form>
+          </TypedForm>
         )}
       </Shown>
     </Dialog>

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import type { AppView, Sent } from "../../api/types";
 import { clock } from "../../lib/clock";
-import { test, type Draft } from "../../lib/draft";
+import { test, unsaid, type Draft } from "../../lib/draft";
 import { going, standing } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
@@ -29,7 +29,8 @@ export function TryCard({ app, draft }: { app: AppView; draft: Draft }) {
     setSent(undefined);
     setSent(await send(app.id, test(draft, kind, id.trim()), crypto.getRandomValues(new Uint32Array(4)).join("-")));
   });
-  const isReady = draft.title.trim() !== "" && id.trim() !== "";
+  const lacking = unsaid(draft);
+  const isReady = !lacking && id.trim() !== "";
   return (
     <Card title="Try it">
       <p class="fine">The same content to one recipient, at once: no quiet hours, no waiting. A test counts as a message of its own.</p>
@@ -46,7 +47,7 @@ export function TryCard({ app, draft }: { app: AppView; draft: Draft }) {
           Send a test
         </button>
       </form>
-      {draft.title.trim() === "" && <p class="fine">It needs a title first.</p>}
+      {lacking && <p class="fine">{lacking}</p>}
       <Refused problem={problem} />
       {sent && <Became key={sent.id} app={app} sent={sent} />}
     </Card>

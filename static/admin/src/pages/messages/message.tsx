@@ -1,4 +1,4 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, Message } from "../../api/types";
 import { clock } from "../../lib/clock";
@@ -7,21 +7,18 @@ import {
   audienceWords,
   endedOf,
   going,
-  pace,
   parts,
   receipts,
-  remember,
   standing,
   steerings,
   STEERING_WORDS,
   TIER_WORDS,
   wholeOf,
-  type Sample,
   type Standing,
   type Steering,
 } from "../../lib/messages";
 import { zone } from "../../lib/preferences";
-import { useResource, type Resource } from "../../lib/resource";
+import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
@@ -29,9 +26,11 @@ import { ChooseApp } from "../../shell/choose-app";
 import { Time } from "../../ui/numbers";
 import { PartsBar, PartsLegend } from "../../ui/parts";
 import { Shown } from "../../ui/shown";
-import { FunnelFigure } from "../overview/funnel";
+import { loadCampaign } from "../campaigns/load";
 import { AgainDialog } from "./again";
 import { loadMessage, MOVES } from "./load";
+import { usePace } from "./pace";
+import { Reported } from "./reported";
 import { SaidCard } from "./said";
 import { SteerDialog } from "./steer";
 import "./messages.css";
@@ -55,7 +54,7 @@ export default function MessagePage() {
 function OfApp({ app, id }: { app: AppView; id: string }) {
   const { link } = useFilters();
   const message = useResource(`message ${id}`, (stop) => loadMessage(app.id, id, stop), { on: MOVES, everyS: 5 });
-  const perMinute = usePace(message);
+  const perMinute = usePace(message, (shown) => (shown.state === "sending" ? endedOf(standing(shown)) : undefined));
   return (
     <>
       <p class="back">
@@ -66,19 +65,6 @@ function OfApp({ app, id }: { app: AppView; id: string }) {
       </Shown>
     </>
   );
-}
-
-/** How many deliveries end a minute, as far as was seen since the page is open. */
-function usePace(message: Resource<Message>): number | undefined {
-  const [samples, setSamples] = useState<readonly Sample[]>([]);
-  const known = message.known.value;
-  useEffect(() => {
-    if (!known) return;
-    const sample = { atMs: known.at.getTime(), ended: endedOf(standing(known.value)) };
-    // What is paused has no pace, and what is resumed gets a new one.
-    setSamples((samples) => (known.value.state === "sending" ? remember(samples, sample) : []));
-  }, [known]);
-  return pace(samples);
 }
 
 interface Props {
@@ -111,11 +97,11 @@ function One({ app, message, perMinute, refresh }: Props) {
           <Deliveries it={it} />
         </Card>
         <Card title="What browsers reported">
-          <Reported message={message} />
+          <Reported funnel={receipts(message)} />
         </Card>
         <SaidCard app={app} message={message} />
         <Card title="How it was sent" class="wide">
-          <Facts message={message} />
+          <Facts app={app} message={message} />
         </Card>
       </div>
     </>
@@ -143,27 +129,23 @@ function Ways({ message }: { message: Message }) {
   );
 }
 
-function Reported({ message }: { message: Message }) {
-  const funnel = receipts(message);
-  if (!funnel) return <p class="soft">It was sent without Bellwire’s envelope, so its pushes carry no receipt token. Nobody can know who saw it.</p>;
-  if (funnel.accepted === 0) return <p class="soft">Nothing was accepted yet. What browsers show and people click is counted here.</p>;
-  return (
-    <>
-      <FunnelFigure funnel={funnel} />
-      <p class="fine">Displayed and clicked are what browsers told, so they are the least that happened. Safari does not tell, where it shows a notification by itself.</p>
-    </>
-  );
-}
-
-function Facts({ message }: { message: Message }) {
+function Facts({ app, message }: { app: AppView; message: Message }) {
   const { link } = useFilters();
-  const { id, replay_of, ttl, expires_at, urgency, topic_header, policy } = message;
+  const { id, campaign, replay_of, ttl, expires_at, urgency, topic_header, policy } = message;
   return (
     <dl class="facts">
       <dt>Id</dt>
       <dd>
         <code>{id}</code>
       </dd>
+      {campaign && (
+        <>
+          <dt>Campaign</dt>
+          <dd>
+            <OfCampaign app={app} id={campaign} />
+          </dd>
+        </>
+      )}
       {replay_of && (
         <>
           <dt>Sends again</dt>
@@ -196,6 +178,18 @@ function Facts({ message }: { message: Message }) {
         )}
       </dd>
     </dl>
+  );
+}
+
+/** The campaign that made it, by its name once that is known. */
+function OfCampaign({ app, id }: { app: AppView; id: string }) {
+  const { link } = useFilters();
+  const campaign = useResource(`campaign ${app.id} ${id}`, (stop) => loadCampaign(app.id, id, stop), { everyS: 3_600 });
+  if (campaign.problem.value?.status === 404) return <>One that was deleted since</>;
+  return (
+    <a id="campaign" href={link(`/campaigns/${id}`)}>
+      {campaign.known.value?.value.name ?? id}
+    </a>
   );
 }
 

@@ -1,4 +1,5 @@
 import type { AppView, Message, Notification, Said } from "../../api/types";
+import { languageWords } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
@@ -11,7 +12,7 @@ export function SaidCard({ app, message }: { app: AppView; message: Message }) {
   const { link } = useFilters();
   const said = useResource(`said ${message.id}`, (stop) => loadSaid(app.id, message.id, stop), { everyS: 3_600 });
   const sender = useMay("sender", app.id);
-  const isShown = said.known.value?.value.content_state === "shown";
+  const isShown = Boolean(said.known.value?.value.content);
   return (
     <Card
       title="What was sent"
@@ -31,10 +32,19 @@ export function SaidCard({ app, message }: { app: AppView; message: Message }) {
 }
 
 function What({ said, message }: { said: Said; message: Message }) {
-  const { content, payload } = said;
+  const { content, payload, template } = said;
   if (said.content_state === "deleted") return <p class="soft">Its content was deleted, since every delivery has ended and nothing needs it any more.</p>;
   if (said.content_state === "withheld") return <p class="soft">{whyNot(message)}</p>;
   if (content) return <Written content={content} />;
+  if (template) {
+    const others = Object.keys(template.locales ?? {});
+    return (
+      <>
+        <p class="soft">What came of a template for each of them{others.length > 0 && `, also in ${new Intl.ListFormat("en").format(others.map(languageWords))}`}:</p>
+        <Written content={template.content} />
+      </>
+    );
+  }
   return (
     <>
       <p class="soft">A payload for the page’s own handler:</p>
@@ -52,7 +62,7 @@ function whyNot({ to }: Message): string {
   return "It was addressed to single recipients, so it stays sealed: it may be a one-time code.";
 }
 
-function Written({ content }: { content: Notification }) {
+export function Written({ content }: { content: Notification }) {
   const links = [
     ["Link", content.url],
     ["Icon", content.icon],

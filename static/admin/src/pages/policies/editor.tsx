@@ -2,6 +2,7 @@ import { useMemo, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, Policy, PolicyView, Tier } from "../../api/types";
 import { Refusal } from "../../api/problem";
+import { useAsked } from "../../lib/asked";
 import { duration, things } from "../../lib/format";
 import { formWords, placeWords, saysSomething, toDraft, toPolicy } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -15,7 +16,6 @@ import { about, loadPlace, PLACES, preview, TIERS, type PlaceName } from "./load
 import { SaveDialog } from "./save";
 import { TimetableFigure } from "./timetable";
 import { Trial } from "./trial";
-import { usePreview } from "./use-preview";
 import "./policies.css";
 
 /** The policy of one place: a form, with what comes of it drawn beside it. */
@@ -74,10 +74,10 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
   const policy = useMemo(() => toPolicy(draft, PLACES[place]), [draft, place]);
   const tried = saysSomething(policy) && typeof policy !== "string" ? policy : undefined;
   const body = about(place, name, tier, tried, stored !== null);
-  const previewed = usePreview(app.id, body);
+  const previewed = useAsked(body, (body, stop) => preview(app.id, body, stop));
   const before = useResource(`holds ${app.id} ${place} ${name} ${tier}`, (stop) => preview(app.id, about(place, name, tier, undefined, stored !== null), stop), { everyS: 600 });
   // A text that is no JSON never reaches the server.
-  const problem = typeof policy === "string" ? new Refusal(422, { detail: `This is no policy: ${policy}` }) : previewed.problem;
+  const problem = typeof policy === "string" ? new Refusal(422, { detail: `This is no policy: ${policy}` }) : previewed.isOld ? undefined : previewed.problem;
   const isNew = JSON.stringify(tried ?? null) !== JSON.stringify(stored);
   const { shown } = previewed;
   return (
@@ -104,7 +104,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
           <PolicyForm draft={draft} place={PLACES[place]} problem={problem} change={setDraft} />
           <Acts
             app={app}
-            canSave={isNew && tried !== undefined && problem === undefined && previewed.isCurrent}
+            canSave={isNew && tried !== undefined && problem === undefined && !previewed.isOld}
             isNew={isNew}
             isSet={stored !== null}
             says={tried !== undefined}
@@ -115,7 +115,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
         </Card>
         <Card title={isNew ? "What would hold" : "What holds"} aside={shown && <span class="fine">retries are {placeWords(shown.set_by.retry)}</span>}>
           {shown ? (
-            <div class={previewed.isCurrent && !problem ? "" : "dimmed"} aria-busy={!previewed.isCurrent} id="timetable">
+            <div class={!previewed.isOld && !problem ? "" : "dimmed"} aria-busy={previewed.isOld} id="timetable">
               <TimetableFigure caption="Timetable of retries" table={shown.timetable} ttlS={shown.ttl_s} />
               {shown.when_throttled && (
                 <details>
@@ -132,7 +132,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
           )}
         </Card>
       </div>
-      <Trial app={app} body={body} canRun={problem === undefined && previewed.isCurrent} />
+      <Trial app={app} body={body} canRun={problem === undefined && !previewed.isOld} />
       {dialog && (
         <SaveDialog
           app={app}

@@ -1,8 +1,7 @@
 /** What the pages about segments ask the server for. */
-import { useEffect, useState } from "preact/hooks";
 import { api, told } from "../../api/client";
-import { refusal, type Refusal } from "../../api/problem";
 import type { Segment, SegmentPreview, Subscription } from "../../api/types";
+import { useAsked, type Asked } from "../../lib/asked";
 
 export interface SegmentPage {
   segments: Segment[];
@@ -36,33 +35,5 @@ export async function loadMembers(app: string, segment: string, after: string | 
   return { members: data, next: iterator };
 }
 
-/** What the server said of the newest text that it was asked about. */
-export interface Previewed {
-  shown?: SegmentPreview;
-  problem?: Refusal;
-  /** Whether that is about an earlier text. */
-  isOld: boolean;
-}
-
-/** Somebody who writes is not asked about with every letter. */
-const PAUSE_MS = 300;
-
 /** Previews a text whenever it has changed; an empty one says nothing. */
-export function usePreview(app: string, text: string): Previewed {
-  const [known, setKnown] = useState<Omit<Previewed, "isOld"> & { of?: string }>({});
-  useEffect(() => {
-    if (text === "") return;
-    const stop = new AbortController();
-    const timer = setTimeout(() => {
-      preview(app, text, false, stop.signal)
-        .then((shown) => setKnown({ shown, of: text }))
-        .catch((thrown) => stop.signal.aborted || setKnown((before) => ({ ...(before.shown ? { shown: before.shown } : {}), problem: refusal(thrown), of: text })));
-    }, PAUSE_MS);
-    return () => {
-      clearTimeout(timer);
-      stop.abort();
-    };
-  }, [app, text]);
-  const { of, ...rest } = known;
-  return { ...rest, isOld: of !== text };
-}
+export const usePreview = (app: string, text: string): Asked<SegmentPreview> => useAsked(text || undefined, (text, stop) => preview(app, text, false, stop));

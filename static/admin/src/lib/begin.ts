@@ -1,0 +1,26 @@
+import { useEffect, useState } from "preact/hooks";
+import { refusal, type Refusal } from "../api/problem";
+
+export interface Begun<T> {
+  /** The newest there was when it was asked for. */
+  begun?: T;
+  problem?: Refusal;
+  /** Which of them it is: counted from 1. */
+  edition: number;
+  /** Asks anew: for what was saved, or after a failure. */
+  again: () => void;
+}
+
+/** What somebody begins to write with. It is asked for once, and no newer one takes away what was written meanwhile. */
+export function useBegin<T>(key: string, load: (stop: AbortSignal) => Promise<T>): Begun<T> {
+  const [asked, ask] = useState(0);
+  const [known, setKnown] = useState<{ begun?: T; problem?: Refusal; edition: number }>({ edition: 0 });
+  useEffect(() => {
+    const stop = new AbortController();
+    load(stop.signal)
+      .then((begun) => stop.signal.aborted || setKnown(({ edition }) => ({ begun, edition: edition + 1 })))
+      .catch((thrown) => stop.signal.aborted || setKnown(({ edition }) => ({ problem: refusal(thrown), edition })));
+    return () => stop.abort();
+  }, [key, asked]);
+  return { ...known, again: () => ask((asked) => asked + 1) };
+}

@@ -1,0 +1,129 @@
+/** How welcome an app's notifications are, and what keeps people from getting too many, in words. Pure. */
+import type { Cap, Engagement, EngagementAt, Flow, Guard, Tier } from "../api/types";
+import { capital, clockTime, count, duration, fullCount, percent, things, type Zone } from "./format";
+import { gatewayName, type Tone } from "./words";
+
+export const LEVELS: Record<EngagementAt["level"], { word: string; tone: Tone }> = {
+  fine: { word: "Welcome", tone: "accepted" },
+  watch: { word: "Watch it", tone: "retrying" },
+  warning: { word: "Unwelcome", tone: "lost" },
+  unknown: { word: "Not known", tone: "cancelled" },
+};
+
+/** How far back it is looked, in days. */
+export const RANGES = [7, 28, 90] as const;
+export const rangeOf = (days: string | undefined): number => RANGES.find((range) => String(range) === days) ?? 28;
+
+const list = (items: readonly string[]) => new Intl.ListFormat("en").format(items);
+
+/** Is it too much for them? What holds comes before what people think. */
+export function sentence(guard: Guard, { gateways }: Engagement, days: number, now: Date, zone: Zone): { tone: Tone; words: string } {
+  if (guard.held.length > 0) return { tone: "lost", words: held(guard, now, zone) };
+  const at = (level: EngagementAt["level"]) => list(gateways.filter((one) => one.level === level).map(({ gateway }) => gatewayName(gateway)));
+  if (at("warning")) return { tone: "lost", words: `Too much, by what people do with it: hardly anybody clicks, or most close it, in browsers of ${at("warning")}.` };
+  if (at("watch")) return { tone: "retrying", words: `It may become too much: fewer click, or more close it, in browsers of ${at("watch")}.` };
+  const told = gateways.filter(({ level }) => level === "fine").map(({ now }) => now);
+  if (told.length === 0) return { tone: "cancelled", words: `Nobody can tell yet: too little was reported as displayed within ${things(days, "day")}.` };
+  const sum = (of: "displayed" | "clicked") => told.reduce((sum, period) => sum + period[of], 0);
+  return { tone: "accepted", words: `It is welcome: of ${count(sum("displayed"))} that were displayed within ${things(days, "day")}, ${percent(sum("clicked") / sum("displayed"))} were clicked.` };
+}
+
+const TIER_WORDS: Record<Tier, string> = { transactional: "One-time codes and other transactional messages", promotional: "promotional", engagement: "engagement" };
+
+function heldWords(held: readonly Tier[]): string {
+  const others = held.filter((tier) => tier !== "transactional").map((tier) => TIER_WORDS[tier]);
+  const parts = [...(held.includes("transactional") ? [TIER_WORDS.transactional] : []), ...(others.length > 0 ? [`${list(others)} messages`] : [])];
+  return capital(list(parts));
+}
+
+function held({ held, held_at }: Guard, now: Date, zone: Zone): string {
+  const since = held_at ? ` since ${clockTime(new Date(held_at), now, zone)}` : "";
+  return `${heldWords(held)} are held${since}: more went out than the app’s size explains. They wait until somebody releases them.`;
+}
+
+/** A share with what it is of; what browsers do not tell is not known, and never nothing. */
+export function shareWords(share: number | null | undefined, of: number): { words: string; of: string | undefined } {
+  return share == null ? { words: "not known", of: undefined } : { words: percent(share), of: `of ${count(of)}` };
+}
+
+/** The same in as many days before. */
+export const beforeWords = (share: number | null | undefined): string | undefined => (share == null ? undefined : `${percent(share)} before`);
+
+export const UNITS = [
+  ["d", "days"],
+  ["h", "hours"],
+  ["m", "minutes"],
+] as const;
+
+export const CAP_TIERS = [
+  ["both", "Both together"],
+  ["promotional", "Promotional"],
+  ["engagement", "Engagement"],
+] as const;
+
+/** A cap as it is written. */
+export interface CapDraft {
+  tiers: (typeof CAP_TIERS)[number][0];
+  max: string;
+  window: string;
+  unit: string;
+}
+
+export const CAPS_MAX = 12;
+export const NEW_CAP: CapDraft = { tiers: "both", max: "2", window: "1", unit: "d" };
+
+export function capDraft({ tiers = [], max, window }: Cap): CapDraft {
+  const [only] = tiers;
+  const [, n = "", unit = "d"] = /^(\d+)([smhd])$/.exec(window) ?? [];
+  const isAlone = tiers.length === 1 && (only === "promotional" || only === "engagement");
+  // Seconds are for programs: they are shown in minutes where they are whole.
+  const isWhole = unit === "s" && Number(n) % 60 === 0;
+  return { tiers: isAlone ? only : "both", max: String(max), window: isWhole ? String(Number(n) / 60) : n, unit: isWhole ? "m" : unit };
+}
+
+export function capOf({ tiers, max, window, unit }: CapDraft): Cap {
+  return { tiers: tiers === "both" ? ["promotional", "engagement"] : [tiers], max: Number(max), window: `${window.trim()}${unit}` };
+}
+
+const UNIT_S: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
+/** What caps come to, a sentence each. */
+export function capsWords(caps: readonly CapDraft[]): string[] {
+  if (caps.length === 0) return ["There are no caps: everybody gets whatever is sent to them."];
+  return caps.map(({ tiers, max, window, unit }) => {
+    const many = Number(max) === 1 ? "one" : max;
+    const kind = tiers === "both" ? "promotional and engagement messages together" : `${tiers} ${many === "one" ? "message" : "messages"}`;
+    return `Nobody gets more than ${many} ${kind} within ${duration(Number(window) * (UNIT_S[unit] ?? 1))}.`;
+  });
+}
+
+/** What was sent lately, against what is too much. */
+export interface Load {
+  id: "other" | "transactional";
+  word: string;
+  sent: number;
+  /** Of the limit; undefined: there is none. */
+  share: number | undefined;
+  isHeld: boolean;
+}
+
+export function loads({ sent, limit, held }: Guard): Load[] {
+  const share = (n: number) => (limit ? Math.min(1, n / limit) : undefined);
+  return [
+    { id: "other", word: "Promotional and engagement", sent: sent.other, share: share(sent.other), isHeld: held.some((tier) => tier !== "transactional") },
+    { id: "transactional", word: "Transactional", sent: sent.transactional, share: share(sent.transactional), isHeld: held.includes("transactional") },
+  ];
+}
+
+/** What would be too much. */
+export function limitWords({ limit, factor, floor }: Guard): string {
+  if (limit == null) return "The guard is off: any number is right.";
+  const set = factor == null && floor == null ? "as the server has it" : "as it was set for this app";
+  return `More than ${fullCount(limit)} deliveries within a quarter of an hour hold the app, ${set}. One-time codes are counted and held apart from all else.`;
+}
+
+/** What a release does, and to how many. */
+export function releaseWords({ held }: Guard, flow: Flow | undefined): string {
+  const waiting = flow && `: ${flow.waiting_or_more ? "more than " : ""}${things(flow.waiting, "delivery waits, and goes unless it is", "deliveries wait, and go unless they are")} cancelled before`;
+  return `${heldWords(held)} go out again within a second${waiting ?? ", unless they are cancelled before"}. What was sent so far counts no longer.`;
+}

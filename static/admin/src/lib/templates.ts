@@ -1,0 +1,125 @@
+/** A template that is being written, what comes of it, and what uses it. Pure. */
+import type { Campaign, CampaignPlan, Notification, Template, TemplateCheck, TemplatePreview, TemplatePreviewBody } from "../api/types";
+import { BLANK as BLANK_MESSAGE, content, like, objectOf, type Draft as MessageDraft } from "./draft";
+import { capital, fullCount, things } from "./format";
+import type { Tone } from "./words";
+
+/** What it says in one language. */
+export interface Language {
+  /** A BCP 47 tag; empty: for everybody in whose language there is none. */
+  locale: string;
+  /** Of this, the content alone. */
+  said: MessageDraft;
+  /** What is sent instead where a push service finds that too large; only programs write it. */
+  compact?: Notification;
+}
+
+export interface Draft {
+  /** The first is for everybody in whose language there is none. */
+  languages: readonly Language[];
+  /** Whether a text that comes out too long is cut; else whoever that happens for gets nothing. */
+  cuts: boolean;
+}
+
+export const BLANK: Draft = { languages: [{ locale: "", said: BLANK_MESSAGE }], cuts: false };
+
+/** As many as the server takes, beside the first. */
+export const LANGUAGES_MAX = 50;
+
+const partOf = ({ said, compact }: Language) => ({ content: content(said), ...(compact ? { compact } : {}) });
+
+export function templateOf({ languages: [own = { locale: "", said: BLANK_MESSAGE }, ...others], cuts }: Draft): Template {
+  return {
+    ...partOf(own),
+    ...(others.length > 0 ? { locales: Object.fromEntries(others.map((language) => [language.locale, partOf(language)])) } : {}),
+    too_long: cuts ? { cut: "body" } : "dead",
+  };
+}
+
+export function draftOf({ content, compact, locales = {}, too_long }: Template): Draft {
+  const language = (locale: string, part: { content: Notification; compact?: Notification | null }): Language => ({ locale, said: like(part.content), ...(part.compact ? { compact: part.compact } : {}) });
+  return {
+    languages: [language("", { content, compact: compact ?? null }), ...Object.entries(locales).map(([locale, part]) => language(locale, part))],
+    cuts: typeof too_long === "object" && too_long !== null,
+  };
+}
+
+/** Why no language of that tag can be added; undefined: it can. */
+export function untaken({ languages }: Draft, locale: string): string | undefined {
+  if (languages.some((language) => language.locale.toLowerCase() === locale.toLowerCase())) return "is there already";
+  if (languages.length > LANGUAGES_MAX) return `is one too many: a template has at most ${LANGUAGES_MAX}`;
+  try {
+    Intl.getCanonicalLocales(locale);
+    return undefined;
+  } catch {
+    return "is no language tag such as de, or pt-BR";
+  }
+}
+
+/** One language more, which begins with what the first one says: there it is seen what is to be translated. */
+export const withLanguage = (draft: Draft, locale: string): Draft => ({ ...draft, languages: [...draft.languages, { locale, said: draft.languages[0]?.said ?? BLANK_MESSAGE }] });
+
+export const withoutLanguage = (draft: Draft, n: number): Draft => ({ ...draft, languages: draft.languages.filter((_, at) => at !== n) });
+
+/** Where a language's content stands in the template. */
+export const pointerOf = (locale: string): string => (locale === "" ? "/content" : `/locales/${locale}/content`);
+
+/** Whom it is tried on. */
+export interface Somebody {
+  kind: "anybody" | "user" | "subscription";
+  /** Of a user or a subscription. */
+  id: string;
+  /** What is known of anybody: a language tag, and attributes in JSON. */
+  locale: string;
+  attributes: string;
+}
+
+export const ANYBODY: Somebody = { kind: "anybody", id: "", locale: "", attributes: "" };
+
+/** The same as members of a preview. Undefined: there is something that cannot be read. */
+export function whomOf({ kind, id, locale, attributes }: Somebody): Partial<TemplatePreviewBody> | undefined {
+  if (kind !== "anybody" && id.trim()) return { [kind]: id.trim() };
+  const known = objectOf(attributes);
+  if (!known) return undefined;
+  return { recipient: { ...(locale.trim() ? { locale: locale.trim() } : {}), attributes: known as Record<string, never> } };
+}
+
+/** What comes of it in a language; undefined: that one is not among them yet. */
+export const inLanguage = ({ variants }: TemplatePreview, locale: string) => variants.find((variant) => (variant.locale ?? "") === locale);
+
+/** What comes of it for its recipient. */
+export const shownTo = (preview: TemplatePreview) => inLanguage(preview, preview.locale ?? "");
+
+/** What came of trying it on an audience. */
+export function trialWords({ checked, unrenderable, too_long, done }: TemplateCheck): { tone: Tone; words: string } {
+  const failed = unrenderable + too_long;
+  const whole = done ? `${fullCount(checked)} recipients` : `the ${fullCount(checked)} recipients that ten seconds were enough for`;
+  if (checked === 0) return { tone: "cancelled", words: "Nobody would get it." };
+  if (failed === 0) return { tone: done ? "accepted" : "retrying", words: checked === 1 && done ? "It can be filled in for the one recipient." : `It can be filled in for all of ${whole}.` };
+  const why = [unrenderable > 0 && `for ${fullCount(unrenderable)} something is missing or wrong`, too_long > 0 && `for ${fullCount(too_long)} it comes out too long`].filter(Boolean).join(", ");
+  return { tone: "lost", words: `Of ${whole}, ${fullCount(failed)} would not get it: ${why}.` };
+}
+
+/** Whether a plan names a stored template. */
+export function names({ message, variants = [] }: CampaignPlan, template: string): boolean {
+  return [message, ...variants.map(({ message }) => message as Partial<CampaignPlan["message"]>)].some((message) => message.template === template);
+}
+
+/** Campaigns that are not over, and whose plans name a template. */
+export interface Uses {
+  by: readonly Pick<Campaign, "name" | "state">[];
+  /** How many of them were looked into, and of how many. */
+  looked: number;
+  of: number;
+}
+
+/** What becomes of what uses it, before it is deleted. */
+export function usesWords({ by, looked, of }: Uses): string {
+  const drafts = by.filter(({ state }) => state === "draft").length;
+  const started = by.length - drafts;
+  const among = looked < of ? ` among the newest ${fullCount(looked)} of ${fullCount(of)}` : "";
+  const found = by.length === 0 ? `No campaign that is not over names it${among}.` : `${capital(things(by.length, "campaign"))} that ${by.length === 1 ? "is" : "are"} not over ${by.length === 1 ? "names" : "name"} it${among}: ${new Intl.ListFormat("en").format(by.slice(0, 5).map(({ name }) => name))}${by.length > 5 ? " and so on" : ""}.`;
+  const copies = started > 0 ? ` What was started has a copy of its own and goes out as it was planned.` : "";
+  const lost = drafts > 0 ? ` ${drafts === 1 ? "The draft" : "Drafts"} can be started, but neither changed nor tried before ${drafts === 1 ? "it names" : "they name"} another one.` : "";
+  return `${found}${copies}${lost} Messages that were sent keep what they said.`;
+}

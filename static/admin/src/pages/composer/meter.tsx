@@ -1,0 +1,22 @@
+import { fullCount } from "../../lib/format";
+import { CONTENT_MAX, meterWords } from "../../lib/octets";
+
+/** How full a push is. */
+export function Meter({ used }: { used: number }) {
+  const { tone, words } = meterWords(used);
+  return (
+    <div class="meter" id="meter">
+      <p class="row">
+        <span>
+          <strong class="number">{fullCount(used)}</strong> <span class="soft">of {fullCount(CONTENT_MAX)} octets</span>
+        </span>
+        <span class="fine" data-tone={tone}>
+          {words}
+        </span>
+      </p>
+      <div class="bar" aria-hidden="true">
+        <span class="fill" data-tone={tone} style={{ width: `${Math.min(100, (used / CONTENT_MAX) * 100)}%` }} />
+      </div>
+    </div>
+  );
+}

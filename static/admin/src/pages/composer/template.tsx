@@ -1,0 +1,112 @@
+import { useState } from "preact/hooks";
+import type { NewMessage, Notification, TemplatePreview } from "../../api/types";
+import { useAsked, type Asked } from "../../lib/asked";
+import { content, objectOf, said, type Draft } from "../../lib/draft";
+import { faultWords, languageWords } from "../../lib/format";
+import { shownTo } from "../../lib/templates";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { Marked } from "../../ui/marked";
+import { Refused } from "../../ui/shown";
+import { loadTemplates, preview } from "../templates/load";
+import { AudienceTrial } from "../templates/trial";
+import { Choice, Text } from "./fields";
+import { Meter } from "./meter";
+import { faultAt, type PartProps } from "./parts";
+
+/** What is seen of a draft: as it was written, or as its template comes out for somebody. */
+export interface Sight {
+  said: Notification;
+  /** What came of the template. */
+  filled: Asked<TemplatePreview>;
+  /** Whom it is drawn for: the id of a user; empty: somebody of whom nothing is known. */
+  user: string;
+  watch: (user: string) => void;
+}
+
+const NOTHING: Notification = { title: "" };
+
+export function useSight(app: string, draft: Draft): Sight {
+  const [user, watch] = useState("");
+  const isTemplate = draft.says === "template";
+  const { template, data } = said(draft);
+  const isWhole = isTemplate && draft.template !== "" && objectOf(draft.data) !== undefined;
+  const whom = user.trim() ? { user: user.trim() } : {};
+  const filled = useAsked(isWhole && template ? { template, ...(data ? { data } : {}), ...whom } : undefined, (body, stop) => preview(app, body, stop));
+  const shown = isWhole && !filled.problem && filled.shown ? shownTo(filled.shown)?.content : undefined;
+  return { said: isTemplate ? (shown ?? NOTHING) : content(draft), filled, user, watch };
+}
+
+interface Props extends PartProps {
+  sight: Sight;
+  to: NewMessage["to"];
+}
+
+/** Which stored template, and what it is told. */
+export function TemplateFields({ app, draft, change, check, sight, to }: Props) {
+  const { link } = useFilters();
+  const stored = useResource(`templates ${app.id} all`, (stop) => loadTemplates(app.id, undefined, stop, 250), { everyS: 300 });
+  const known = stored.known.value?.value.templates ?? [];
+  if (stored.known.value && known.length === 0 && !draft.template) {
+    return (
+      <p class="soft">
+        This app has no template yet. <a href={link("/templates/-new")}>Write one</a>, or write a text here.
+      </p>
+    );
+  }
+  const names = new Set([...(draft.template ? [draft.template] : []), ...known.map(({ name }) => name)]);
+  const isObject = objectOf(draft.data) !== undefined;
+  return (
+    <>
+      <Choice
+        label="Template"
+        name="template"
+        value={draft.template}
+        choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]}
+        choose={(template) => change({ template })}
+        hint={draft.template && <a href={link(`/templates/${draft.template}`)}>See all of its languages, and change it</a>}
+        fault={faultAt(check, "/template")}
+      />
+      <Text
+        label="What it is told, in JSON"
+        name="data"
+        rows={3}
+        value={draft.data}
+        change={(data) => change({ data })}
+        max={8_192}
+        placeholder={'{"city": "Linz"}'}
+        hint="Texts of the template see it as data."
+        fault={isObject ? check.problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "has to be an object in JSON"}
+      />
+      <Text label="Drawn for the user" name="drawn-for" value={sight.user} change={sight.watch} max={255} placeholder="nobody in particular" hint="An id of your site’s. Empty: for somebody of whom nothing is known." fault={sight.filled.problem?.fault("/user")} />
+      {draft.template && isObject && (
+        <>
+          <Seen sight={sight} />
+          <AudienceTrial app={app} body={{ ...said(draft), template: draft.template, to }} />
+        </>
+      )}
+    </>
+  );
+}
+
+/** What comes of it for whom it is drawn for. */
+function Seen({ sight: { filled } }: { sight: Sight }) {
+  if (filled.problem) return filled.problem.fault("/user") ? null : <Refused problem={filled.problem} />;
+  if (!filled.shown) return <p class="soft">Filling it in…</p>;
+  const shown = shownTo(filled.shown);
+  const others = filled.shown.variants.length - 1;
+  return (
+    <div id="seen" data-old={filled.isOld || undefined}>
+      <p class="fine">
+        They get it in {shown?.locale ? languageWords(shown.locale) : "the template’s own language"}
+        {others > 0 && `; it has ${others === 1 ? "one other" : `${others} others`}`}.
+      </p>
+      {shown?.faults.map(({ detail }) => (
+        <p class="fault" key={detail}>
+          For them it cannot be filled in. <Marked text={faultWords(detail)} />
+        </p>
+      ))}
+      {shown?.octets != null && <Meter used={shown.octets} />}
+    </div>
+  );
+}

@@ -1,0 +1,82 @@
+import { useState } from "preact/hooks";
+import type { AppView, Cap } from "../../api/types";
+import { CAP_TIERS, CAPS_MAX, capDraft, capOf, capsWords, NEW_CAP, UNITS, type CapDraft } from "../../lib/frequency";
+import { useResource } from "../../lib/resource";
+import { useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { Ask, Form } from "../../ui/form";
+import { Shown } from "../../ui/shown";
+import { Choice, Text } from "../composer/fields";
+import { loadCaps, setCaps } from "./load";
+
+/** How many a person gets at most. */
+export function CapsCard({ app }: { app: AppView }) {
+  const caps = useResource(`caps ${app.id}`, (stop) => loadCaps(app.id, stop), { everyS: 3_600 });
+  return (
+    <Card title="Frequency caps">
+      <p class="fine">How many messages a person gets in a window that rolls, in all of their browsers together. One-time codes and other transactional messages have no caps.</p>
+      <Shown of={caps} what="the caps">
+        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} onSaved={caps.refresh} />}
+      </Shown>
+    </Card>
+  );
+}
+
+function Edit({ app, known, onSaved }: { app: AppView; known: Cap[]; onSaved: () => Promise<void> }) {
+  const operator = useMay("operator", app.id);
+  const [begin] = useState(() => known.map(capDraft));
+  const [caps, write] = useState<readonly CapDraft[]>(begin);
+  const [isAsked, ask] = useState(false);
+  const put = (n: number, changes: Partial<CapDraft>) => write(caps.map((cap, at) => (at === n ? { ...cap, ...changes } : cap)));
+  return (
+    <>
+      <ul class="bullets" id="caps">
+        {capsWords(begin).map((words) => (
+          <li key={words}>{words}</li>
+        ))}
+      </ul>
+      {!operator.may ? (
+        <p class="fine">To change it is not yours. {operator.why}</p>
+      ) : (
+        <Form button="Review the change…" id="change-caps" work={async () => ask(true)}>
+          {caps.map((cap, n) => (
+            <Row key={n} n={n} cap={cap} change={(changes) => put(n, changes)} remove={() => write(caps.filter((_, at) => at !== n))} />
+          ))}
+          <p>
+            <button type="button" id="add-cap" disabled={caps.length >= CAPS_MAX} onClick={() => write([...caps, NEW_CAP])}>
+              Add a cap
+            </button>
+          </p>
+        </Form>
+      )}
+      {isAsked && (
+        <Ask
+          title="Change the caps?"
+          button="Change them"
+          says={<span id="consequence">{capsWords(caps).join(" ")} It holds within a minute, for what is under way, too. What is too much ends as capped, and is not sent later.</span>}
+          work={async () => {
+            await setCaps(app.id, caps.map(capOf));
+            ask(false);
+            await onSaved();
+          }}
+          onClose={() => ask(false)}
+        />
+      )}
+    </>
+  );
+}
+
+function Row({ n, cap, change, remove }: { n: number; cap: CapDraft; change: (changes: Partial<CapDraft>) => void; remove: () => void }) {
+  const units = UNITS.some(([unit]) => unit === cap.unit) ? UNITS : [...UNITS, [cap.unit, "seconds"] as const];
+  return (
+    <div class="cap" role="group" aria-label={`Cap ${n + 1}`}>
+      <Text label="At most" name={`cap-max-${n}`} value={cap.max} change={(max) => change({ max })} max={2} />
+      <Choice label="messages" name={`cap-tiers-${n}`} value={cap.tiers} choices={CAP_TIERS} choose={(tiers) => change({ tiers: tiers as CapDraft["tiers"] })} />
+      <Text label="within" name={`cap-window-${n}`} value={cap.window} change={(window) => change({ window })} max={5} />
+      <Choice label="Unit" name={`cap-unit-${n}`} value={cap.unit} choices={units} choose={(unit) => change({ unit })} />
+      <button type="button" class="plain" onClick={remove}>
+        Remove<span class="hidden"> cap {n + 1}</span>
+      </button>
+    </div>
+  );
+}

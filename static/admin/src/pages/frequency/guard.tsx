@@ -1,0 +1,135 @@
+import { useState } from "preact/hooks";
+import type { AppView, Guard } from "../../api/types";
+import { fullCount, percent } from "../../lib/format";
+import { limitWords, loads, releaseWords } from "../../lib/frequency";
+import { useResource, type Resource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card } from "../../ui/card";
+import { Ask, Field, Form, type Written } from "../../ui/form";
+import { Shown } from "../../ui/shown";
+import { loadFlow } from "../policies/load";
+import { release, setGuard } from "./load";
+
+interface Props {
+  app: AppView;
+  guard: Resource<Guard>;
+}
+
+/** What holds an app that sends far more than its size explains, and whether it does. */
+export function GuardCard({ app, guard }: Props) {
+  const operator = useMay("operator", app.id);
+  const [isAsked, ask] = useState(false);
+  return (
+    <Card title="Runaway guard">
+      <Shown of={guard} what="the guard">
+        {(known) => (
+          <>
+            <Loads guard={known} />
+            {known.held.length > 0 && <Held app={app} may={operator.may} why={operator.why} release={() => ask(true)} />}
+            <p class="fine">{limitWords(known)}</p>
+            {operator.may && <Edit key={`${known.factor} ${known.floor}`} app={app} known={known} onSaved={guard.refresh} />}
+            {isAsked && <ReleaseDialog app={app} known={known} refresh={guard.refresh} onClose={() => ask(false)} />}
+          </>
+        )}
+      </Shown>
+    </Card>
+  );
+}
+
+/** What was sent lately, against the limit. */
+function Loads({ guard }: { guard: Guard }) {
+  return (
+    <ul class="loads">
+      {loads(guard).map(({ id, word, sent, share, isHeld }) => (
+        <li key={id} data-load={id}>
+          <p class="row">
+            <span>{word}</span>
+            {isHeld ? <Badge tone="lost">Held</Badge> : <Badge tone={guard.limit == null ? "cancelled" : "accepted"}>{guard.limit == null ? "Not guarded" : "Let through"}</Badge>}
+          </p>
+          <div class="bar" aria-hidden="true">
+            <span class="fill" data-tone={isHeld ? "lost" : "waiting"} style={{ width: `${(share ?? 0) * 100}%` }} />
+          </div>
+          <p class="fine number">
+            {fullCount(sent)} within a quarter of an hour{guard.limit != null && share !== undefined && `, ${sent > guard.limit ? "more than" : `${percent(share)} of`} the ${fullCount(guard.limit)} that are too much`}
+          </p>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Held({ app, may, why, release }: { app: AppView; may: boolean; why: string; release: () => void }) {
+  const { link } = useFilters();
+  return (
+    <>
+      <p>
+        Find out what sends, in the <a href={link("/messages")}>messages</a> of {app.name}, and cancel what should not go out. Then release the app.
+      </p>
+      {may ? (
+        <p>
+          <button type="button" id="release" class="primary" onClick={release}>
+            Release…
+          </button>
+        </p>
+      ) : (
+        <p class="fine">Releasing it is not yours to do. {why}</p>
+      )}
+    </>
+  );
+}
+
+function ReleaseDialog({ app, known, refresh, onClose }: { app: AppView; known: Guard; refresh: () => Promise<void>; onClose: () => void }) {
+  const flow = useResource(`flow ${app.id}`, (stop) => loadFlow(app.id, stop), { everyS: 10 });
+  return (
+    <Ask
+      title={`Release ${app.name}?`}
+      says={<span id="consequence">{releaseWords(known, flow.known.value?.value)}</span>}
+      button="Release it"
+      work={async () => {
+        await release(app.id);
+        onClose();
+        await refresh();
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+const numberOf = (text: string): number | null => (text === "" ? null : Number(text));
+
+function Edit({ app, known, onSaved }: { app: AppView; known: Guard; onSaved: () => Promise<void> }) {
+  const [proposed, propose] = useState<{ factor: number | null; floor: number | null }>();
+  const read = async (written: Written) => propose({ factor: numberOf(written.text("factor")), floor: numberOf(written.text("floor")) });
+  return (
+    <details>
+      <summary>Change what is too much</summary>
+      <Form button="Review the change…" id="change-guard" work={read}>
+        <Field label="Deliveries for each active subscription" hint="0: any number is right. Empty: as the server has it.">
+          {(tie) => <input {...tie} name="factor" type="number" min={0} max={1_000} defaultValue={known.factor?.toString() ?? ""} />}
+        </Field>
+        <Field label="And so many beside" hint="Empty: as the server has it.">
+          {(tie) => <input {...tie} name="floor" type="number" min={0} max={1_000_000_000} defaultValue={known.floor?.toString() ?? ""} />}
+        </Field>
+      </Form>
+      {proposed && (
+        <Ask
+          title="Change the guard?"
+          button="Change it"
+          says={
+            proposed.factor === 0
+              ? "The guard is turned off: whatever is sent goes out. An app that is held stays so until it is released."
+              : `The app is held when it sends more than ${proposed.factor === null ? "the server’s number" : fullCount(proposed.factor)} of deliveries for each active subscription within a quarter of an hour, and ${proposed.floor === null ? "the server’s number" : fullCount(proposed.floor)} more. An app that is held stays so until it is released.`
+          }
+          work={async () => {
+            await setGuard(app.id, proposed);
+            propose(undefined);
+            await onSaved();
+          }}
+          onClose={() => propose(undefined)}
+        />
+      )}
+    </details>
+  );
+}

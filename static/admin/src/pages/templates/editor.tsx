@@ -1,0 +1,217 @@
+import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import type { AppView, TemplatePreview } from "../../api/types";
+import { useAsked, type Asked } from "../../lib/asked";
+import { content, objectOf } from "../../lib/draft";
+import { faultWords, languageWords } from "../../lib/format";
+import { ANYBODY, inLanguage, pointerOf, templateOf, untaken, whomOf, withLanguage, withoutLanguage, type Draft, type Somebody } from "../../lib/templates";
+import { useAction } from "../../ui/action";
+import { Card } from "../../ui/card";
+import { Refused } from "../../ui/shown";
+import "../composer/composer.css";
+import { ContentFields } from "../composer/content";
+import { Check, Choice, Segments, Text } from "../composer/fields";
+import { Meter } from "../composer/meter";
+import { Previews } from "../composer/previews";
+import { ClearDialog } from "../composer/send";
+import { AudienceCard } from "./audience";
+import { preview, putTemplate } from "./load";
+import "./templates.css";
+
+interface Props {
+  app: AppView;
+  name: string;
+  draft: Draft;
+  change: (changes: Partial<Draft>) => void;
+  button: string;
+  onSaved: () => void;
+  /** Nothing was changed yet. */
+  isSame?: boolean;
+  /** Of what is kept in this tab alone. */
+  clear?: () => void;
+  children?: ComponentChildren;
+}
+
+/** Writes a template, with what comes of it for somebody beside it. */
+export function Editor({ app, name, draft, change, button, onSaved, isSame = false, clear, children }: Props) {
+  const [wanted, choose] = useState(0);
+  const n = Math.min(wanted, draft.languages.length - 1);
+  const [somebody, setSomebody] = useState(ANYBODY);
+  const [data, tell] = useState("");
+  const [isAsked, ask] = useState(false);
+  const template = templateOf(draft);
+  const isTitled = draft.languages.every(({ said }) => said.title.trim() !== "");
+  const [whom, told] = [whomOf(somebody), objectOf(data)];
+  const question = isTitled && whom && told ? { template, data: told as Record<string, never>, ...whom } : undefined;
+  const filled = useAsked(question, (body, stop) => preview(app.id, body, stop));
+  const body = JSON.stringify([name, template]);
+  const [saved, setSaved] = useState("");
+  const { run, isBusy, problem } = useAction(async () => {
+    setSaved(body);
+    await putTemplate(app.id, name, template);
+    onSaved();
+  });
+  const language = draft.languages[n];
+  if (!language) return null;
+  const { locale, said } = language;
+  const shown = question && !filled.problem && filled.shown ? inLanguage(filled.shown, locale) : undefined;
+  const place = `/template${pointerOf(locale)}`;
+  const faultAt = (pointer: string) => filled.problem?.fault(pointer) ?? shown?.faults.find((fault) => fault.pointer === pointer)?.detail;
+  const lacking = name === "" ? "It needs a name." : isTitled ? undefined : "It needs a title in each language.";
+  return (
+    <div class="composer">
+      <div class="form">
+        {children}
+        <Card title="What it says">
+          <Languages draft={draft} change={change} chosen={n} choose={choose} />
+          <ContentFields
+            key={locale}
+            app={app}
+            draft={said}
+            change={(changes) => change({ languages: draft.languages.map((one, at) => (at === n ? { ...one, said: { ...one.said, ...changes } } : one)) })}
+            fault={(member) => faultAt(`${place}/${member}`)}
+            isTemplate
+          />
+          {language.compact && <p class="fine">Where a push service finds that too large it sends a shorter one, which only programs write: it stays as it is.</p>}
+          {shown?.octets != null ? <Meter used={shown.octets} /> : <p class="soft">How much of a push it takes is told once it can be filled in.</p>}
+          <Check name="cuts" checked={draft.cuts} change={(cuts) => change({ cuts })}>
+            Cut the text where it comes out too long; else whoever that happens for gets nothing
+          </Check>
+          <p class="fine">
+            Texts ask for what is known of whoever gets it, {code("{{ attributes.name }}")}, and for what their message tells it, {code("{{ data.what }}")}. What is not defined is a mistake unless they say what stands there instead: {code("{{ attributes.name | default('there') }}")}.
+          </p>
+        </Card>
+        <TryCard somebody={somebody} change={(changes) => setSomebody({ ...somebody, ...changes })} data={data} tell={tell} filled={filled} chosen={locale} look={(locale) => choose(draft.languages.findIndex((one) => one.locale === locale))} />
+        {told && isTitled && <AudienceCard app={app} body={{ template, data: told as Record<string, never> }} />}
+        <Card title="Save">
+          {lacking ? <p class="soft">{lacking}</p> : <Refused problem={saved === body ? problem : undefined} />}
+          {!lacking && (filled.problem || (shown && !shown.content)) && <p class="fine">As it is tried here it cannot be filled in. A message may tell it more, so it can be saved if it is right otherwise.</p>}
+          <p class="row">
+            <button type="button" class="primary" id="save-template" disabled={Boolean(lacking) || isBusy || isSame} onClick={() => run()}>
+              {button}
+            </button>
+            {clear && (
+              <button type="button" id="clear" onClick={() => ask(true)}>
+                Begin anew…
+              </button>
+            )}
+            <span class="fine">Nothing goes out by that. Messages and campaigns name it.</span>
+          </p>
+          {clear && isAsked && <ClearDialog clear={clear} onClose={() => ask(false)} />}
+        </Card>
+      </div>
+      <Previews said={shown?.content ?? content(said)} site={app.origins[0]} name={app.name} />
+    </div>
+  );
+}
+
+const code = (text: string) => <code>{text}</code>;
+
+interface LanguagesProps {
+  draft: Draft;
+  change: (changes: Partial<Draft>) => void;
+  chosen: number;
+  choose: (n: number) => void;
+}
+
+const wordsOf = (locale: string): string => `${languageWords(locale)} (${locale})`;
+
+/** Which language is written below, one more, and who gets which. */
+function Languages({ draft, change, chosen, choose }: LanguagesProps) {
+  const [locale, write] = useState("");
+  const { languages } = draft;
+  const fault = locale.trim() === "" ? undefined : untaken(draft, locale.trim());
+  const add = () => {
+    change(withLanguage(draft, locale.trim()));
+    choose(languages.length);
+    write("");
+  };
+  const current = languages[chosen]?.locale ?? "";
+  return (
+    <>
+      {languages.length > 1 && <Segments legend="Language that is written" name="language" value={String(chosen)} choices={languages.map(({ locale }, n) => [String(n), locale ? wordsOf(locale) : "Everybody else"])} choose={(n) => choose(Number(n))} />}
+      <div class="add-language">
+        <Text label="In another language, too" name="add-language" value={locale} change={write} max={35} placeholder="de, pt-BR" />
+        <button type="button" id="add-language" disabled={locale.trim() === "" || fault !== undefined} onClick={add}>
+          Add it
+        </button>
+      </div>
+      <p class={fault ? "fault" : "fine"} role="status">
+        {fault ? faultWords(fault) : languages.length === 1 ? "So far everybody gets the same language." : "Whose browser says de-AT gets de-AT, else de, else what everybody else gets."}
+      </p>
+      {current && (
+        <p>
+          <button
+            type="button"
+            class="plain"
+            id="remove-language"
+            onClick={() => {
+              change(withoutLanguage(draft, chosen));
+              choose(0);
+            }}
+          >
+            Remove {wordsOf(current)}
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+const KINDS = [
+  ["anybody", "Anybody"],
+  ["user", "A user"],
+  ["subscription", "A subscription"],
+] as const;
+
+interface TryProps {
+  somebody: Somebody;
+  change: (changes: Partial<Somebody>) => void;
+  data: string;
+  tell: (data: string) => void;
+  filled: Asked<TemplatePreview>;
+  /** The language that is written. */
+  chosen: string;
+  look: (locale: string) => void;
+}
+
+/** On whom it is tried, and what the message would tell it. */
+function TryCard({ somebody, change, data, tell, filled: { shown, problem, isOld }, chosen, look }: TryProps) {
+  const { kind, id, locale, attributes } = somebody;
+  const given = shown?.locale ?? "";
+  return (
+    <Card title="On whom it is tried">
+      <div class="pair">
+        <Choice label="Whom" name="whom" value={kind} choices={KINDS} choose={(kind) => change({ kind: kind as Somebody["kind"] })} />
+        {kind === "anybody" ? (
+          <Text label="Language" name="whom-locale" value={locale} change={(locale) => change({ locale })} max={35} placeholder="de-AT" fault={problem?.fault("/recipient/locale")} />
+        ) : (
+          <Text label="Id" name="whom-id" value={id} change={(id) => change({ id })} max={255} placeholder={kind === "user" ? "as your site has it" : "sub_…"} fault={problem?.fault(`/${kind}`)} />
+        )}
+      </div>
+      {kind === "anybody" && (
+        <Text
+          label="Attributes, in JSON"
+          name="attributes"
+          rows={2}
+          value={attributes}
+          change={(attributes) => change({ attributes })}
+          max={8_192}
+          placeholder={'{"name": "Ann"}'}
+          fault={objectOf(attributes) ? problem?.fault("/recipient") : "has to be an object in JSON"}
+        />
+      )}
+      <Text label="What a message tells it, in JSON" name="data" rows={2} value={data} change={tell} max={8_192} placeholder={'{"what": "parcel"}'} fault={objectOf(data) ? problem?.faults.find(({ where }) => where.startsWith("/data"))?.detail : "has to be an object in JSON"} />
+      {shown && !problem && (
+        <p id="given" data-old={isOld || undefined}>
+          They get it in {given ? wordsOf(given) : "the language of everybody else"}.{" "}
+          {given !== chosen && (
+            <button type="button" class="plain" onClick={() => look(given)}>
+              See that
+            </button>
+          )}
+        </p>
+      )}
+    </Card>
+  );
+}

@@ -1,0 +1,40 @@
+/** What the pages about templates ask the server for. */
+import { api, told } from "../../api/client";
+import type { StoredTemplate, Template, TemplateCheck, TemplateCheckBody, TemplatePreview, TemplatePreviewBody } from "../../api/types";
+import { names, type Uses } from "../../lib/templates";
+import { loadPlan, loadPage } from "../campaigns/load";
+
+export interface TemplatePage {
+  templates: StoredTemplate[];
+  next: string | null | undefined;
+}
+
+export async function loadTemplates(app: string, after: string | undefined, signal: AbortSignal, limit = 50): Promise<TemplatePage> {
+  const { data, iterator } = await told(api.GET("/v1/apps/{app}/templates", { params: { path: { app }, query: { limit, iterator: after } }, signal }));
+  return { templates: data, next: iterator };
+}
+
+export const loadTemplate = (app: string, template: string, signal: AbortSignal): Promise<StoredTemplate> => told(api.GET("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } }, signal }));
+
+export const putTemplate = (app: string, template: string, body: Template): Promise<StoredTemplate> => told(api.PUT("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } }, body }));
+
+export const removeTemplate = async (app: string, template: string): Promise<void> => void (await told(api.DELETE("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } } })));
+
+/** Fills it in; nothing is sent. */
+export const preview = (app: string, body: TemplatePreviewBody, signal: AbortSignal): Promise<TemplatePreview> => told(api.POST("/v1/apps/{app}/templates/preview", { params: { path: { app } }, body, signal }));
+
+/** Fills it in for everybody whom a message would reach, for up to ten seconds; nothing is sent. */
+export const check = (app: string, body: TemplateCheckBody): Promise<TemplateCheck> => told(api.POST("/v1/apps/{app}/templates/check", { params: { path: { app } }, body }));
+
+/** Campaigns that are looked at, and of those that are not over the ones whose plans are: each takes a request. */
+const CAMPAIGNS_MAX = 250;
+const PLANS_MAX = 60;
+
+/** What names it. Only campaigns may: messages have a copy, and segments say nothing. */
+export async function loadUses(app: string, template: string, signal: AbortSignal): Promise<Uses> {
+  const { campaigns } = await loadPage(app, { state: undefined, limit: CAMPAIGNS_MAX, iterator: undefined }, signal);
+  const going = campaigns.filter(({ state }) => state !== "done" && state !== "cancelled");
+  const looked = going.slice(0, PLANS_MAX);
+  const plans = await Promise.all(looked.map(({ id }) => loadPlan(app, id, signal)));
+  return { by: looked.filter((_, n) => plans[n] && names(plans[n], template)), looked: looked.length, of: going.length };
+}

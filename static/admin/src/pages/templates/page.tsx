@@ -1,0 +1,95 @@
+import type { AppView, StoredTemplate } from "../../api/types";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { Head } from "../../ui/card";
+import { useKey } from "../../ui/key";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import "../messages/messages.css";
+import { loadTemplates } from "./load";
+
+/** What does it say to each of them? The newest first. */
+export default function Templates() {
+  const { app, apps } = useHere();
+  return (
+    <>
+      <Head title="Templates" lead="What does it say to each of them?">
+        {app && <Write app={app} />}
+      </Head>
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Templates are kept by app." />}
+    </>
+  );
+}
+
+function Write({ app }: { app: AppView }) {
+  const { go, link } = useFilters();
+  const sender = useMay("sender", app.id);
+  useKey("n", sender.may ? () => go("/templates/-new") : undefined);
+  if (!sender.may) return <p class="fine">Writing templates is not yours to do. {sender.why}</p>;
+  return (
+    <a class="button primary" id="new-template" href={link("/templates/-new")}>
+      New template <kbd>n</kbd>
+    </a>
+  );
+}
+
+function OfApp({ app }: { app: AppView }) {
+  const { filters, link } = useFilters();
+  const page = useResource(`templates ${app.id} ${filters.after}`, (stop) => loadTemplates(app.id, filters.after, stop));
+  const next = page.known.value?.value.next;
+  return (
+    <>
+      <Shown of={page} what="templates" isEmpty={({ templates }) => templates.length === 0} empty={<None app={app} />}>
+        {({ templates }) => <TemplateTable templates={templates} />}
+      </Shown>
+      {(filters.after || next) && (
+        <p class="row">
+          {filters.after && <a href={link("/templates")}>The newest</a>}
+          {next && <a href={link("/templates", { after: next })}>Older ones</a>}
+        </p>
+      )}
+    </>
+  );
+}
+
+function None({ app }: { app: AppView }) {
+  const { link } = useFilters();
+  const sender = useMay("sender", app.id);
+  return (
+    <>
+      <p>There is no template yet. A template is a notification that reads differently to each who gets it, kept by its name:</p>
+      <pre>
+        <code>{'Hello {{ attributes.name | default("there") }}, {{ data.what }} is on its way'}</code>
+      </pre>
+      <p>It says what is known of whoever gets it and what its message tells it, in their language. Messages and campaigns name it instead of writing a text.</p>
+      {sender.may && (
+        <p>
+          <a href={link("/templates/-new")}>Write the first one</a>, and see what comes of it while you write.
+        </p>
+      )}
+      <p>Or keep it in a file:</p>
+      <pre>
+        <code>{`bellwire template put welcome --app ${app.slug} --file welcome.json`}</code>
+      </pre>
+    </>
+  );
+}
+
+function TemplateTable({ templates }: { templates: StoredTemplate[] }) {
+  const { link } = useFilters();
+  return (
+    <Table
+      caption="Templates"
+      rows={templates}
+      id={({ name }) => name}
+      columns={[
+        { head: "Template", cell: ({ name }) => <a href={link(`/templates/${name}`)}>{name}</a> },
+        { head: "Changed", cell: ({ changed_at }) => <Time at={changed_at} /> },
+        { head: "Made", isExtra: true, cell: ({ created_at }) => <Time at={created_at} /> },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,179 @@
+import { useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, StoredTemplate } from "../../api/types";
+import { useBegin } from "../../lib/begin";
+import { slugOf } from "../../lib/campaign-draft";
+import { languageWords } from "../../lib/format";
+import { BLANK, draftOf } from "../../lib/templates";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { Card, Head } from "../../ui/card";
+import { Ask } from "../../ui/form";
+import { Time } from "../../ui/numbers";
+import { Failed, Shown } from "../../ui/shown";
+import { Text } from "../composer/fields";
+import { useDraft } from "../composer/store";
+import { Written } from "../messages/said";
+import { usesWords } from "../../lib/templates";
+import { Editor } from "./editor";
+import { loadTemplate, loadUses, removeTemplate } from "./load";
+
+/** Stands in the address for one that is yet to be written: no name begins with a hyphen. */
+const NEW = "-new";
+
+/** One template: what it says in which language, and what comes of it for somebody. */
+export default function TemplatePage() {
+  const { params } = useRoute();
+  const { app, apps } = useHere();
+  const { link } = useFilters();
+  const name = params.template ?? "";
+  return (
+    <>
+      <p class="back">
+        <a href={link("/templates")}>Templates</a>
+      </p>
+      {!app ? (
+        <>
+          <Head title="Template" lead={name} />
+          <ChooseApp apps={apps} what="Templates are kept by app." />
+        </>
+      ) : name === NEW ? (
+        <New key={app.id} app={app} />
+      ) : (
+        <Existing key={`${app.id} ${name}`} app={app} name={name} />
+      )}
+    </>
+  );
+}
+
+function New({ app }: { app: AppView }) {
+  const sender = useMay("sender", app.id);
+  return (
+    <>
+      <Head title="New template" lead="What does it say to each of them? What comes of it is drawn while you write." />
+      {sender.may ? <Write app={app} /> : <p class="refused">Writing templates is not yours to do. {sender.why}</p>}
+    </>
+  );
+}
+
+/** It is kept in this tab until it is stored. */
+function Write({ app }: { app: AppView }) {
+  const { session } = useHere();
+  const { go } = useFilters();
+  const { draft, change, forget, clear } = useDraft(`bellwire.template.${app.id}`, session.email ?? "an operator’s key", { ...BLANK, name: "" });
+  const onSaved = () => {
+    forget();
+    go(`/templates/${draft.name}`);
+  };
+  // A hyphen at the end is the beginning of another word.
+  const rename = (name: string) => change({ name: name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : "") });
+  return (
+    <Editor app={app} name={draft.name} draft={draft} change={change} button="Make it" onSaved={onSaved} clear={clear}>
+      <Card title="What it is called">
+        <Text label="Name" name="template-name" value={draft.name} change={rename} max={64} placeholder="welcome" hint="Small letters, digits and hyphens: messages name it by that." />
+      </Card>
+    </Editor>
+  );
+}
+
+function Existing({ app, name }: { app: AppView; name: string }) {
+  const sender = useMay("sender", app.id);
+  const { begun, problem, edition, again } = useBegin(name, (stop) => loadTemplate(app.id, name, stop));
+  if (problem) {
+    return (
+      <>
+        <Head title={name} />
+        <Failed problem={problem} what="this template" retry={again} />
+      </>
+    );
+  }
+  if (!begun) return <p class="loading">Loading the template…</p>;
+  return (
+    <>
+      <Head
+        title={name}
+        lead={
+          <>
+            changed <Time at={begun.changed_at} /> · <code>{`"template": "${name}"`}</code>
+          </>
+        }
+      >
+        {sender.may && <Delete app={app} name={name} />}
+      </Head>
+      {sender.may ? (
+        <>
+          {edition > 1 && (
+            <p role="status" id="saved">
+              Saved. What is sent from now on says this; messages that were sent and campaigns that were planned before keep what they said.
+            </p>
+          )}
+          <Change key={edition} app={app} stored={begun} onSaved={again} />
+        </>
+      ) : (
+        <>
+          <p class="fine">Changing and deleting it is not yours to do. {sender.why}</p>
+          <Read stored={begun} />
+        </>
+      )}
+    </>
+  );
+}
+
+function Change({ app, stored, onSaved }: { app: AppView; stored: StoredTemplate; onSaved: () => void }) {
+  const [begin] = useState(() => (stored.template ? draftOf(stored.template) : BLANK));
+  const [draft, setDraft] = useState(begin);
+  return <Editor app={app} name={stored.name} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save it" onSaved={onSaved} isSame={draft === begin} />;
+}
+
+/** What it says, for whoever may only look. */
+function Read({ stored: { template } }: { stored: StoredTemplate }) {
+  if (!template) return null;
+  const languages = [["", template] as const, ...Object.entries(template.locales ?? {})];
+  return (
+    <div class="grid halves">
+      {languages.map(([locale, { content }]) => (
+        <Card key={locale} title={locale ? languageWords(locale) : "For everybody else"} aside={locale && <code class="fine">{locale}</code>}>
+          <Written content={content} />
+        </Card>
+      ))}
+    </div>
+  );
+}
+
+function Delete({ app, name }: { app: AppView; name: string }) {
+  const [isAsked, ask] = useState(false);
+  return (
+    <>
+      <button type="button" id="delete" onClick={() => ask(true)}>
+        Delete…
+      </button>
+      {isAsked && <DeleteDialog app={app} name={name} onClose={() => ask(false)} />}
+    </>
+  );
+}
+
+function DeleteDialog({ app, name, onClose }: { app: AppView; name: string; onClose: () => void }) {
+  const { go } = useFilters();
+  const uses = useResource(`uses ${app.id} ${name}`, (stop) => loadUses(app.id, name, stop), { everyS: 3_600 });
+  return (
+    <Ask
+      title={`Delete ${name}?`}
+      says={
+        <span id="consequence">
+          <Shown of={uses} what="what uses it">
+            {(uses) => usesWords(uses)}
+          </Shown>
+        </span>
+      }
+      button="Delete it"
+      isGrave
+      work={async () => {
+        await removeTemplate(app.id, name);
+        go("/templates");
+      }}
+      onClose={onClose}
+    />
+  );
+}

@@ -1,0 +1,59 @@
+import { useState } from "preact/hooks";
+import type { AppView, TemplateCheck, TemplateCheckBody } from "../../api/types";
+import { shortId } from "../../lib/deliveries";
+import { faultWords } from "../../lib/format";
+import { trialWords } from "../../lib/templates";
+import { useFilters } from "../../lib/url";
+import { useAction } from "../../ui/action";
+import { Badge } from "../../ui/badge";
+import { Marked } from "../../ui/marked";
+import { Refused } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { check } from "./load";
+import "./templates.css";
+
+/** Fills a template in for everybody whom it would go to, when somebody asks for that. */
+export function AudienceTrial({ app, body }: { app: AppView; body: TemplateCheckBody }) {
+  const of = JSON.stringify(body);
+  const [known, setKnown] = useState<{ of: string; told: TemplateCheck }>();
+  const { run, isBusy, problem } = useAction(async () => setKnown({ of, told: await check(app.id, body) }));
+  const told = known?.of === of ? known.told : undefined;
+  return (
+    <div class="trial-on-all">
+      <p class="row">
+        <button type="button" id="try-on-all" disabled={isBusy} onClick={() => run()}>
+          {isBusy ? "Filling it in…" : "Fill it in for all of them"}
+        </button>
+        <span class="fine">Nothing is sent. It takes ten seconds at most.</span>
+      </p>
+      <Refused problem={problem} />
+      {told && <Came told={told} app={app} />}
+    </div>
+  );
+}
+
+function Came({ told, app }: { told: TemplateCheck; app: AppView }) {
+  const { link } = useFilters();
+  const { tone, words } = trialWords(told);
+  const failed = told.unrenderable + told.too_long;
+  return (
+    <>
+      <p role="status" id="trial">
+        <Badge tone={tone}>{tone === "lost" ? "Not for all" : "Tried"}</Badge> {words}
+      </p>
+      {told.failures.length > 0 && (
+        <Table
+          caption="For whom it fails"
+          rows={told.failures}
+          id={({ subscription }) => subscription}
+          columns={[
+            { head: "Subscription", cell: ({ subscription }) => <a href={link(`/subscribers/${app.slug}/subscriptions/${subscription}`)}>{shortId(subscription)}</a> },
+            { head: "Where", isExtra: true, cell: ({ pointer }) => <code>{pointer?.replace(/^\/(?:template\/)?/, "")}</code> },
+            { head: "What", cell: ({ detail }) => <Marked text={faultWords(detail)} /> },
+          ]}
+        />
+      )}
+      {failed > told.failures.length && <p class="fine">The first {told.failures.length} of those.</p>}
+    </>
+  );
+}

@@ -1,0 +1,87 @@
+import { describe, expect, it } from "vitest";
+import type { Cap, Engagement, EngagementAt, Guard } from "../src/api/types";
+import { beforeWords, capDraft, capOf, capsWords, limitWords, loads, NEW_CAP, rangeOf, releaseWords, sentence, shareWords } from "../src/lib/frequency";
+
+const NOW = new Date("2026-11-22T14:10:00Z");
+const GUARD: Guard = { factor: null, floor: null, limit: 10_300, sent: { transactional: 20, other: 5_150 }, held: [], held_at: null };
+
+function at(gateway: EngagementAt["gateway"], level: EngagementAt["level"], displayed = 1_000, clicked = 50): EngagementAt {
+  const period = { accepted: 2_000, receipts_asked: 2_000, displayed, clicked, closed: null, ignored: null, display_share: 0.5, click_share: 0.05, close_share: null, ignored_share: null };
+  return { gateway, level, now: period, before: period };
+}
+
+const engagement = (...gateways: EngagementAt[]): Engagement => ({ from: "2026-10-26T00:00:00Z", until: "2026-11-23T00:00:00Z", gateways });
+
+describe("whether it is too much", () => {
+  const says = (guard: Partial<Guard>, ...gateways: EngagementAt[]) => sentence({ ...GUARD, ...guard }, engagement(...gateways), 28, NOW, "UTC");
+
+  it("is what holds, before what people make of it", () => {
+    const held = says({ held: ["promotional", "engagement"], held_at: "2026-11-22T14:02:00Z" }, at("fcm", "warning"));
+    expect(held).toEqual({ tone: "lost", words: "Promotional and engagement messages are held since 14:02: more went out than the app’s size explains. They wait until somebody releases them." });
+    expect(says({ held: ["transactional"] }).words).toMatch(/^One-time codes and other transactional messages are held: /);
+  });
+
+  it.each<[string, EngagementAt[], string, string]>([
+    ["hardly anybody wants it", [at("fcm", "warning"), at("mozilla", "watch"), at("wns", "warning")], "lost", "in browsers of Google and Microsoft."],
+    ["it turns", [at("fcm", "fine"), at("mozilla", "watch")], "retrying", "in browsers of Mozilla."],
+    ["nobody can tell", [at("fcm", "unknown")], "cancelled", "Nobody can tell yet: too little was reported as displayed within 28 days."],
+    ["it is welcome", [at("fcm", "fine", 1_000, 50), at("mozilla", "fine", 3_000, 70), at("apple", "unknown", 9, 9)], "accepted", "It is welcome: of 4,000 that were displayed within 28 days, 3 % were clicked."],
+  ])("is what people make of it: %s", (_, gateways, tone, words) => {
+    const said = says({}, ...gateways);
+    expect([said.tone, said.words.endsWith(words) ? words : said.words]).toEqual([tone, words]);
+  });
+});
+
+it("tells shares with what they are of, and what is not known as that", () => {
+  expect(shareWords(0.003, 1_000)).toEqual({ words: "0.3 %", of: "of 1,000" });
+  expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([{ words: "not known", of: undefined }, { words: "not known", of: undefined }]);
+  expect([beforeWords(0.12), beforeWords(null)]).toEqual(["12 % before", undefined]);
+});
+
+it("looks back as far as there is a choice", () => {
+  expect([rangeOf("7"), rangeOf("8"), rangeOf(undefined)]).toEqual([7, 28, 28]);
+});
+
+describe("caps", () => {
+  it.each<[Cap]>([[{ tiers: ["promotional", "engagement"], max: 2, window: "1d" }], [{ tiers: ["promotional"], max: 5, window: "12h" }], [{ tiers: ["engagement"], max: 50, window: "90s" }]])("come back as they were: %j", (cap) => {
+    expect(capOf(capDraft(cap))).toEqual(cap);
+  });
+
+  it("are shown in minutes where they were written in seconds", () => {
+    expect(capOf(capDraft({ tiers: ["promotional"], max: 1, window: "3600s" })).window).toBe("60m");
+  });
+
+  it("are said in sentences", () => {
+    expect(capsWords([])).toEqual(["There are no caps: everybody gets whatever is sent to them."]);
+    expect(capsWords([NEW_CAP, { tiers: "engagement", max: "1", window: "90", unit: "m" }])).toEqual([
+      "Nobody gets more than 2 promotional and engagement messages together within 1 day.",
+      "Nobody gets more than one engagement message within 1 h 30 min.",
+    ]);
+  });
+});
+
+describe("the guard", () => {
+  it("shows what was sent against what is too much", () => {
+    expect(loads(GUARD).map(({ id, share, isHeld }) => [id, share, isHeld])).toEqual([
+      ["other", 0.5, false],
+      ["transactional", 20 / 10_300, false],
+    ]);
+    const held = loads({ ...GUARD, sent: { transactional: 0, other: 99_999 }, held: ["promotional", "engagement"] });
+    expect([held[0]?.share, held[0]?.isHeld, held[1]?.isHeld]).toEqual([1, true, false]);
+    expect(loads({ ...GUARD, limit: null })[0]?.share).toBeUndefined();
+  });
+
+  it("says what would be too much, and who has said so", () => {
+    expect(limitWords(GUARD)).toMatch(/^More than 10,300 deliveries within a quarter of an hour hold the app, as the server has it\./);
+    expect(limitWords({ ...GUARD, floor: 5 })).toMatch(/as it was set for this app\./);
+    expect(limitWords({ ...GUARD, limit: null, factor: 0 })).toBe("The guard is off: any number is right.");
+  });
+
+  it("says what a release does, and to how many", () => {
+    const held: Guard = { ...GUARD, held: ["promotional", "engagement"] };
+    const flow = { held: [], paused: false, waiting: 1_204, waiting_or_more: false };
+    expect(releaseWords(held, flow)).toBe("Promotional and engagement messages go out again within a second: 1,204 deliveries wait, and go unless they are cancelled before. What was sent so far counts no longer.");
+    expect(releaseWords(held, { ...flow, waiting: 10_000, waiting_or_more: true })).toMatch(/: more than 10 k deliveries wait, and go/);
+    expect(releaseWords(held, undefined)).toBe("Promotional and engagement messages go out again within a second, unless they are cancelled before. What was sent so far counts no longer.");
+  });
+});

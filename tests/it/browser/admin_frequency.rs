@@ -1,0 +1,135 @@
+//! How often people are sent something, on the admin page, in Chromium: what they make of it, an app that is held and released, and
+//! caps that are set.
+
+use axum::http::Method;
+use bellwire::testkit::model::delivery::{Ending, ReceiptKind};
+use bellwire::testkit::policy::runaway::Guard;
+use bellwire::testkit::server::maintenance;
+use bellwire::testkit::store::queue::guards;
+use serde_json::{Value, json};
+
+use super::admin_stories::{look_at, says};
+use super::chromium::Chromium;
+use super::hands::{click, sign_in, write};
+use super::site::Site;
+use super::when;
+use crate::support::TempDir;
+
+/// The number of a fact among those of figures over time: endings by their own, and what was asked and reported after 20.
+const ASKED: i16 = 20;
+
+/// Notes what browsers of a push service made of what they were sent today.
+async fn note(site: &Site, gateway: &str, [displayed, clicked, closed]: [i64; 3]) {
+    let lane = i32::try_from(site.app.lane(gateway).await).unwrap();
+    let [shown, opened, shut] = ReceiptKind::ALL.map(|kind| ASKED + kind as i16);
+    let accepted = Ending::Accepted as i16;
+    for (fact, n) in [(accepted, 2_000), (ASKED, 2_000), (shown, displayed), (opened, clicked), (shut, closed)] {
+        sqlx::query("INSERT INTO rollup_notes (minute, lane, tier, fact, n) VALUES ($1, $2, 3, $3, $4)")
+            .bind(site.app.clock.now() - chrono::TimeDelta::hours(1))
+            .bind(lane)
+            .bind(fact)
+            .bind(n)
+            .execute(&site.app.pool)
+            .await
+            .unwrap();
+    }
+    maintenance::fold_metrics(&site.app.pool).await.expect("the database answers");
+}
+
+/// What the page says first.
+async fn sentence(chromium: &mut Chromium, words: &str) {
+    chromium.evaluate(&when(&format!("document.getElementById('too-much')?.innerText.includes({words:?})"))).await;
+}
+
+async fn guard(site: &Site) -> Value {
+    site.get("/guard").await
+}
+
+#[tokio::test]
+async fn in_chromium_an_app_that_is_held_is_released_and_caps_are_set_where_people_do_not_want_more() {
+    let (site, home) = (Site::for_admins().await, TempDir::new());
+    site.app.subscribe("fcm", 0..3).await;
+    site.app.subscribe("mozilla", 100..101).await;
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.listen().await;
+
+    // Nothing was sent yet, so nobody can tell.
+    sign_in(&mut chromium, &site, "/frequency").await;
+    sentence(&mut chromium, "Nobody can tell yet").await;
+    chromium.evaluate(&says("Nothing was sent within 56 days.")).await;
+    chromium.evaluate(&says("There are no caps")).await;
+    look_at(&mut chromium, "frequency-empty").await;
+
+    // More goes out than the app's size explains: it is held, which comes before what people make of it.
+    site.app.operate(Method::PUT, "/v1/apps/shop/guard", json!({"factor": 1, "floor": 5})).await.ok(200);
+    for _ in 0..3 {
+        site.send(json!({"title": "Sale"})).await;
+    }
+    note(&site, "fcm", [1_000, 3, 100]).await;
+    note(&site, "mozilla", [800, 80, 0]).await;
+    guards::watch(&site.app.pool, Guard::DEFAULT, site.app.clock.now()).await.expect("the database answers");
+    assert_eq!(guard(&site).await["held"], json!(["promotional", "engagement"]));
+    site.call(Method::POST, "/messages", json!({"to": {"all": true}, "content": {"title": "Held"}})).await;
+    chromium.open(&format!("{}/admin/frequency", site.origin)).await;
+    sentence(&mut chromium, "Promotional and engagement messages are held since").await;
+    chromium.evaluate(&says("Unwelcome")).await;
+    chromium.evaluate(&says("0.3 % of 1,000")).await;
+    chromium.evaluate(&when("document.querySelector('[data-load=other] .badge').innerText === 'Held'")).await;
+    look_at(&mut chromium, "frequency-held").await;
+
+    // Released once it was said what that does, people have their say.
+    click(&mut chromium, "#release").await;
+    chromium.evaluate(&says("Promotional and engagement messages go out again within a second: ")).await;
+    look_at(&mut chromium, "frequency-release").await;
+    click(&mut chromium, "#do-it").await;
+    sentence(
+        &mut chromium,
+        "Too much, by what people do with it: hardly anybody clicks, or most close it, in browsers of Google.",
+    )
+    .await;
+    assert_eq!(guard(&site).await["held"], json!([]));
+    site.app.run_until_idle().await;
+
+    // So caps are set, after they were read once more.
+    click(&mut chromium, "#add-cap").await;
+    write(&mut chromium, "[name=cap-max-0]", "3").await;
+    click(&mut chromium, "#add-cap").await;
+    write(&mut chromium, "[name=cap-tiers-1]", "promotional").await;
+    write(&mut chromium, "[name=cap-max-1]", "0").await;
+    write(&mut chromium, "[name=cap-window-1]", "12").await;
+    write(&mut chromium, "[name=cap-unit-1]", "h").await;
+    click(&mut chromium, "#change-caps").await;
+    chromium
+        .evaluate(&says("Nobody gets more than 3 promotional and engagement messages together within 1 day."))
+        .await;
+    click(&mut chromium, "#do-it").await;
+    chromium.evaluate(&says("caps/1/max")).await;
+    look_at(&mut chromium, "frequency-caps-refused").await;
+    chromium.press_escape().await;
+    write(&mut chromium, "[name=cap-max-1]", "1").await;
+    click(&mut chromium, "#change-caps").await;
+    chromium.evaluate(&says("Nobody gets more than one promotional message within 12 h.")).await;
+    click(&mut chromium, "#do-it").await;
+    chromium.evaluate(&when("document.getElementById('caps')?.innerText.includes('within 12 h')")).await;
+    let both = json!({"tiers": ["promotional", "engagement"], "max": 3, "window": "1d"});
+    let promotional = json!({"tiers": ["promotional"], "max": 1, "window": "12h"});
+    assert_eq!(site.get("/caps").await["caps"], json!([both, promotional]));
+
+    // The guard goes by other figures, or is turned off.
+    chromium.evaluate("document.querySelector('details:has(#change-guard)').open = true").await;
+    write(&mut chromium, "[name=factor]", "0").await;
+    click(&mut chromium, "#change-guard").await;
+    chromium.evaluate(&says("The guard is turned off: whatever is sent goes out.")).await;
+    click(&mut chromium, "#do-it").await;
+    chromium.evaluate(&says("The guard is off: any number is right.")).await;
+    assert_eq!(guard(&site).await["limit"], Value::Null);
+    look_at(&mut chromium, "frequency").await;
+    let unexpected: Vec<_> = chromium.complaints().into_iter().filter(|said| !is_noted(said)).collect();
+    assert_eq!(unexpected, Vec::<String>::new());
+    site.app.finish().await;
+}
+
+/// Whether a complaint is the browser's note of caps that were refused.
+fn is_noted(said: &str) -> bool {
+    said.contains("/caps") && said.contains("422")
+}
