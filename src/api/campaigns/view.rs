@@ -266,13 +266,13 @@ impl CampaignView {
 impl From<Standing> for CampaignStanding {
     fn from(it: Standing) -> Self {
         let Standing { campaign: _, estimate, expanded, to_make, targeted, .. } = it;
-        let Standing { accepted, gone, expired, dead, cancelled, capped, .. } = it;
+        let Standing { accepted, gone, expired, dead, cancelled, capped, sunset, .. } = it;
         let waiting = targeted - (accepted + gone + expired + dead + cancelled + capped);
         Self {
             messages_to_make: to_make,
             audience_estimate: estimate,
             expanded: expanded && to_make == 0,
-            total: CampaignCounts { targeted, waiting, accepted, gone, expired, dead, cancelled, capped },
+            total: CampaignCounts { targeted, waiting, accepted, gone, expired, dead, cancelled, capped, sunset },
         }
     }
 }

@@ -117,6 +117,7 @@ pub(crate) struct Standing {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
+    pub sunset: i64,
 }
 
 /// How each of these campaigns goes.
@@ -125,7 +126,7 @@ pub(crate) async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result
         Standing,
         r#"SELECT k.id AS "campaign!: CampaignId", m.estimate AS "estimate!", m.expanded AS "expanded!", p.to_make AS "to_make!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!", c.dead AS "dead!",
-             c.cancelled AS "cancelled!", c.capped AS "capped!"
+             c.cancelled AS "cancelled!", c.capped AS "capped!", c.sunset AS "sunset!"
            FROM unnest($1::uuid[]) AS k (id),
              LATERAL (SELECT coalesce(sum(audience_estimate), 0)::bigint AS estimate,
                  coalesce(bool_and((SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NULL), true) AS expanded
@@ -134,7 +135,7 @@ pub(crate) async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result
              LATERAL (SELECT coalesce(sum(targeted), 0)::bigint AS targeted, coalesce(sum(accepted), 0)::bigint AS accepted,
                  coalesce(sum(gone), 0)::bigint AS gone, coalesce(sum(expired), 0)::bigint AS expired,
                  coalesce(sum(dead), 0)::bigint AS dead, coalesce(sum(cancelled), 0)::bigint AS cancelled,
-                 coalesce(sum(capped), 0)::bigint AS capped
+                 coalesce(sum(capped), 0)::bigint AS capped, coalesce(sum(sunset), 0)::bigint AS sunset
                FROM messages m JOIN message_counts n ON n.message = m.id WHERE m.campaign = k.id) c"#,
         ids as &[CampaignId]
     )
