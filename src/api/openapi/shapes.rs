@@ -55,6 +55,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("actor", Like("^((ak|tm)_[0-9a-f-]{36}|local|nobody)$")),
     // Campaigns, and what senders call messages.
     ("path.campaign", Like("^(cmp_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,63})$")),
+    ("campaign", Id("cmp_")),
     ("Campaign.slug", SEGMENT),
     ("CampaignLinks.plan", Long(1, 2_048)),
     ("CampaignLinks.locales", Long(1, 2_048)),
