@@ -184,7 +184,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("header", Long(1, 128)),
     ("parameter", Long(1, 128)),
     ("title", Long(1, 128)),
-    ("type", Like("^urn:bellwire:problem:[a-z0-9_]+$")),
+    ("type", Like("^/docs/problems/[a-z0-9_]+$")),
     ("instance", Long(1, 8_192)),
     ("request_id", Long(1, 128)),
     ("pointer", Long(0, 8_192)),
