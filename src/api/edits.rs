@@ -52,7 +52,7 @@ impl Edits {
             item.get.is_some() && changes.iter().any(|change| change.is_some())
         });
         let editable = editable.map(|(path, _)| path.clone()).collect();
-        Arc::new(Self { state, routes, editable, turns: Places::new(2 * AT_ONCE) }) // of which nobody's app has half
+        Arc::new(Self { state, routes, editable, turns: Places::new(2 * AT_ONCE) }) // no app is named: half of them
     }
 
     /// Reads what a request is about, as whoever makes it. None: there is none. The error: they may not, or cannot.

@@ -237,7 +237,7 @@ pub(crate) async fn change(
     read(&state.pool, id).await.map(axum::Json)
 }
 
-/// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
+/// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have. The password is
 /// forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
 /// Nobody resets themselves: you change your own password by the one before.
 #[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", params(("teammate" = String, Path)),

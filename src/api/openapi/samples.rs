@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 /// Schemas within schemas that are followed.
-const DEPTH_MAX: usize = 12;
+const DEPTH_MAX: usize = 32;
 const UUID: &str = "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70";
 
 /// What texts look like, by the names of the members that hold them: a name means the same everywhere.
