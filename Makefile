@@ -4,10 +4,10 @@
 .DEFAULT_GOAL := help
 # Node, where the system's is missing or too old: `deps` puts it there.
 export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
-.PHONY: help demo run test lint bench fuzz sqlx pictures web sdk admin deps
+.PHONY: help demo run test test-api lint bench fuzz sqlx pictures web sdk admin deps
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps web ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
 	cargo run --profile demo --locked --bin bellwire -- demo $(if $(KEEP),--keep)
@@ -32,6 +32,9 @@ lint: web ## Check formatting, and let clippy complain
 
 bench: deps web ## Measure what docs/scale.md quotes
 	scripts/bench
+
+test-api: web ## Send what schemathesis makes up to a server: no 5xx, nothing that is not described; SECONDS_MAX=120
+	scripts/test-api
 
 fuzz: web ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core
 	scripts/fuzz

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -10,6 +11,7 @@ use tracing::Instrument as _;
 use super::accepted::Accepted;
 use super::compose::Composed;
 use super::intake::{NotTaken, tell};
+use super::once::REPLAYED;
 use super::problem::Problem;
 use super::{ApiState, Work};
 use crate::store;
@@ -71,6 +73,31 @@ impl From<NotTaken> for Problem {
             NotTaken::Failed(error) => Self::from(&*error),
         }
     }
+}
+
+/// Stores a message, under an idempotency key if its request, which made on `route` has that digest, came with one, and returns
+/// what the request is answered with.
+pub(super) async fn accept_under(
+    state: &ApiState,
+    app: &App,
+    route: &'static str,
+    key: Option<&str>,
+    body_hash: Vec<u8>,
+    composed: Composed,
+) -> Result<Response, Problem> {
+    let Some(key) = key else { return Ok(answer(&accept(state, app, composed).await?)) };
+    let keyed = Keyed { composed, key: key.to_owned(), body_hash };
+    match accept_once(state, app, route, vec![keyed]).await.pop().expect("an answer for each message")? {
+        Taken::Now(accepted) => Ok(answer(&accepted)),
+        Taken::Before { status, response } => {
+            Ok((status, [(REPLAYED, HeaderValue::from_static("true"))], axum::Json(response)).into_response())
+        }
+    }
+}
+
+fn answer(accepted: &Accepted) -> Response {
+    let location = HeaderValue::try_from(&accepted.links.this).expect("ids and slashes");
+    (StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(accepted)).into_response()
 }
 
 /// A checked message with its idempotency key.

@@ -12,7 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
-use super::extract::{At, Json, Query, is_plain_text};
+use super::extract::{At, Query, is_plain_text};
+use super::once::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use crate::model::id::{ApiKeyId, AppId};
@@ -129,9 +130,9 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Json(body, _): Json<NewApiKey>,
-) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
-    create_for(&state, Some(server.app.id), &server.caller, body).await
+    Making(body, pending): Making<NewApiKey>,
+) -> Result<Response, Instead> {
+    create_for(&state, Some(server.app.id), &server.caller, body, pending).await
 }
 
 /// Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made, identity keys
@@ -167,9 +168,9 @@ async fn list_of_server(
 async fn create_of_server(
     operator: Operator,
     State(state): State<ApiState>,
-    Json(body, _): Json<NewApiKey>,
-) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
-    create_for(&state, None, &operator.caller, body).await
+    Making(body, pending): Making<NewApiKey>,
+) -> Result<Response, Instead> {
+    create_for(&state, None, &operator.caller, body, pending).await
 }
 
 async fn revoke_of_server(
@@ -192,7 +193,8 @@ async fn create_for(
     app: Option<AppId>,
     maker: &Caller,
     mut body: NewApiKey,
-) -> Result<(StatusCode, axum::Json<NewApiKeyView>), Problem> {
+    pending: Pending,
+) -> Result<Response, Instead> {
     let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
     if app.is_none() {
@@ -211,9 +213,10 @@ async fn create_for(
     body.scopes.dedup();
     let expires_at = body.expires_at.or_else(|| maker.expires_at());
     let new = NewKey { app, name: &body.name, scopes: &body.scopes, expires_at };
-    let made = api_keys::make(&state.pool, &state.vault, new, maker.actor(), &state.clock).await?;
+    let mut once = pending.begin(state).await?;
+    let made = api_keys::make(once.conn(), &state.vault, new, maker.actor(), &state.clock).await?;
     let (key, secret) = made.ok_or_else(unknown_key)?;
-    Ok((StatusCode::CREATED, axum::Json(NewApiKeyView { key: key.into(), secret })))
+    once.finish(state, StatusCode::CREATED, &NewApiKeyView { key: key.into(), secret }).await
 }
 
 /// Refuses a key that may do more than the one that makes it, or lasts longer: it would outlive its revocation or its end.

@@ -11,6 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
 use super::details::check_topics;
 use super::extract::{AppRef, At, Json, Query, is_plain_text};
+use super::once::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::vapid_keys::{self, VapidKeyView};
@@ -265,8 +266,8 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
 pub(crate) async fn create(
     operator: Operator,
     State(state): State<ApiState>,
-    Json(body, _): Json<NewApp>,
-) -> Result<(StatusCode, axum::Json<NewAppView>), Problem> {
+    Making(body, pending): Making<NewApp>,
+) -> Result<Response, Instead> {
     let mut faults = Faults::default();
     let slug_rule = "must be 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen";
     faults.require(is_slug(&body.slug), "/slug", slug_rule);
@@ -289,24 +290,25 @@ pub(crate) async fn create(
         created_at: state.clock.now(),
         deleting_at: None,
     };
-    let mut tx = state.pool.begin().await?;
-    if apps::create(&mut tx, &app).await? == Created::SlugTaken {
+    let mut once = pending.begin(&state).await?;
+    if apps::create(once.conn(), &app).await? == Created::SlugTaken {
+        drop(once); // nobody waits for a second connection with one in hand
         let detail = match apps::find_any(&state.pool, None, Some(&app.slug)).await? {
             Some(App { deleting_at: Some(_), .. }) => "The app that had this slug is still being deleted.",
             _ => "Another app has this slug.",
         };
-        return Err(Problem::conflict("slug_taken", detail));
+        return Err(Problem::conflict("slug_taken", detail).into());
     }
-    let key = vapid_keys::add(&mut tx, &state, app.id, &SigningKey::generate(), &body.subject, Role::Active).await?;
-    topics::ensure(&mut tx, app.id, &topics, &Speaker::Server, app.created_at).await?;
+    let pair = SigningKey::generate();
+    let key = vapid_keys::add(once.conn(), &state, app.id, &pair, &body.subject, Role::Active).await?;
+    topics::ensure(once.conn(), app.id, &topics, &Speaker::Server, app.created_at).await?;
     let entry = operator.caller.did(Some(app.id), Action::AppCreated, app.id);
     let detail = json!({
         "slug": app.slug, "origins": app.origins, "allow_other_gateways": app.allow_other_gateways,
         "browsers_may": app.browsers_may,
     });
-    entry.with(detail).record(&mut tx, 1, app.created_at).await?;
-    tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(NewAppView { app: app.into(), vapid_key: key })))
+    entry.with(detail).record(once.conn(), 1, app.created_at).await?;
+    once.finish(&state, StatusCode::CREATED, &NewAppView { app: app.into(), vapid_key: key }).await
 }
 
 /// Lists all apps, those being deleted included, the newest first.

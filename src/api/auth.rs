@@ -15,6 +15,7 @@ use super::ApiState;
 use super::extract::{AppRef, Recheck, named_app, path_param};
 use super::known_keys::{Read, Shown};
 use super::limits::Account;
+use super::messages::IDEMPOTENCY_KEY;
 use super::problem::Problem;
 use super::signed_in;
 use crate::model::base64url;
@@ -63,6 +64,22 @@ pub(super) fn is_servers(state: &ApiState, headers: &HeaderMap, extensions: &Ext
     is_local(extensions)
         || bearer(headers).is_some_and(|secret| secret.starts_with(api_keys::PREFIX))
         || state.settings.cookies.shown(headers).is_some()
+}
+
+/// As whom a request was let in: written into its extensions for [`super::once`], which may answer in the handler's place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Admitted {
+    /// The API key or teammate; nil: the command line.
+    pub caller: Uuid,
+    /// The app that the route is of.
+    pub app: Option<AppId>,
+}
+
+/// Notes who was let in, if the request may be a repeat.
+fn note_admitted(parts: &mut Parts, caller: &Caller, app: Option<AppId>) {
+    if parts.headers.contains_key(IDEMPOTENCY_KEY) {
+        parts.extensions.insert(Admitted { caller: caller.counted_as().unwrap_or_default(), app });
+    }
 }
 
 /// The scope that a route asks for, as a type.
@@ -197,6 +214,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
         let app: AppRef = path_param(parts, state, "app").await?.as_str().into();
         if is_local(&parts.extensions) {
             let app = named_app(state, app).await?;
+            note_admitted(parts, &Caller::LOCAL, Some(app.id));
             return Ok(Self { app, caller: Caller::LOCAL, scope: PhantomData });
         }
         let (holder, app) = authenticate(parts, state, Some(app)).await?;
@@ -204,6 +222,7 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
         caller.require(S::SCOPE)?;
         // Another app is not told from one that does not exist.
         let app = app.ok_or_else(|| Problem::not_found("app"))?;
+        note_admitted(parts, &caller, Some(app.id));
         Ok(Self { app, caller, scope: PhantomData })
     }
 }
@@ -221,6 +240,7 @@ impl FromRequestParts<ApiState> for Operator {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let caller = of_server(parts, state).await?;
         caller.require(Scope::Operator)?;
+        note_admitted(parts, &caller, None);
         Ok(Self { caller })
     }
 }
@@ -313,13 +333,17 @@ impl FromRequestParts<ApiState> for TeamAdmin {
     async fn from_request_parts(parts: &mut Parts, state: &ApiState) -> Result<Self, Problem> {
         let caller = of_server(parts, state).await?;
         match &caller.holder {
-            Holder::Local => Ok(Self { caller }),
-            Holder::Teammate(_, grants) if grants.may_change_team() => Ok(Self { caller }),
-            Holder::Teammate(..) => Err(caller.lacks(Scope::Operator, Role::Admin)),
-            Holder::Key(_) => Err(Problem::forbidden(
-                "No key changes the team: sign in as an admin, or use `bellwire admin` on the server.",
-            )),
+            Holder::Local => {}
+            Holder::Teammate(_, grants) if grants.may_change_team() => {}
+            Holder::Teammate(..) => return Err(caller.lacks(Scope::Operator, Role::Admin)),
+            Holder::Key(_) => {
+                return Err(Problem::forbidden(
+                    "No key changes the team: sign in as an admin, or use `bellwire admin` on the server.",
+                ));
+            }
         }
+        note_admitted(parts, &caller, None);
+        Ok(Self { caller })
     }
 }
 

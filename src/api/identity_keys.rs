@@ -3,6 +3,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -11,7 +12,8 @@ use zeroize::Zeroizing;
 
 use super::ApiState;
 use super::auth::{MayManageKeys, MayRead, Server};
-use super::extract::{At, Json, is_plain_text};
+use super::extract::{At, is_plain_text};
+use super::once::{Instead, Making};
 use super::problem::{Faults, FieldError, Problem};
 use crate::api::identity::{Form, Key, prove};
 use crate::model::id::IdentityKeyId;
@@ -115,12 +117,11 @@ pub(crate) async fn list(
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Json(body, _): Json<NewIdentityKey>,
-) -> Result<(StatusCode, axum::Json<IdentityKeyView>), Problem> {
+    Making(body, pending): Making<NewIdentityKey>,
+) -> Result<Response, Instead> {
     if server.caller.expires_at().is_some() {
-        return Err(Problem::forbidden(
-            "An identity key never expires: one that lasts makes it, not an API key that expires.",
-        ));
+        let detail = "An identity key never expires: one that lasts makes it, not an API key that expires.";
+        return Err(Problem::forbidden(detail).into());
     }
     let mut faults = Faults::default();
     faults.require(is_plain_text(&body.name, 200), "/name", "must be 1 to 200 characters without control characters");
@@ -142,17 +143,16 @@ pub(crate) async fn create(
         made_by: server.caller.actor().who.key(),
         created_at: state.clock.now(),
     };
-    let mut tx = state.pool.begin().await?;
-    if identity_keys::add(&mut tx, server.app.id, &row).await? == Added::TooMany {
+    let mut once = pending.begin(&state).await?;
+    if identity_keys::add(once.conn(), server.app.id, &row).await? == Added::TooMany {
         let detail =
             format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
-        return Err(Problem::conflict("too_many_identity_keys", detail));
+        return Err(Problem::conflict("too_many_identity_keys", detail).into());
     }
     let entry = server.did(Action::IdentityKeyCreated, id);
-    entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(&mut tx, 1, row.created_at).await?;
-    tx.commit().await?;
+    entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(once.conn(), 1, row.created_at).await?;
     let secret = secret.map(|secret| secret.to_string());
-    Ok((StatusCode::CREATED, axum::Json(IdentityKeyView { secret, ..row.into() })))
+    once.finish(&state, StatusCode::CREATED, &IdentityKeyView { secret, ..row.into() }).await
 }
 
 /// The key that a request asks for and, if it was made here, its secret.

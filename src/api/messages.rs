@@ -2,14 +2,14 @@
 //! [`super::compose`].
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::accept::{Keyed, Taken, accept, accept_once};
+use super::accept::accept_under;
 use super::accepted::{Accepted, Links, SendState};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::compose::{MessageKey, NewMessageBody};
@@ -192,7 +192,6 @@ pub(super) fn is_idempotency_key(text: &str) -> bool {
 /// Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages", tag = "Messages",
     params(("app" = String, Path, description = "Id or slug"), SendQuery,
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer"),
         ("Bellwire-Retries" = Option<u32>, Header, description = "Beats the policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
             description = "Beats the policy's `retryDelay`; also `Upstash-Retry-Delay`")),
@@ -230,23 +229,8 @@ pub(crate) async fn send(
         let counted = DryRun { dry_run: true, audience_estimate, audience_margin, unreachable, warnings };
         return Ok(axum::Json(counted).into_response());
     }
-    let Some(key) = key else { return Ok(answer(&accept(&state, &server.app, composed).await?)) };
-    let body_hash = retries.digest(&octets).as_ref().to_vec();
-    let keyed = Keyed { composed, key: key.to_owned(), body_hash };
-    match accept_once(&state, &server.app, SEND_ROUTE, vec![keyed]).await.pop().expect("an answer for each message")? {
-        Taken::Now(accepted) => Ok(answer(&accepted)),
-        Taken::Before { status, response } => Ok(replay(status, response)),
-    }
-}
-
-fn replay(status: StatusCode, response: Value) -> Response {
-    let replayed = (HeaderName::from_static("idempotent-replayed"), HeaderValue::from_static("true"));
-    (status, [replayed], axum::Json(response)).into_response()
-}
-
-fn answer(accepted: &Accepted) -> Response {
-    let location = HeaderValue::try_from(&accepted.links.this).expect("ids and slashes");
-    (StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(accepted)).into_response()
+    let digest = retries.digest(&octets).as_ref().to_vec();
+    accept_under(&state, &server.app, SEND_ROUTE, key, digest, composed).await
 }
 
 /// Shows a message and its account, which adds up at every moment.

@@ -22,8 +22,11 @@ pub(crate) mod counts;
 pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
 pub(crate) mod details;
+mod docs;
+mod edits;
 pub(crate) mod email;
 pub(crate) mod engagement;
+mod etag;
 pub(crate) mod events;
 pub(crate) mod example;
 pub(crate) mod explain;
@@ -52,6 +55,7 @@ mod places;
 pub(crate) mod policies;
 pub(crate) mod preview;
 pub(crate) mod problem;
+mod problems;
 pub(crate) mod receipts;
 pub(crate) mod refused;
 pub(crate) mod remembered;
@@ -74,6 +78,8 @@ pub(crate) mod templates;
 pub(crate) mod topics;
 pub(crate) mod users;
 pub(crate) mod vapid_keys;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -103,7 +109,7 @@ struct Routes {
 }
 
 fn routes_by_caller() -> Routes {
-    Routes {
+    let mut routes = Routes {
         public: OpenApiRouter::new().merge(config::routes()).merge(subscriptions::routes()),
         reports: OpenApiRouter::new().merge(receipts::routes()),
         server: OpenApiRouter::new()
@@ -144,7 +150,9 @@ fn routes_by_caller() -> Routes {
             .merge(session::routes())
             .merge(team::routes())
             .merge(health::routes()),
-    }
+    };
+    edits::describe(routes.server.get_openapi_mut());
+    routes
 }
 
 /// What the handlers say of themselves.
@@ -165,7 +173,10 @@ pub fn router(state: ApiState) -> Router {
     let (reports, more) = reports.split_for_parts();
     description.merge(more);
     let (server, more) = server.split_for_parts();
+    let edits = edits::Edits::new(state.clone(), server.clone().with_state(state.clone()), &more);
+    let server = server.layer(from_fn_with_state(edits, edits::guard));
     description.merge(more);
+    let description = Arc::new(openapi::complete(description));
     // The fallback comes before the door: the door answers preflights, which would fall back otherwise.
     let public =
         public.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::public));
@@ -175,7 +186,8 @@ pub fn router(state: ApiState) -> Router {
         .merge(reports)
         .merge(server)
         .merge(site::routes(&state))
-        .merge(openapi::route(description))
+        .merge(openapi::route(&description))
+        .merge(docs::routes(description))
         .fallback(|| async { Problem::not_found("route") })
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))

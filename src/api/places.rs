@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    const BUSY: Busy = Busy { code: "busy", detail: "Too many." };
+    const BUSY: Busy = Busy { code: "charts_busy", detail: "Too many." };
     const PATIENCE: Duration = Duration::from_secs(3_600);
 
     fn app(n: u128) -> Option<AppId> {
@@ -130,9 +130,9 @@ mod tests {
         let places = Places::new(1);
         let held = take(&places, app(1)).await;
         let refused = places.take(app(2), Duration::ZERO, &BUSY).await.unwrap_err();
-        assert_eq!((refused.status, &*refused.code), (StatusCode::SERVICE_UNAVAILABLE, "busy"));
+        assert_eq!((refused.status, &*refused.code), (StatusCode::SERVICE_UNAVAILABLE, "charts_busy"));
         let crowded = places.take(app(1), Duration::ZERO, &BUSY).await.unwrap_err();
-        assert_eq!(crowded.code, "busy", "within its own share");
+        assert_eq!(crowded.code, "charts_busy", "within its own share");
         drop(held);
         for n in 0..100 {
             take(&places, app(n)).await;

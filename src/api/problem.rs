@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::problems;
+
 /// Why a request is refused. Boxed, since every fallible function here returns one and hardly any does.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem(Box<Details>);
@@ -30,7 +32,7 @@ impl DerefMut for Problem {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Details {
-    /// `urn:bellwire:problem:` and the code.
+    /// Where this kind of problem is described: `/docs/problems/` and the code.
     #[serde(rename = "type")]
     pub kind: String,
     /// The status in words.
@@ -88,8 +90,12 @@ mod status_number {
 impl Problem {
     /// A problem of that status and code.
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        debug_assert!(
+            problems::kind(code).is_some_and(|kind| kind.status == status.as_u16()),
+            "{status} {code} has no page"
+        );
         Self(Box::new(Details {
-            kind: format!("urn:bellwire:problem:{code}"),
+            kind: format!("{}{code}", problems::PAGES),
             title: status.canonical_reason().unwrap_or("Refused").into(),
             status,
             code: code.into(),

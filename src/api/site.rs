@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use aws_lc_rs::digest;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
@@ -12,10 +11,10 @@ use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 
+use super::etag::{self, Comparison};
 use super::example::Visitor;
 use super::problem::Problem;
 use super::{ApiState, example};
-use crate::model::base64url;
 
 /// Paths, and what lies there in each of [`CODINGS`], from build.rs.
 static EMBEDDED: &[(&str, [&[u8]; 3])] = include!(concat!(env!("OUT_DIR"), "/site.rs"));
@@ -64,9 +63,7 @@ struct Form {
 
 impl Form {
     fn new(coding: &'static str, content: &'static [u8]) -> Self {
-        let hash = digest::digest(&digest::SHA256, content);
-        let etag = format!("\"{}\"", base64url::encode(&hash.as_ref()[..12]));
-        Self { coding, content, etag: HeaderValue::try_from(etag).expect("base64url") }
+        Self { coding, content, etag: etag::of(content) }
     }
 }
 
@@ -119,7 +116,7 @@ impl File {
             headers.insert(HeaderName::from_static("cross-origin-resource-policy"), fixed("cross-origin"));
             headers.insert(HeaderName::from_static("service-worker-allowed"), fixed("/"));
         }
-        if is_known(request, &form.etag) {
+        if etag::is_named(request, &header::IF_NONE_MATCH, Some(&form.etag), Comparison::Weak) {
             return (StatusCode::NOT_MODIFIED, headers).into_response();
         }
         headers.insert(header::CONTENT_TYPE, fixed(self.kind));
@@ -138,14 +135,6 @@ fn takes(request: &HeaderMap, coding: &str) -> bool {
         let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse::<f32>().ok());
         name.trim().eq_ignore_ascii_case(coding) && weight.is_some_and(|weight| weight > 0.0)
     })
-}
-
-/// Whether the browser has it already (RFC 9110 section 13.1.2).
-fn is_known(request: &HeaderMap, etag: &HeaderValue) -> bool {
-    let given = request.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    given
-        .split(',')
-        .any(|known| matches!(known.trim().trim_start_matches("W/"), known if known == "*" || etag == known))
 }
 
 /// The routes, without the example's where it is off.
@@ -181,7 +170,7 @@ async fn front(State(state): State<ApiState>) -> Html<String> {
     };
     Html(format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Bellwire</title><h1>Bellwire</h1>\
-         <p>A web-push delivery server. <ul><li><a href=\"/admin/\">The admin page</a>{example}<li><a href=\"/openapi.json\">The API</a>\
+         <p>A web-push delivery server. <ul><li><a href=\"/admin/\">The admin page</a>{example}<li><a href=\"/docs/\">The API</a>\
          <li><a href=\"/sdk/bellwire.js\">The module for your pages</a><li><a href=\"/readyz\">Its health</a></ul>"
     ))
 }

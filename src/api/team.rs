@@ -7,13 +7,14 @@ use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::TeamAdmin;
 use super::email::{EMAIL_RULE, normal_email};
 use super::extract::{AppRef, At, Json, Query, named_app};
+use super::once::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::session::{GrantView, LINK_PREFIX, link_mac};
@@ -158,11 +159,11 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     At(id): At<TeammateId>,
 ) -> Result<axum::Json<TeammateView>, Problem> {
-    read(&state, id).await.map(axum::Json)
+    read(&state.pool, id).await.map(axum::Json)
 }
 
-async fn read(state: &ApiState, id: TeammateId) -> Result<TeammateView, Problem> {
-    team::find(&state.pool, id).await?.map(TeammateView::from).ok_or_else(unknown)
+async fn read(executor: impl PgExecutor<'_>, id: TeammateId) -> Result<TeammateView, Problem> {
+    team::find(executor, id).await?.map(TeammateView::from).ok_or_else(unknown)
 }
 
 fn unknown() -> Problem {
@@ -175,8 +176,8 @@ fn unknown() -> Problem {
 pub(crate) async fn invite(
     admin: TeamAdmin,
     State(state): State<ApiState>,
-    Json(body, _): Json<Invitation>,
-) -> Result<(StatusCode, axum::Json<Invited>), Problem> {
+    Making(body, pending): Making<Invitation>,
+) -> Result<Response, Instead> {
     let mut faults = Faults::default();
     let email = normal_email(&body.email);
     faults.require(email.is_some(), "/email", EMAIL_RULE);
@@ -185,17 +186,17 @@ pub(crate) async fn invite(
     faults.finish()?;
     let email = email.expect("what is missing was refused");
     let (id, now) = (TeammateId(state.clock.uuid()), state.clock.now());
-    let mut tx = state.pool.begin().await?;
-    admin.must_still_be(&mut tx).await?;
-    if !team::add(&mut tx, id, &email, now).await? {
-        return Err(Problem::conflict("email_taken", "There is a teammate of that address."));
+    let mut once = pending.begin(&state).await?;
+    admin.must_still_be(once.conn()).await?;
+    if !team::add(once.conn(), id, &email, now).await? {
+        return Err(Problem::conflict("email_taken", "There is a teammate of that address.").into());
     }
-    team::set_grants(&mut tx, id, &grants).await?;
-    let link = make_link(&mut tx, &state, id, now).await?;
+    team::set_grants(once.conn(), id, &grants).await?;
+    let link = make_link(once.conn(), &state, id, now).await?;
     let entry = admin.caller.did(None, Action::TeammateInvited, id);
-    entry.with(json!({"roles": told(&grants)})).record(&mut tx, 1, now).await?;
-    tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(Invited { teammate: read(&state, id).await?, link })))
+    entry.with(json!({"roles": told(&grants)})).record(once.conn(), 1, now).await?;
+    let teammate = read(once.conn(), id).await?;
+    once.finish(&state, StatusCode::CREATED, &Invited { teammate, link }).await
 }
 
 /// Changes a teammate's roles, or shuts them out. It holds from the next request on.
@@ -233,10 +234,10 @@ pub(crate) async fn change(
     let detail = json!({"roles": grants.as_ref().map(told), "disabled": body.disabled});
     entry.with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
-    read(&state, id).await.map(axum::Json)
+    read(&state.pool, id).await.map(axum::Json)
 }
 
-/// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
+/// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have. The password is
 /// forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
 /// Nobody resets themselves: you change your own password by the one before.
 #[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", params(("teammate" = String, Path)),
@@ -245,21 +246,22 @@ pub(crate) async fn reset(
     admin: TeamAdmin,
     State(state): State<ApiState>,
     At(id): At<TeammateId>,
-) -> Result<axum::Json<Invited>, Problem> {
+    pending: Pending,
+) -> Result<Response, Instead> {
     // A link sets a password without the one before, which whoever finds a browser that is signed in does not know.
     admin.must_not_be(id)?;
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
-    admin.must_still_be(&mut tx).await?;
-    if !team::lock(&mut tx, id).await? {
-        return Err(unknown());
+    let mut once = pending.begin(&state).await?;
+    admin.must_still_be(once.conn()).await?;
+    if !team::lock(once.conn(), id).await? {
+        return Err(unknown().into());
     }
-    team::set_password(&mut tx, id, None).await?;
-    sessions::end_all(&mut tx, Owner::Teammate(id), None, now).await?;
-    let link = make_link(&mut tx, &state, id, now).await?;
-    admin.caller.did(None, Action::TeammateReset, id).record(&mut tx, 1, now).await?;
-    tx.commit().await?;
-    Ok(axum::Json(Invited { teammate: read(&state, id).await?, link }))
+    team::set_password(once.conn(), id, None).await?;
+    sessions::end_all(once.conn(), Owner::Teammate(id), None, now).await?;
+    let link = make_link(once.conn(), &state, id, now).await?;
+    admin.caller.did(None, Action::TeammateReset, id).record(once.conn(), 1, now).await?;
+    let teammate = read(once.conn(), id).await?;
+    once.finish(&state, StatusCode::OK, &Invited { teammate, link }).await
 }
 
 /// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account that comes with their address

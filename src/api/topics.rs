@@ -7,11 +7,13 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use sqlx::PgExecutor;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, Json, Query, TOPIC_NAME_RULE, TopicName};
+use super::once::{Instead, Making};
 use super::paging::{Page, Paging, number_cursor};
 use super::problem::Problem;
 use super::subscriptions::{ended, unknown};
@@ -98,11 +100,11 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<axum::Json<TopicView>, Problem> {
-    find(&state, &server.app, &topic.0).await.map(axum::Json)
+    find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
 
-async fn find(state: &ApiState, app: &App, name: &str) -> Result<TopicView, Problem> {
-    let found = topics::list(&state.pool, app.id, Some(name), i32::MAX, 1).await?.pop();
+async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<TopicView, Problem> {
+    let found = topics::list(executor, app.id, Some(name), i32::MAX, 1).await?.pop();
     found.map(TopicView::from).ok_or_else(|| Problem::not_found("topic"))
 }
 
@@ -113,22 +115,22 @@ async fn find(state: &ApiState, app: &App, name: &str) -> Result<TopicView, Prob
 pub(crate) async fn create(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
-    Json(body, _): Json<NewTopic>,
-) -> Result<(StatusCode, axum::Json<TopicView>), Problem> {
+    Making(body, pending): Making<NewTopic>,
+) -> Result<Response, Instead> {
     if body.name.parse::<TopicName>().is_err() {
-        return Err(Problem::invalid_member("/name", TOPIC_NAME_RULE));
+        return Err(Problem::invalid_member("/name", TOPIC_NAME_RULE).into());
     }
     let (app, now) = (server.app.id, state.clock.now());
-    let mut tx = state.pool.begin().await?;
-    match topics::create(&mut tx, app, &body.name, body.join, now).await? {
+    let mut once = pending.begin(&state).await?;
+    match topics::create(once.conn(), app, &body.name, body.join, now).await? {
         Made::Done => {}
-        Made::Exists => return Err(Problem::conflict("topic_exists", "The app has a topic of this name.")),
-        Made::TooMany => return Err(Problem::too_many_topics()),
+        Made::Exists => return Err(Problem::conflict("topic_exists", "The app has a topic of this name.").into()),
+        Made::TooMany => return Err(Problem::too_many_topics().into()),
     }
     let detail = json!({"join": body.join});
-    server.did(Action::TopicCreated, &body.name).with(detail).record(&mut tx, 1, now).await?;
-    tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(find(&state, &server.app, &body.name).await?)))
+    server.did(Action::TopicCreated, &body.name).with(detail).record(once.conn(), 1, now).await?;
+    let made = find(once.conn(), &server.app, &body.name).await?;
+    once.finish(&state, StatusCode::CREATED, &made).await
 }
 
 /// Changes a topic.
@@ -149,7 +151,7 @@ pub(crate) async fn change(
         }
         tx.commit().await?;
     }
-    find(&state, &server.app, &topic.0).await.map(axum::Json)
+    find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
 
 /// Removes a topic and its policy. Nobody is in it any more, and the subscriptions themselves stay. 409 while a message is

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{MayExport, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, Query};
+use super::once::{Instead, Making};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use crate::model::base64url;
@@ -149,8 +150,8 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Json(body, _): Json<NewVapidKey>,
-) -> Result<(StatusCode, axum::Json<VapidKeyView>), Problem> {
+    Making(body, pending): Making<NewVapidKey>,
+) -> Result<Response, Instead> {
     let mut faults = Faults::default();
     let pair = read_pair(&body, &mut faults);
     if let Some(Err(error)) = body.subject.as_deref().map(check_subject) {
@@ -162,15 +163,14 @@ pub(crate) async fn create(
         Some(subject) => subject,
         None => vapid_keys::active(&state.pool, server.app.id).await?.subject,
     };
-    let mut tx = state.pool.begin().await?;
-    let key = add(&mut tx, &state, server.app.id, &pair, &subject, body.state).await?;
+    let mut once = pending.begin(&state).await?;
+    let key = add(once.conn(), &state, server.app.id, &pair, &subject, body.state).await?;
     let made = if body.private_key.is_some() { Action::VapidKeyImported } else { Action::VapidKeyCreated };
-    server.did(made, key.id).record(&mut tx, 1, key.created_at).await?;
+    server.did(made, key.id).record(once.conn(), 1, key.created_at).await?;
     if key.state == Role::Active {
-        server.did(Action::VapidKeyActivated, key.id).record(&mut tx, 1, key.created_at).await?;
+        server.did(Action::VapidKeyActivated, key.id).record(once.conn(), 1, key.created_at).await?;
     }
-    tx.commit().await?;
-    Ok((StatusCode::CREATED, axum::Json(key)))
+    once.finish(&state, StatusCode::CREATED, &key).await
 }
 
 /// Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.

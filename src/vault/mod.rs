@@ -38,6 +38,8 @@ pub const CONTENT: Column = "messages.content";
 pub(crate) const TEMPLATE: Column = "templates.content";
 /// What a campaign says, and how it is planned.
 pub(crate) const PLAN: Column = "campaigns.plan";
+/// What a request was answered that may be made again.
+pub(crate) const FIRST_ANSWER: Column = "first_answers.answer";
 /// A VAPID private key.
 pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 

@@ -137,6 +137,12 @@ async fn small_things_go_too_each_in_its_time() {
              SELECT id, 'r', $1::text, '', 202, 'null', $1 FROM apps",
         ),
         (
+            "first_answers",
+            DAY * 2,
+            "INSERT INTO first_answers (caller, route, key, id, app, request_hash, status, answer, created_at)
+             SELECT id, 'r', $1::text, id, id, sha256(''), 201, '', $1 FROM apps",
+        ),
+        (
             "reliability_counts",
             DAY * 2,
             "INSERT INTO reliability_counts (minute, lane, tier, metric, n) VALUES ($1, 1, 1, 1, 1)",

@@ -3,6 +3,7 @@
 mod plan;
 mod view;
 
+use aws_lc_rs::digest;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::Response;
@@ -10,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
-use super::accept::accept_named;
+use super::accept::accept_under;
 use super::accepted::Accepted;
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
 use super::extract::{At, Json, PathParam, Query};
-use super::once::{Begun, Once};
+use super::messages::idempotency_key;
+use super::once::{Instead, Making, Once};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::retry_headers::RetryHeaders;
@@ -48,8 +50,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(test))
 }
 
-const CREATE: &str = "POST /v1/apps/{app}/campaigns";
-const CLONE: &str = "POST /v1/apps/{app}/campaigns/{campaign}/clone";
+const TEST: &str = "POST /v1/apps/{app}/campaigns/{campaign}/test";
 
 /// A campaign as requests name it: by id or slug.
 #[derive(Debug, Clone)]
@@ -105,21 +106,15 @@ pub(crate) async fn list(
 
 /// Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"),
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer")),
-    request_body = CampaignBody, security(("api_key" = ["messages"])), responses((status = 201, body = CampaignView)))]
+    params(("app" = String, Path, description = "Id or slug")), request_body = CampaignBody,
+    security(("api_key" = ["messages"])), responses((status = 201, body = CampaignView)))]
 pub(crate) async fn create(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    headers: HeaderMap,
-    Json(body, octets): Json<CampaignBody>,
-) -> Result<Response, Problem> {
-    let app = &server.app;
-    let checked = check(&state, app, &body).await?;
-    let once = match Once::begin(&state, app.id, CREATE, &headers, &octets).await? {
-        Begun::First(once) => once,
-        Begun::Before(answer) => return Ok(answer),
-    };
+    Making(body, pending): Making<CampaignBody>,
+) -> Result<Response, Instead> {
+    let checked = check(&state, &server.app, &body).await?;
+    let once = pending.begin(&state).await?;
     make(&server, &state, once, Stored { given: body, checked }).await
 }
 
@@ -141,17 +136,17 @@ async fn make(
     state: &ApiState,
     mut once: Once,
     stored: Stored,
-) -> Result<Response, Problem> {
+) -> Result<Response, Instead> {
     let (app, now) = (&server.app, state.clock.now());
     let id = CampaignId(state.clock.uuid());
     let sealed = seal(state, id, &stored)?;
     let new = new_campaign(&stored, &sealed);
     match campaigns::create(once.conn(), app.id, id, &new, now).await? {
         Made::Done => {}
-        Made::SlugTaken => return Err(slug_taken()),
+        Made::SlugTaken => return Err(slug_taken().into()),
         Made::TooMany => {
             let detail = format!("An app may have at most {} campaigns.", campaigns::CAMPAIGNS_MAX);
-            return Err(Problem::conflict("too_many_campaigns", detail));
+            return Err(Problem::conflict("too_many_campaigns", detail).into());
         }
     }
     server.did(Action::CampaignCreated, id).with(json!({"slug": new.slug})).record(once.conn(), 1, now).await?;
@@ -168,7 +163,7 @@ async fn make(
         changed_at: now,
         started_at: None,
     };
-    once.finish(StatusCode::CREATED, &CampaignView::new(app, &row)).await
+    once.finish(state, StatusCode::CREATED, &CampaignView::new(app, &row)).await
 }
 
 fn seal(state: &ApiState, id: CampaignId, stored: &Stored) -> Result<Vec<u8>, Problem> {
@@ -402,28 +397,22 @@ pub(crate) struct CampaignClone {
 
 /// Makes a draft with the plan of another campaign.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/clone", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug"),
-        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 characters; remembered for a day or longer")),
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
     request_body = CampaignClone, security(("api_key" = ["messages"])), responses((status = 201, body = CampaignView)))]
 pub(crate) async fn clone(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(campaign): At<CampaignRef>,
-    headers: HeaderMap,
-    Json(body, octets): Json<CampaignClone>,
-) -> Result<Response, Problem> {
+    Making(body, pending): Making<CampaignClone>,
+) -> Result<Response, Instead> {
     if !is_slug(&body.slug) {
-        return Err(Problem::invalid_member("/slug", SLUG_RULE));
+        return Err(Problem::invalid_member("/slug", SLUG_RULE).into());
     }
     let row = find(&state, &server.app, &campaign).await?;
     let Stored { mut given, checked } = open(&state, &row)?;
     given.slug = body.slug;
     given.name = Some(row.name.clone());
-    let which = [row.id.0.as_bytes(), &octets[..]].concat();
-    let once = match Once::begin(&state, server.app.id, CLONE, &headers, &which).await? {
-        Begun::First(once) => once,
-        Begun::Before(answer) => return Ok(answer),
-    };
+    let once = pending.begin(&state).await?;
     make(&server, &state, once, Stored { given, checked }).await
 }
 
@@ -448,8 +437,10 @@ pub(crate) async fn test(
     server: Server<MaySend>,
     State(state): State<ApiState>,
     At(campaign): At<CampaignRef>,
-    Json(body, _): Json<CampaignTestSend>,
-) -> Result<(StatusCode, axum::Json<Accepted>), Problem> {
+    headers: HeaderMap,
+    Json(body, octets): Json<CampaignTestSend>,
+) -> Result<Response, Problem> {
+    let key = idempotency_key(&headers)?;
     let row = find(&state, &server.app, &campaign).await?;
     let given = open(&state, &row)?.given;
     let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());
@@ -457,9 +448,9 @@ pub(crate) async fn test(
     let template = Templates::default().resolve(&state, server.app.id, message.template.take()).await?;
     let composed = message.compose(&state, &server.app, &RetryHeaders::default(), None, template).map_err(to_users)?;
     let composed = composed.sent_by(server.caller.counted_as());
-    let accepted =
-        accept_named(&state, &server.app, vec![composed]).await?.pop().expect("an answer for each message")?;
-    Ok((StatusCode::ACCEPTED, axum::Json(accepted)))
+    let request = [row.id.0.as_bytes(), &octets[..]].concat();
+    let digest = digest::digest(&digest::SHA256, &request).as_ref().to_vec();
+    accept_under(&state, &server.app, TEST, key, digest, composed).await
 }
 
 /// What is wrong with the message's `to` is wrong with the request's `users`.

@@ -47,7 +47,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         ]}),
         Some("NewSubscription") => json!({
             "subscription": {
-                "endpoint": "https://fcm.googleapis.com/fcm/send/dKx…",
+                "endpoint": "https://fcm.googleapis.com/fcm/send/dKx7pQ",
                 "keys": {
                     "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
                     "auth": "BTBZMqHH6r4Tts7J_aSIgg",

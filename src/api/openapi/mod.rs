@@ -1,6 +1,7 @@
 //! The description of the API, OpenAPI 3.1, made from the handlers and served at `/openapi.json`.
 
 mod examples;
+mod samples;
 mod shapes;
 
 use std::collections::BTreeSet;
@@ -19,6 +20,11 @@ use crate::model::role::Role;
 use crate::model::scope::Scope;
 
 const ABOUT: &str = "Self-hosted web-push delivery.
+
+What is refused is answered as a problem (RFC 9457), whose `type` leads to a page that says what to do. What is shown as JSON has an \
+`ETag`: `If-None-Match` gets 304 while nothing has changed, and `If-Match` changes a thing only as long as it is what you have \
+seen (412, `precondition_failed`). A `POST` that makes something is carried out once however often it is repeated with the same \
+`Idempotency-Key`. Lists are paged: `Link` leads on.
 
 Every route may refuse a body that is too large (413, `body_too_large`) or takes too long (408, `body_too_slow`), and \
 whoever asks too often: 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` tell what is left: of \
@@ -54,13 +60,14 @@ const TAGS: [(&str, &str); 17] = [
 ];
 
 /// Problems that routes share: under which name, their status, and when they come.
-const PROBLEMS: [(&str, u16, &str); 10] = [
+const PROBLEMS: [(&str, u16, &str); 11] = [
     ("BadRequest", 400, "A parameter, a header or the grammar of the body is wrong; `errors` names each"),
     ("Unauthorized", 401, "No key or token, or one that is not valid (any more)"),
     ("Forbidden", 403, "The key or token is known, but may not do this"),
     ("NotFound", 404, "There is no such thing, or not for who asks"),
     ("TooSlow", 408, "The body did not come in time (`body_too_slow`)"),
     ("Conflict", 409, "The state of things does not allow it; `code` says which"),
+    ("PreconditionFailed", 412, "It is not what `If-Match` names (`precondition_failed`)"),
     ("TooLarge", 413, "The body has too many octets (`body_too_large`)"),
     ("UnsupportedMediaType", 415, "The body must be sent as `application/json`"),
     ("Invalid", 422, "The body is well-formed, but members are wrong; `errors` points to each"),
@@ -106,7 +113,24 @@ pub(crate) fn complete(api: OpenApi) -> Value {
     let tags = TAGS.iter().filter(|(name, _)| used.contains(*name));
     api["tags"] = tags.map(|(name, description)| json!({"name": name, "description": description})).collect();
     shapes::bound(&mut api);
+    show_answers(&mut api);
     api
+}
+
+/// Gives an example to each answer that shows something as JSON.
+fn show_answers(api: &mut Value) {
+    let schemas = api["components"]["schemas"].as_object().cloned().unwrap_or_default();
+    let items = api["paths"].as_object_mut().into_iter().flatten().map(|(_, item)| item);
+    let operations = items.filter_map(Value::as_object_mut).flatten().map(|(_, operation)| operation);
+    for response in
+        operations.filter_map(|operation| operation["responses"].as_object_mut()).flatten().map(|(_, it)| it)
+    {
+        let Some(content) = response.pointer_mut("/content/application~1json") else { continue };
+        if content.get("example").is_none() {
+            let schema = content["schema"].clone();
+            content["example"] = samples::of(&schemas, &schema, "");
+        }
+    }
 }
 
 fn complete_operation(path: &str, method: &str, operation: &mut Value) {
@@ -115,6 +139,10 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         operation["security"] = json!([{}]); // whoever asks
     }
     add_role(operation);
+    tell(operation);
+    if is_made_once(path, method, operation) {
+        add_idempotency_key(operation);
+    }
     let has_body = operation.get("requestBody").is_some_and(Value::is_object);
     let takes_json = operation["requestBody"]["content"]["application/json"].is_object();
     let takes_parameters = operation["parameters"].as_array().is_some_and(|parameters| !parameters.is_empty());
@@ -141,6 +169,7 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
             401 | 403 => takes_keys,
             404 => path.contains('{'),
             408 | 413 => has_body,
+            412 => method != "get" && takes(operation, "If-Match"),
             409 => method != "get" && path.starts_with("/v1/"),
             415 | 422 => takes_json,
             _ => path.starts_with("/v1/"),
@@ -150,6 +179,83 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
         }
     }
     operation["responses"]["default"] = json!({"$ref": "#/components/responses/Problem"});
+}
+
+/// Requests beside those that answer 201 which are carried out once under an `Idempotency-Key`.
+const ONCE_BESIDE: [&str; 3] =
+    ["/v1/apps/{app}/messages", "/v1/apps/{app}/campaigns/{campaign}/test", "/v1/team/{teammate}/reset"];
+/// Requests that answer 201, but are not: a browser is registered once by its endpoint, and nobody signs in twice with what works
+/// once.
+const NEVER_ONCE: [&str; 4] =
+    ["/v1/apps/{app}/subscriptions", "/v1/session", "/v1/session/passkeys", "/v1/session/passkeys/options"];
+
+fn is_made_once(path: &str, method: &str, operation: &Value) -> bool {
+    let makes = operation["responses"]["201"].is_object() && !NEVER_ONCE.contains(&path);
+    method == "post" && (makes || ONCE_BESIDE.contains(&path))
+}
+
+fn add_idempotency_key(operation: &mut Value) {
+    let about = "1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: \
+                 remembered for a day or longer, for whoever asked";
+    let header = json!({
+        "name": "Idempotency-Key", "in": "header", "required": false, "description": about, "schema": {"type": "string"}
+    });
+    match operation["parameters"].as_array_mut() {
+        Some(parameters) => parameters.push(header),
+        None => operation["parameters"] = json!([header]),
+    }
+    let repeat =
+        json!({"description": "`true`: a repeat of the first answer", "schema": {"type": "string", "const": "true"}});
+    for (status, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+        if status.starts_with('2') {
+            response["headers"]["Idempotent-Replayed"] = repeat.clone();
+        }
+    }
+}
+
+fn takes(operation: &Value, parameter: &str) -> bool {
+    operation["parameters"].as_array().into_iter().flatten().any(|taken| taken["name"] == parameter)
+}
+
+/// Makes of what a handler says of itself a summary, its first sentence, and a description: the rest, and whom it is for.
+fn tell(operation: &mut Value) {
+    let said = [&operation["summary"], &operation["description"]].map(|text| text.as_str().unwrap_or_default());
+    let mut paragraphs: Vec<String> = said
+        .iter()
+        .flat_map(|text| text.split("\n\n"))
+        .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
+        .filter(|paragraph| !paragraph.is_empty())
+        .collect();
+    let first = if paragraphs.is_empty() { String::new() } else { paragraphs.remove(0) };
+    let (summary, rest) = match first.split_once(". ") {
+        Some((sentence, rest)) => (format!("{sentence}."), Some(rest.to_owned())),
+        None => (first, None),
+    };
+    let description: Vec<String> = rest.into_iter().chain(paragraphs).chain([for_whom(operation)]).collect();
+    operation["summary"] = summary.into();
+    operation["description"] = description.join("\n\n").into();
+}
+
+/// Whom an operation lets in, in words.
+fn for_whom(operation: &Value) -> String {
+    let mut ways = Vec::new();
+    for way in operation["security"].as_array().into_iter().flatten() {
+        let of = |scheme: &str| way[scheme].as_array();
+        if let Some(scopes) = of("api_key") {
+            let scope = scopes.first().and_then(Value::as_str).unwrap_or_default();
+            ways.push(format!("an API key with the scope `{scope}`"));
+        } else if of("browser_token").is_some() {
+            ways.push("the subscription's own token".to_owned());
+        } else if let Some(roles) = of("session") {
+            ways.push(match roles.first().and_then(Value::as_str) {
+                Some(role) => format!("a session of somebody with the role `{role}`"),
+                None => "a session".to_owned(),
+            });
+        } else {
+            return "Takes no key: anybody may call it.".to_owned();
+        }
+    }
+    format!("Takes {}.", ways.join(", or "))
 }
 
 /// Says with which role somebody who is signed in may call what takes a scope, where the handler does not say it.
@@ -199,8 +305,8 @@ fn meaning(method: &str, status: &str) -> &'static str {
 }
 
 /// The route that serves it, written down once.
-pub(crate) fn route(api: OpenApi) -> Router<ApiState> {
-    let text = Bytes::from(complete(api).to_string());
+pub(crate) fn route(description: &Value) -> Router<ApiState> {
+    let text = Bytes::from(description.to_string());
     Router::new().route("/openapi.json", get(|| async move { ([(header::CONTENT_TYPE, "application/json")], text) }))
 }
 
@@ -251,6 +357,43 @@ mod tests {
             assert_eq!(*schema, "#/components/schemas/Problem", "{name}");
         }
         assert!(api["info"]["contact"].is_null(), "a library's author is nobody to ask");
+    }
+
+    #[test]
+    fn every_operation_tells_what_it_does_for_whom_and_shows_an_example() {
+        let api = described();
+        let schemas = api["components"]["schemas"].as_object().expect("schemas");
+        for (route, operation) in operations(&api) {
+            let [summary, description] =
+                ["summary", "description"].map(|name| operation[name].as_str().unwrap_or_default());
+            assert!(summary.ends_with('.') && summary.len() < 200 && !summary.contains('\n'), "{route}: {summary:?}");
+            assert!(description.contains("Takes "), "{route}: {description:?}");
+            assert!(operation["security"].as_array().is_some_and(|ways| !ways.is_empty()), "{route}");
+            assert!(operation["responses"]["default"]["$ref"].is_string(), "{route} tells of no problem");
+            for (status, response) in operation["responses"].as_object().expect("responses") {
+                let Some(content) = response.pointer("/content/application~1json") else { continue };
+                let differs = mismatch::between(schemas, &content["schema"], &content["example"]);
+                assert!(differs.is_empty(), "{route} {status}: {differs:?}: {}", content["example"]);
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_made_by_a_post_may_be_made_with_an_idempotency_key() {
+        let api = described();
+        let takes_key = |operation: &Value| takes(operation, "Idempotency-Key");
+        for (route, operation) in operations(&api).filter(|(route, _)| route.starts_with("post ")) {
+            let path = route.trim_start_matches("post ");
+            let makes = operation["responses"]["201"].is_object();
+            assert_eq!(
+                takes_key(operation),
+                makes != NEVER_ONCE.contains(&path) || ONCE_BESIDE.contains(&path),
+                "{route}"
+            );
+        }
+        for path in ONCE_BESIDE.iter().chain(&NEVER_ONCE) {
+            assert!(api["paths"][path]["post"].is_object(), "there is no POST {path}");
+        }
     }
 
     #[test]

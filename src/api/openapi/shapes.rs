@@ -183,9 +183,9 @@ const TEXTS: &[(&str, Text)] = &[
     ("presets", Long(1, 64)),
     ("dropped", Long(1, 32)),
     ("header", Long(1, 128)),
-    ("parameter", Long(1, 128)),
+    ("parameter", Long(0, 8_192)), // the name of one that is not known, too
     ("title", Long(1, 128)),
-    ("type", Like("^urn:bellwire:problem:[a-z0-9_]+$")),
+    ("type", Like("^/docs/problems/[a-z0-9_]+$")),
     ("instance", Long(1, 8_192)),
     ("request_id", Long(1, 128)),
     ("pointer", Long(0, 8_192)),

@@ -179,7 +179,7 @@ struct Arrived {
     word: Option<&'static str>,
 }
 
-/// Lets a browser in that comes back from the OpenID provider with a code, and sends it on to a page of this server: with a
+/// Lets a browser in that comes back from the OpenID provider with a code. It is sent on to a page of this server: with a
 /// session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
 #[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team", params(Answer), security(()),
     responses((status = 303, description = "On to a page of this server"), (status = 404, description = "This server has no provider")))]

@@ -105,8 +105,8 @@ impl SignIn {
     }
 }
 
-/// Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
-/// an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
+/// Signs in, and gives the browser a session. It is a cookie that no script can read and no other site can use, which ends after
+/// half an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
 /// time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
 /// password, by link or by the OpenID provider, and signs in with its answer.
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn, security(()),

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::id::{AppId, MessageId};
@@ -113,7 +113,7 @@ pub(crate) struct TopicRow {
 
 /// An app's topics with numbers below `below`, the newest first; or only the one of that `name`.
 pub(crate) async fn list(
-    pool: &PgPool,
+    executor: impl PgExecutor<'_>,
     app: AppId,
     name: Option<&str>,
     below: i32,
@@ -130,7 +130,7 @@ pub(crate) async fn list(
         below,
         limit
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 

@@ -88,13 +88,17 @@ pub async fn create(
     clock: &Clock,
 ) -> Result<(ApiKey, String), sqlx::Error> {
     let new = NewKey { app, name, scopes, expires_at };
-    make(pool, vault, new, Actor::LOCAL, clock).await?.ok_or(sqlx::Error::RowNotFound)
+    let mut tx = pool.begin().await?;
+    let made = make(&mut tx, vault, new, Actor::LOCAL, clock).await?;
+    tx.commit().await?;
+    made.ok_or(sqlx::Error::RowNotFound)
 }
 
 /// Makes a key: its row and its secret, which is shown now and never again. None: the key of whoever makes it was revoked
-/// meanwhile, or expired, or the teammate is not let in any more.
+/// meanwhile, or expired, or the teammate is not let in any more. To be called in a transaction, in which others that make or
+/// revoke keys wait.
 pub(crate) async fn make(
-    pool: &PgPool,
+    conn: &mut PgConnection,
     vault: &Vault,
     new: NewKey<'_>,
     maker: Actor,
@@ -120,8 +124,7 @@ pub(crate) async fn make(
     let secret_mac = mac(vault, &secret);
     let detail = json!({"name": key.name, "scopes": key.scopes, "expires_at": key.expires_at});
     let entry = Entry::new(maker, key.app, Action::ApiKeyCreated, key.id).with(detail);
-    let mut tx = pool.begin().await?;
-    take_turns(&mut tx).await?;
+    take_turns(conn).await?;
     let done = sqlx::query!(
         "INSERT INTO api_keys
            (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_locally, made_by_teammate)
@@ -141,13 +144,12 @@ pub(crate) async fn make(
         key.made_locally,
         key.made_by_teammate.map(|teammate| teammate.0)
     )
-    .execute(&mut *tx)
+    .execute(&mut *conn)
     .await?;
     if done.rows_affected() == 0 {
         return Ok(None);
     }
-    entry.record(&mut tx, 1, key.created_at).await?;
-    tx.commit().await?;
+    entry.record(conn, 1, key.created_at).await?;
     Ok(Some((key, secret)))
 }
 

@@ -1,6 +1,6 @@
 //! Teammates: who they are, what they may do, and the one-time links by which they come in.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
@@ -69,7 +69,7 @@ struct Row {
 }
 
 /// Teammates with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<Teammate>> {
+pub(crate) async fn list(executor: impl PgExecutor<'_>, before: Uuid, limit: i64) -> sqlx::Result<Vec<Teammate>> {
     let rows = sqlx::query_as!(
         Row,
         r#"SELECT t.id, t.email, t.password_hash IS NOT NULL AS "has_password!", i.expires_at AS "link_expires_at?",
@@ -82,7 +82,7 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
         before,
         limit
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await?;
     let read = |row: Row| {
         let Row {
@@ -104,8 +104,8 @@ pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Resul
 }
 
 /// The teammate of that id.
-pub(crate) async fn find(pool: &PgPool, id: TeammateId) -> sqlx::Result<Option<Teammate>> {
-    let first = list(pool, just_above(id), 1).await?.pop();
+pub(crate) async fn find(executor: impl PgExecutor<'_>, id: TeammateId) -> sqlx::Result<Option<Teammate>> {
+    let first = list(executor, just_above(id), 1).await?.pop();
     Ok(first.filter(|teammate| teammate.id == id))
 }
 

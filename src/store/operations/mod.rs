@@ -1,5 +1,8 @@
-//! What keeps the database itself in order: its schema, partitions, retention, sweeps, who works on it, and how it is set up.
+//! What keeps the database itself in order: its schema, partitions, retention, sweeps, who works on it, how it is set up, and what
+//! requests were answered that may be repeated.
 
+pub(crate) mod edits;
+pub(crate) mod first_answers;
 pub(crate) mod partitions;
 pub(crate) mod removal;
 pub(crate) mod reports;

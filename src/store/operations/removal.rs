@@ -248,12 +248,14 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let events = delete_of!("events", app);
     let told = delete_of!("stream_events", app);
     let answers = delete_of!("idempotency_keys", app);
+    let first_answers = delete_of!("first_answers", app);
     sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()
         + events.execute(&mut *tx).await?.rows_affected()
         + told.execute(&mut *tx).await?.rows_affected()
-        + answers.execute(&mut *tx).await?.rows_affected();
+        + answers.execute(&mut *tx).await?.rows_affected()
+        + first_answers.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
 }

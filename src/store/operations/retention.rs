@@ -143,11 +143,13 @@ pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u
         CHUNK
     );
     let answers = delete_before!("idempotency_keys", "created_at", now - IDEMPOTENCY_KEPT);
+    let first_answers = delete_before!("first_answers", "created_at", now - IDEMPOTENCY_KEPT);
     let reliability = delete_before!("reliability_counts", "minute", now - RELIABILITY_KEPT);
     let trips = delete_before!("breaker_trips", "minute", now - RELIABILITY_KEPT);
     let deleted = stops.execute(&mut *tx).await?.rows_affected()
         + u64::try_from(told.fetch_one(&mut *tx).await?).unwrap_or(0)
         + answers.execute(&mut *tx).await?.rows_affected()
+        + first_answers.execute(&mut *tx).await?.rows_affected()
         + reliability.execute(&mut *tx).await?.rows_affected()
         + trips.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;

@@ -2,6 +2,7 @@
 //! the description is true; a route that is not described, or that this walk does not know how to call, fails it.
 
 mod foreign;
+mod repeats;
 mod security;
 
 use std::cell::Cell;
@@ -38,12 +39,20 @@ const PUBLIC: [&str; 9] = [
 ];
 /// Routes that are not part of the API: what browsers load, the description itself, and what axum answers where there is
 /// no route.
-const UNDESCRIBED: [&str; 16] = [
+const UNDESCRIBED: [&str; 24] = [
     "/",
     "/{*__private__axum_fallback}",
     "/admin",
     "/admin/",
     "/admin/{*file}",
+    "/docs",
+    "/docs/",
+    "/docs/docs.css",
+    "/docs/operations/{operation}",
+    "/docs/problems",
+    "/docs/problems/",
+    "/docs/problems/{code}",
+    "/docs/schemas/{schema}",
     "/example",
     "/example/",
     "/example/config.json",

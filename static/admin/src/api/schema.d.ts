@@ -11,7 +11,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether the process answers at all. */
+        /**
+         * Whether the process answers at all.
+         * @description Takes no key: anybody may call it.
+         */
         get: operations["healthz_alive"];
         put?: never;
         post?: never;
@@ -29,8 +32,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whether requests can be served: the database answers, and its schema is this program's. The database is asked once a
-         *     second at most.
+         * Whether requests can be served: the database answers, and its schema is this program's.
+         * @description The database is asked once a second at most.
+         *
+         *     Takes no key: anybody may call it.
          */
         get: operations["readyz_ready"];
         put?: never;
@@ -48,7 +53,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists all alerts: open ones first, each kind from the newest. */
+        /**
+         * Lists all alerts: open ones first, each kind from the newest.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         */
         get: operations["alerts_list"];
         put?: never;
         post?: never;
@@ -67,7 +75,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resolves an alert: somebody has looked at it. If it happens again, that is a new one. */
+        /**
+         * Resolves an alert: somebody has looked at it.
+         * @description If it happens again, that is a new one.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["alerts_resolve"];
         delete?: never;
         options?: never;
@@ -82,10 +95,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists all apps, those being deleted included, the newest first. */
+        /**
+         * Lists all apps, those being deleted included, the newest first.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         */
         get: operations["apps_list"];
         put?: never;
-        /** Makes an app with its first VAPID key and, if wanted, its first topics. */
+        /**
+         * Makes an app with its first VAPID key and, if wanted, its first topics.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["apps_create"];
         delete?: never;
         options?: never;
@@ -100,20 +119,26 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows an app. */
+        /**
+         * Shows an app.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["apps_show"];
         put?: never;
         post?: never;
         /**
-         * Deletes an app for good: its subscriptions, messages, letters, settings and keys. Nothing is sent any more when this is
-         *     answered, its API keys are revoked, and its routes answer 404, also to browsers. What is under way ends as cancelled.
-         *     Rows follow within minutes or hours; the app stays in the list until they are gone, and its slug is free then. Attempts
-         *     and receipts, which name nothing but bare ids, go with their day.
+         * Deletes an app for good: its subscriptions, messages, letters, settings and keys.
+         * @description Nothing is sent any more when this is answered, its API keys are revoked, and its routes answer 404, also to browsers. What is under way ends as cancelled. Rows follow within minutes or hours; the app stays in the list until they are gone, and its slug is free then. Attempts and receipts, which name nothing but bare ids, go with their day.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
          */
         delete: operations["apps_delete"];
         options?: never;
         head?: never;
-        /** Changes what is named of an app; everything else stays, whoever else changes it at the same time. */
+        /**
+         * Changes what is named of an app; everything else stays, whoever else changes it at the same time.
+         * @description Takes an API key with the scope `settings`, or a session of somebody with the role `operator`.
+         */
         patch: operations["apps_change"];
         trace?: never;
     };
@@ -124,12 +149,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the app's API keys, the newest first, revoked ones included. */
+        /**
+         * Lists the app's API keys, the newest first, revoked ones included.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["api_keys_list"];
         put?: never;
         /**
-         * Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody
-         *     who is signed in as a teammate makes one that lasts.
+         * Makes an API key.
+         * @description It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody who is signed in as a teammate makes one that lasts.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
          */
         post: operations["api_keys_create"];
         delete?: never;
@@ -149,8 +179,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made, identity keys
-         *     included: whoever stole it may have made some. A key revokes none that may do more than itself.
+         * Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made, identity keys included: whoever stole it may have made some.
+         * @description A key revokes none that may do more than itself.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
          */
         delete: operations["api_keys_revoke"];
         options?: never;
@@ -165,7 +197,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists what was done to an app with keys, by teammates and at the command line, the latest first. */
+        /**
+         * Lists what was done to an app with keys, by teammates and at the command line, the latest first.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["audit_log_list_of_app"];
         put?: never;
         post?: never;
@@ -182,9 +217,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the app's calendar. */
+        /**
+         * Shows the app's calendar.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["calendar_show"];
-        /** Replaces the app's calendar. It holds within a minute, also for what is under way. */
+        /**
+         * Replaces the app's calendar.
+         * @description It holds within a minute, also for what is under way.
+         *
+         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         put: operations["calendar_change"];
         post?: never;
         delete?: never;
@@ -200,10 +243,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists campaigns, the newest first. */
+        /**
+         * Lists campaigns, the newest first.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["campaigns_list"];
         put?: never;
-        /** Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are. */
+        /**
+         * Makes a campaign, as a draft.
+         * @description Everything is checked as it would be when it is sent, its messages as messages are.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["campaigns_create"];
         delete?: never;
         options?: never;
@@ -218,12 +269,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a campaign and how it goes. */
+        /**
+         * Shows a campaign and how it goes.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["campaigns_show"];
-        /** Writes a draft anew. 409 once it was started: clone it. */
+        /**
+         * Writes a draft anew.
+         * @description 409 once it was started: clone it.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         put: operations["campaigns_replace"];
         post?: never;
-        /** Deletes a draft, or a campaign that is over; its messages stay. 409 while it is under way: cancel it. */
+        /**
+         * Deletes a draft, or a campaign that is over; its messages stay.
+         * @description 409 while it is under way: cancel it.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         delete: operations["campaigns_remove"];
         options?: never;
         head?: never;
@@ -239,7 +303,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels a campaign for good: no push of it starts later than a second after the answer. */
+        /**
+         * Cancels a campaign for good: no push of it starts later than a second after the answer.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["campaigns_cancel"];
         delete?: never;
         options?: never;
@@ -256,7 +323,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a draft with the plan of another campaign. */
+        /**
+         * Makes a draft with the plan of another campaign.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["campaigns_clone"];
         delete?: never;
         options?: never;
@@ -271,7 +341,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million. */
+        /**
+         * Shows how a campaign goes by the language of browsers.
+         * @description Every delivery is looked at: that takes seconds for a million.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["campaigns_locales_show_locales"];
         put?: never;
         post?: never;
@@ -290,7 +365,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running. */
+        /**
+         * Pauses a campaign: no push of it starts later than a second after the answer.
+         * @description The times to live of its messages keep running.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["campaigns_pause"];
         delete?: never;
         options?: never;
@@ -305,7 +385,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what the author of a campaign wrote. */
+        /**
+         * Shows what the author of a campaign wrote.
+         * @description Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         */
         get: operations["campaigns_plan_show_plan"];
         put?: never;
         post?: never;
@@ -324,7 +407,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. */
+        /**
+         * Resumes a paused campaign.
+         * @description What fell due meanwhile goes out now; of runs that recur, the last.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["campaigns_resume"];
         delete?: never;
         options?: never;
@@ -341,7 +429,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Starts a campaign: it goes out when it is due. 409 if its time has passed. */
+        /**
+         * Starts a campaign: it goes out when it is due.
+         * @description 409 if its time has passed.
+         *
+         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         */
         post: operations["campaigns_start"];
         delete?: never;
         options?: never;
@@ -358,7 +451,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's. */
+        /**
+         * Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's.
+         * @description Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         */
         post: operations["campaigns_test"];
         delete?: never;
         options?: never;
@@ -373,11 +469,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the app's frequency caps. */
+        /**
+         * Shows the app's frequency caps.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["caps_show"];
         /**
-         * Replaces the app's frequency caps. They hold within a minute, and count what is sent from then on; what was counted for a cap
-         *     over the same tiers goes on counting.
+         * Replaces the app's frequency caps.
+         * @description They hold within a minute, and count what is sent from then on; what was counted for a cap over the same tiers goes on counting.
+         *
+         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
          */
         put: operations["caps_change"];
         post?: never;
@@ -395,8 +496,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew. A page
-         *     of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
+         * Shows what a page needs to subscribe.
+         * @description A page whose subscription was made with another key should subscribe anew. A page of an origin that the app does not let in is answered 403 `origin_not_allowed`, here and by all routes for browsers.
+         *
+         *     Takes no key: anybody may call it.
          */
         get: operations["config_show"];
         put?: never;
@@ -415,8 +518,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
-         *     (`searches_busy`).
+         * Lists dead letters, the newest first.
+         * @description A list that is narrowed is a search, of which a few are made at a time: 503 (`searches_busy`).
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["dead_letters_list"];
         put?: never;
@@ -434,7 +539,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists who replayed, discarded or exported dead letters, the latest first. What is listed here never changes. */
+        /**
+         * Lists who replayed, discarded or exported dead letters, the latest first.
+         * @description What is listed here never changes.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["dead_letters_audit_trail"];
         put?: never;
         post?: never;
@@ -453,7 +563,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Discards dead letters: they stay in the archive, but nothing is expected of them any more. */
+        /**
+         * Discards dead letters: they stay in the archive, but nothing is expected of them any more.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["dead_letters_discard"];
         delete?: never;
         options?: never;
@@ -469,8 +582,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Copies out all dead letters that fit, the newest first, without their content. Each page is entered into the trail
-         *     before it leaves.
+         * Copies out all dead letters that fit, the newest first, without their content.
+         * @description Each page is entered into the trail before it leaves.
+         *
+         *     Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
          */
         get: operations["dead_letters_export"];
         put?: never;
@@ -488,7 +603,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Counts dead letters by what they have in common. It is a search, of which a few are made at a time: 503 (`searches_busy`). */
+        /**
+         * Counts dead letters by what they have in common.
+         * @description It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["dead_letters_groups"];
         put?: never;
         post?: never;
@@ -508,10 +628,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Replays dead letters: each message is sent again, as a new one, to those for whom it died. It goes the way of every
-         *     message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was
-         *     addressed to somebody goes to nobody who has their browser now.
-         * @description It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way.
+         * Replays dead letters: each message is sent again, as a new one, to those for whom it died.
+         * @description It goes the way of every message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was addressed to somebody goes to nobody who has their browser now.
+         *
+         *     It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
          */
         post: operations["dead_letters_replay"];
         delete?: never;
@@ -527,7 +649,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Opens a dead letter. Its content takes a key with the scope `export`, and to have seen it is in the audit log. */
+        /**
+         * Opens a dead letter.
+         * @description Its content takes a key with the scope `export`, and to have seen it is in the audit log.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["dead_letters_show"];
         put?: never;
         post?: never;
@@ -546,7 +673,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Discards one dead letter. */
+        /**
+         * Discards one dead letter.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["dead_letters_discard_one"];
         delete?: never;
         options?: never;
@@ -563,7 +693,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Replays one dead letter. */
+        /**
+         * Replays one dead letter.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["dead_letters_replay_one"];
         delete?: never;
         options?: never;
@@ -579,11 +712,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Finds deliveries: what was sent to a user or a subscription, across messages, or what became of a message, narrowed by
-         *     state, tier, lane and time. Like the list of a message's deliveries it shows those that are known one by one.
-         * @description One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it
-         *     finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
-         *     for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
+         * Finds deliveries: what was sent to a user or a subscription, across messages, or what became of a message, narrowed by state, tier, lane and time.
+         * @description Like the list of a message's deliveries it shows those that are known one by one.
+         *
+         *     One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown, for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["deliveries_find"];
         put?: never;
@@ -602,8 +736,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has
-         *     changed. What browsers do not tell is null.
+         * Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has changed.
+         * @description What browsers do not tell is null.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["engagement_show"];
         put?: never;
@@ -621,7 +757,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows how far the erasure of a user has come. */
+        /**
+         * Shows how far the erasure of a user has come.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["erasures_show_erasure"];
         put?: never;
         post?: never;
@@ -638,7 +777,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists events, the newest first. */
+        /**
+         * Lists events, the newest first.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["events_list"];
         put?: never;
         post?: never;
@@ -655,7 +797,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Streams what happens in an app, as server-sent events: see `/v1/events/stream`. */
+        /**
+         * Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["events_stream_of_app"];
         put?: never;
         post?: never;
@@ -672,12 +817,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what is let through of an app as a whole, and what waits. */
+        /**
+         * Shows what is let through of an app as a whole, and what waits.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["flow_show_app"];
-        /** Sets what is let through of an app as a whole. */
+        /**
+         * Sets what is let through of an app as a whole.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         put: operations["flow_set_app"];
         post?: never;
-        /** Lets anything of an app through. */
+        /**
+         * Lets anything of an app through.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         delete: operations["flow_clear_app"];
         options?: never;
         head?: never;
@@ -693,7 +847,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets nothing of an app through until it is resumed. */
+        /**
+         * Lets nothing of an app through until it is resumed.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         post: operations["flow_pause_app"];
         delete?: never;
         options?: never;
@@ -710,7 +867,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forgets what was used of an app's rate: the period begins anew. */
+        /**
+         * Forgets what was used of an app's rate: the period begins anew.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         post: operations["flow_reset_app"];
         delete?: never;
         options?: never;
@@ -727,7 +887,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets through again what an app's limits allow. */
+        /**
+         * Lets through again what an app's limits allow.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         post: operations["flow_resume_app"];
         delete?: never;
         options?: never;
@@ -742,11 +905,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what holds the app, and whether it does. */
+        /**
+         * Shows what holds the app, and whether it does.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["guard_show"];
         /**
-         * Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
-         *     released.
+         * Replaces what holds the app.
+         * @description Allowing for more than before takes an operator's key. An app that is held stays so until it is released.
+         *
+         *     Takes an API key with the scope `settings`, or a session of somebody with the role `operator`.
          */
         put: operations["guard_change"];
         post?: never;
@@ -763,7 +931,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Reports which subscriptions were lost, by day, push service and VAPID key. */
+        /**
+         * Reports which subscriptions were lost, by day, push service and VAPID key.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["hygiene_report"];
         put?: never;
         post?: never;
@@ -780,12 +951,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the keys that user tokens may be signed with. */
+        /**
+         * Lists the keys that user tokens may be signed with.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["identity_keys_list"];
         put?: never;
         /**
-         * Makes a secret, or takes a public key. Those before stay valid until they are deleted. It goes when the API key that made
-         *     it is revoked, unless what that one made is kept; a key that expires makes none.
+         * Makes a secret, or takes a public key.
+         * @description Those before stay valid until they are deleted. It goes when the API key that made it is revoked, unless what that one made is kept; a key that expires makes none.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
          */
         post: operations["identity_keys_create"];
         delete?: never;
@@ -804,7 +980,12 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Forgets a key at once and for good: tokens that it signed prove nothing any more. Subscriptions keep their users. */
+        /**
+         * Forgets a key at once and for good: tokens that it signed prove nothing any more.
+         * @description Subscriptions keep their users.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         */
         delete: operations["identity_keys_remove"];
         options?: never;
         head?: never;
@@ -820,13 +1001,18 @@ export interface paths {
         };
         /**
          * Lists messages, the newest first; those for later, by their `send_at`, come before all others.
-         * @description For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
-         *     were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503
-         *     (`searches_busy`).
+         * @description For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503 (`searches_busy`).
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["messages_list"];
         put?: never;
-        /** Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time. */
+        /**
+         * Sends a message.
+         * @description With an `Idempotency-Key`, the same request made again is answered as it was the first time.
+         *
+         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         */
         post: operations["messages_send"];
         delete?: never;
         options?: never;
@@ -844,12 +1030,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, if wanted, idempotency key. Each is
-         *     accepted or refused for itself, as it would have been alone, and counts as a request against the key's limit. The answer is
-         *     200 with a status for each, as bulk routes of AWS, Elasticsearch and others answer: the request itself was carried out, and
-         *     207 would tell clients no more. Where none could be looked at (401, 403, 413, 422, 429, 503), nothing was sent.
-         * @description A batch that was cut off may be sent again if its messages have idempotency keys: those that were taken are answered as
-         *     they were the first time. Keys of batches count apart from those of single requests. The retry headers hold for each message.
+         * Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, if wanted, idempotency key.
+         * @description Each is accepted or refused for itself, as it would have been alone, and counts as a request against the key's limit. The answer is 200 with a status for each, as bulk routes of AWS, Elasticsearch and others answer: the request itself was carried out, and 207 would tell clients no more. Where none could be looked at (401, 403, 413, 422, 429, 503), nothing was sent.
+         *
+         *     A batch that was cut off may be sent again if its messages have idempotency keys: those that were taken are answered as they were the first time. Keys of batches count apart from those of single requests. The retry headers hold for each message.
+         *
+         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
          */
         post: operations["messages_batch_send"];
         delete?: never;
@@ -865,7 +1051,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows the message that has this key, or had it last. */
+        /**
+         * Shows the message that has this key, or had it last.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["messages_by_key_show_by_key"];
         put?: never;
         post?: never;
@@ -884,7 +1073,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels the message that has this key: "forget the reminder". 404 if there is none, 409 if all its deliveries have ended. */
+        /**
+         * Cancels the message that has this key: "forget the reminder".
+         * @description 404 if there is none, 409 if all its deliveries have ended.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["messages_by_key_cancel_by_key"];
         delete?: never;
         options?: never;
@@ -899,7 +1093,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a message and its account, which adds up at every moment. */
+        /**
+         * Shows a message and its account, which adds up at every moment.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["messages_show"];
         put?: never;
         post?: never;
@@ -918,7 +1115,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels a message for good: no push of it starts later than a second after the answer. */
+        /**
+         * Cancels a message for good: no push of it starts later than a second after the answer.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["messages_cancel"];
         delete?: never;
         options?: never;
@@ -934,8 +1134,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
-         *     users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
+         * Shows what a message to a topic or to everybody says, to whoever may send such.
+         * @description What is addressed to subscriptions or users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["messages_content"];
         put?: never;
@@ -953,7 +1155,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first. */
+        /**
+         * Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["messages_deliveries_list"];
         put?: never;
         post?: never;
@@ -970,7 +1175,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows one delivery. */
+        /**
+         * Shows one delivery.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["messages_deliveries_show"];
         put?: never;
         post?: never;
@@ -989,7 +1197,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Cancels a delivery that waits. */
+        /**
+         * Cancels a delivery that waits.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["messages_deliveries_cancel"];
         delete?: never;
         options?: never;
@@ -1005,8 +1216,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Explains one delivery: which rule, whose policy, what the push service said, why then, what next. What is not stored is
-         *     called not known. A subscription that the message was not for gets an explanation, too.
+         * Explains one delivery: which rule, whose policy, what the push service said, why then, what next.
+         * @description What is not stored is called not known. A subscription that the message was not for gets an explanation, too.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["messages_deliveries_explain_show"];
         put?: never;
@@ -1026,7 +1239,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes a delivery that waits due now. What its policy planned is not used up. */
+        /**
+         * Makes a delivery that waits due now.
+         * @description What its policy planned is not used up.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["messages_deliveries_retry"];
         delete?: never;
         options?: never;
@@ -1043,7 +1261,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running. */
+        /**
+         * Pauses a message: no push of it starts later than a second after the answer.
+         * @description Its time to live keeps running.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["messages_pause"];
         delete?: never;
         options?: never;
@@ -1060,7 +1283,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Resumes a paused message. */
+        /**
+         * Resumes a paused message.
+         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         post: operations["messages_resume"];
         delete?: never;
         options?: never;
@@ -1078,6 +1304,8 @@ export interface paths {
         /**
          * Figures of one app over time.
          * @description As those of all apps, but for the dimension and the filter `app`.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["metrics_chart"];
         put?: never;
@@ -1095,7 +1323,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The reliability metrics of one app over an hour, the last one by default. */
+        /**
+         * The reliability metrics of one app over an hour, the last one by default.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["metrics_reliability_show"];
         put?: never;
         post?: never;
@@ -1112,7 +1343,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what is set where: every tier, with what holds for it, and the topics that have a policy. */
+        /**
+         * Shows what is set where: every tier, with what holds for it, and the topics that have a policy.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["policies_list"];
         put?: never;
         post?: never;
@@ -1129,7 +1363,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the policies that can be named instead of written, with their timetables. */
+        /**
+         * Lists the policies that can be named instead of written, with their timetables.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["policies_presets"];
         put?: never;
         post?: never;
@@ -1148,7 +1385,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Shows what would hold for a delivery, and when its retries would be made. Nothing is sent. */
+        /**
+         * Shows what would hold for a delivery, and when its retries would be made.
+         * @description Nothing is sent.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         post: operations["policies_preview"];
         delete?: never;
         options?: never;
@@ -1166,10 +1408,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Simulates what a policy would come to against a push service in trouble, beside the one that holds today. Nothing is sent.
-         * @description The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane; sealing, connections and
-         *     the database cost no time. Of the load each entry is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes so
-         *     many retries that it would take too long; `bellwire policy simulate` has more patience.
+         * Simulates what a policy would come to against a push service in trouble, beside the one that holds today.
+         * @description Nothing is sent.
+         *
+         *     The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane; sealing, connections and the database cost no time. Of the load each entry is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes so many retries that it would take too long; `bellwire policy simulate` has more patience.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         post: operations["policies_simulate"];
         delete?: never;
@@ -1185,12 +1429,23 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a subscription's policy, and what waits for it. */
+        /**
+         * Shows a subscription's policy, and what waits for it.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["policies_subscriptions_show_subscription"];
-        /** Sets a subscription's policy. A browser that subscribes anew takes it along. */
+        /**
+         * Sets a subscription's policy.
+         * @description A browser that subscribes anew takes it along.
+         *
+         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         put: operations["policies_subscriptions_set_subscription"];
         post?: never;
-        /** Takes a subscription's policy away. */
+        /**
+         * Takes a subscription's policy away.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         delete: operations["policies_subscriptions_unset_subscription"];
         options?: never;
         head?: never;
@@ -1204,12 +1459,23 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what an app sets for a tier, and what holds for it. */
+        /**
+         * Shows what an app sets for a tier, and what holds for it.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["policies_tiers_show_tier"];
-        /** Sets an app's policy for a tier. It holds for everything that is sent, or tried again, a minute later. */
+        /**
+         * Sets an app's policy for a tier.
+         * @description It holds for everything that is sent, or tried again, a minute later.
+         *
+         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         put: operations["policies_tiers_set_tier"];
         post?: never;
-        /** Takes an app's policy for a tier away: the built-in default holds again. */
+        /**
+         * Takes an app's policy for a tier away: the built-in default holds again.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         delete: operations["policies_tiers_unset_tier"];
         options?: never;
         head?: never;
@@ -1223,12 +1489,23 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a topic's policy. */
+        /**
+         * Shows a topic's policy.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["policies_topics_show_topic"];
-        /** Sets the policy of messages that are addressed to a topic. A topic that nobody has joined yet comes about. */
+        /**
+         * Sets the policy of messages that are addressed to a topic.
+         * @description A topic that nobody has joined yet comes about.
+         *
+         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         put: operations["policies_topics_set_topic"];
         post?: never;
-        /** Takes a topic's policy away. */
+        /**
+         * Takes a topic's policy away.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         delete: operations["policies_topics_unset_topic"];
         options?: never;
         head?: never;
@@ -1245,9 +1522,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Takes receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text. Repeats change nothing. The
-         *     answer comes when they are stored for good; whoever gets none, or 429 or 5xx, reports again later. One is answered 204,
-         *     or 400 if its token is not ours; several 202, and wrong ones among them are only counted.
+         * Takes receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text.
+         * @description Repeats change nothing. The answer comes when they are stored for good; whoever gets none, or 429 or 5xx, reports again later. One is answered 204, or 400 if its token is not ours; several 202, and wrong ones among them are only counted.
+         *
+         *     Takes no key: anybody may call it.
          */
         post: operations["receipts_take"];
         delete?: never;
@@ -1266,8 +1544,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
-         *     cancelled before. An app that is not held stays as it is.
+         * Releases an app that is held, and resolves the alert.
+         * @description What it sent so far counts no longer; what waits goes out, unless it is cancelled before. An app that is not held stays as it is.
+         *
+         *     Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
          */
         post: operations["release"];
         delete?: never;
@@ -1283,7 +1563,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists segments, the newest first. */
+        /**
+         * Lists segments, the newest first.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["segments_list"];
         put?: never;
         post?: never;
@@ -1303,8 +1586,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the
-         *     size of the app, or counted.
+         * Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the size of the app, or counted.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         post: operations["segments_preview"];
         delete?: never;
@@ -1320,12 +1603,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`. */
+        /**
+         * Shows a segment.
+         * @description Its members are listed by `GET …/subscriptions?segment=…`.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["segments_show"];
-        /** Sets a segment: makes it, or makes it say something else. Messages keep what it said when they were sent. */
+        /**
+         * Sets a segment: makes it, or makes it say something else.
+         * @description Messages keep what it said when they were sent.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         put: operations["segments_set"];
         post?: never;
-        /** Removes a segment. Messages keep what it said when they were sent. */
+        /**
+         * Removes a segment.
+         * @description Messages keep what it said when they were sent.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         delete: operations["segments_remove"];
         options?: never;
         head?: never;
@@ -1339,9 +1637,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what the app wants of each tier. */
+        /**
+         * Shows what the app wants of each tier.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["slas_show"];
-        /** Replaces what the app wants of each tier. */
+        /**
+         * Replaces what the app wants of each tier.
+         * @description Takes an API key with the scope `policies`, or a session of somebody with the role `operator`.
+         */
         put: operations["slas_change"];
         post?: never;
         delete?: never;
@@ -1359,19 +1663,19 @@ export interface paths {
         };
         /**
          * Lists subscriptions, the newest first.
-         * @description For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it
-         *     may hold fewer than were asked for, or none, and yet lead on by its `iterator`.
+         * @description For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it may hold fewer than were asked for, or none, and yet lead on by its `iterator`.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["subscriptions_list"];
         put?: never;
         /**
-         * Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no
-         *     secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200:
-         *     it was known. What browsers may not say in this app is left out, and told in `refused`.
-         * @description The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser
-         *     before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another
-         *     user and their `user_token`, it begins anew, without anything that it was. Other keys take the place of those stored as
-         *     long as no receipt has shown that those are the browser's, and it begins anew, too; after that it is 409 `endpoint_taken`.
+         * Registers a subscription, or refreshes a known one.
+         * @description A browser calls from one of the app's origins and needs no secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200: it was known. What browsers may not say in this app is left out, and told in `refused`.
+         *
+         *     The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another user and their `user_token`, it begins anew, without anything that it was. Other keys take the place of those stored as long as no receipt has shown that those are the browser's, and it begins anew, too; after that it is 409 `endpoint_taken`.
+         *
+         *     Takes no key: anybody may call it.
          */
         post: operations["subscriptions_register"];
         delete?: never;
@@ -1387,21 +1691,27 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a subscription. */
+        /**
+         * Shows a subscription.
+         * @description Takes the subscription's own token, or an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["subscriptions_show"];
         put?: never;
         post?: never;
         /**
-         * Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer. What
-         *     is in flight by then ends as its push service answers.
+         * Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer.
+         * @description What is in flight by then ends as its push service answers.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
          */
         delete: operations["subscriptions_unsubscribe"];
         options?: never;
         head?: never;
         /**
-         * Changes a subscription. Browsers find in the answer the token that holds from now on: a change of `user_id` ends the
-         *     one before, also if a server makes it. What browsers may not say in this app is left
-         *     out, and told in `refused`.
+         * Changes a subscription.
+         * @description Browsers find in the answer the token that holds from now on: a change of `user_id` ends the one before, also if a server makes it. What browsers may not say in this app is left out, and told in `refused`.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
          */
         patch: operations["subscriptions_change"];
         trace?: never;
@@ -1413,7 +1723,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists an app's templates, the newest first, without what they say. */
+        /**
+         * Lists an app's templates, the newest first, without what they say.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["templates_list"];
         put?: never;
         post?: never;
@@ -1433,8 +1746,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything. Recipients are read in
-         *     pages, as a message's would be.
+         * Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything.
+         * @description Recipients are read in pages, as a message's would be.
+         *
+         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
          */
         post: operations["templates_check"];
         delete?: never;
@@ -1452,7 +1767,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Fills a template in, in every language that it has. Nothing is sent. */
+        /**
+         * Fills a template in, in every language that it has.
+         * @description Nothing is sent.
+         *
+         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         */
         post: operations["templates_preview"];
         delete?: never;
         options?: never;
@@ -1467,15 +1787,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a template. */
+        /**
+         * Shows a template.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["templates_show"];
         /**
-         * Makes a template, or puts this one in the place of the one that has its name. Messages that were taken before say what they said:
-         *     each has a copy of its own.
+         * Makes a template, or puts this one in the place of the one that has its name.
+         * @description Messages that were taken before say what they said: each has a copy of its own.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
          */
         put: operations["templates_put"];
         post?: never;
-        /** Removes a template. Messages that were taken before are sent as if it were there. */
+        /**
+         * Removes a template.
+         * @description Messages that were taken before are sent as if it were there.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         */
         delete: operations["templates_remove"];
         options?: never;
         head?: never;
@@ -1489,10 +1819,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists topics, the newest first. */
+        /**
+         * Lists topics, the newest first.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["topics_list"];
         put?: never;
-        /** Makes a topic. */
+        /**
+         * Makes a topic.
+         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
         post: operations["topics_create"];
         delete?: never;
         options?: never;
@@ -1507,18 +1843,26 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a topic. */
+        /**
+         * Shows a topic.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["topics_show"];
         put?: never;
         post?: never;
         /**
-         * Removes a topic and its policy. Nobody is in it any more, and the subscriptions themselves stay. 409 while a message is
-         *     still being fanned out to it.
+         * Removes a topic and its policy.
+         * @description Nobody is in it any more, and the subscriptions themselves stay. 409 while a message is still being fanned out to it.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
          */
         delete: operations["topics_remove"];
         options?: never;
         head?: never;
-        /** Changes a topic. */
+        /**
+         * Changes a topic.
+         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
         patch: operations["topics_change"];
         trace?: never;
     };
@@ -1530,10 +1874,16 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Puts a subscription into a topic. */
+        /**
+         * Puts a subscription into a topic.
+         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
         put: operations["topics_subscriptions_join"];
         post?: never;
-        /** Takes a subscription out of a topic. */
+        /**
+         * Takes a subscription out of a topic.
+         * @description Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
         delete: operations["topics_subscriptions_leave"];
         options?: never;
         head?: never;
@@ -1551,10 +1901,12 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Unsubscribes every browser of a user and forgets all that is known of them: endpoints, tags, attributes, that messages
-         *     were for them, and what their open dead letters hold, which are discarded. Nothing is sent to them after the answer. Bare
-         *     ids of subscriptions remain, since the accounts of past messages count them.
-         * @description 200: nothing names the user any more. 202: messages are still being looked through; `Location` tells when that is done.
+         * Unsubscribes every browser of a user and forgets all that is known of them: endpoints, tags, attributes, that messages were for them, and what their open dead letters hold, which are discarded.
+         * @description Nothing is sent to them after the answer. Bare ids of subscriptions remain, since the accounts of past messages count them.
+         *
+         *     200: nothing names the user any more. 202: messages are still being looked through; `Location` tells when that is done.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
          */
         delete: operations["users_erase"];
         options?: never;
@@ -1569,12 +1921,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it. */
+        /**
+         * Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["vapid_keys_list"];
         put?: never;
         /**
-         * Generates a key, or imports one. An active one takes over from the one before, which keeps signing for its own
-         *     subscriptions.
+         * Generates a key, or imports one.
+         * @description An active one takes over from the one before, which keeps signing for its own subscriptions.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
          */
         post: operations["vapid_keys_create"];
         delete?: never;
@@ -1590,14 +1947,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a key. */
+        /**
+         * Shows a key.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["vapid_keys_show"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** Changes the contact of a key. */
+        /**
+         * Changes the contact of a key.
+         * @description Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         */
         patch: operations["vapid_keys_change"];
         trace?: never;
     };
@@ -1610,7 +1973,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Hands out a whole key pair, so that the app's subscribers can move to another server. */
+        /**
+         * Hands out a whole key pair, so that the app's subscribers can move to another server.
+         * @description Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
+         */
         post: operations["vapid_keys_export"];
         delete?: never;
         options?: never;
@@ -1625,7 +1991,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists what was done on this server with keys, by teammates and at the command line, the latest first. */
+        /**
+         * Lists what was done on this server with keys, by teammates and at the command line, the latest first.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         get: operations["audit_log_list"];
         put?: never;
         post?: never;
@@ -1643,8 +2012,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes. Nothing is changed.
-         * @description What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers.
+         * Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes.
+         * @description Nothing is changed.
+         *
+         *     What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
          */
         get: operations["checks_list"];
         put?: never;
@@ -1663,14 +2036,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Streams what happens on the server, in all apps, as server-sent events. Whoever has roles for some apps only hears of those.
-         * @description Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and
-         *     `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and
-         *     hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
-         *     are snapshots, of which the newest is enough. Whoever is
-         *     too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
-         *     once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is
-         *     missing that is not kept any more. Comments every 15 seconds keep the connection alive.
+         * Streams what happens on the server, in all apps, as server-sent events.
+         * @description Whoever has roles for some apps only hears of those.
+         *
+         *     Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`) are snapshots, of which the newest is enough. Whoever is too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is missing that is not kept any more. Comments every 15 seconds keep the connection alive.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
          */
         get: operations["events_stream_all"];
         put?: never;
@@ -1688,7 +2059,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what waits in all apps. */
+        /**
+         * Shows what waits in all apps.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         */
         get: operations["flow_show_all"];
         put?: never;
         post?: never;
@@ -1705,7 +2079,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists lanes, the newest first: of all apps that the caller may look at, or of one of them. */
+        /**
+         * Lists lanes, the newest first: of all apps that the caller may look at, or of one of them.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         */
         get: operations["gateways_list"];
         put?: never;
         post?: never;
@@ -1722,7 +2099,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a lane. */
+        /**
+         * Shows a lane.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         */
         get: operations["gateways_show"];
         put?: never;
         post?: never;
@@ -1741,7 +2121,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Closes a lane's open breakers, by probing: they let probes through now and close with the first success. */
+        /**
+         * Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_close"];
         delete?: never;
         options?: never;
@@ -1756,12 +2139,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows what is let through of a lane, and what waits. */
+        /**
+         * Shows what is let through of a lane, and what waits.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         */
         get: operations["gateways_flow_show_lane"];
-        /** Sets what is let through of a lane, beside what its app is allowed. */
+        /**
+         * Sets what is let through of a lane, beside what its app is allowed.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         put: operations["gateways_flow_set_lane"];
         post?: never;
-        /** Lets anything through a lane that its app is allowed. */
+        /**
+         * Lets anything through a lane that its app is allowed.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         delete: operations["gateways_flow_clear_lane"];
         options?: never;
         head?: never;
@@ -1777,7 +2169,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets nothing through a lane until it is resumed. */
+        /**
+         * Lets nothing through a lane until it is resumed.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_flow_pause_lane"];
         delete?: never;
         options?: never;
@@ -1794,7 +2189,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Forgets what was used of a lane's rate: the period begins anew. */
+        /**
+         * Forgets what was used of a lane's rate: the period begins anew.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_flow_reset_lane"];
         delete?: never;
         options?: never;
@@ -1811,7 +2209,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets through again what a lane's limits allow. */
+        /**
+         * Lets through again what a lane's limits allow.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_flow_resume_lane"];
         delete?: never;
         options?: never;
@@ -1828,7 +2229,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane. */
+        /**
+         * Holds a lane: nothing is sent before the hold ends or is released.
+         * @description It replaces whatever held the lane.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_hold"];
         delete?: never;
         options?: never;
@@ -1845,7 +2251,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Opens a lane's breakers: nothing is sent for the given time, then probes are. */
+        /**
+         * Opens a lane's breakers: nothing is sent for the given time, then probes are.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_open"];
         delete?: never;
         options?: never;
@@ -1862,7 +2271,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds. */
+        /**
+         * Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_probe"];
         delete?: never;
         options?: never;
@@ -1879,7 +2291,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Ends whatever holds a lane: an operator, a refused key, throttling. A throttling answer that comes later holds again. */
+        /**
+         * Ends whatever holds a lane: an operator, a refused key, throttling.
+         * @description A throttling answer that comes later holds again.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
         post: operations["gateways_release"];
         delete?: never;
         options?: never;
@@ -1896,8 +2313,9 @@ export interface paths {
         };
         /**
          * Figures of all apps over time.
-         * @description Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures[]=accepted&measures[]=gone` or
-         *     `measures=accepted,gone`.
+         * @description Times are in UTC; steps begin at whole minutes, hours and days of it. Lists are written `measures[]=accepted&measures[]=gone` or `measures=accepted,gone`.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
          */
         get: operations["metrics_chart_all"];
         put?: never;
@@ -1915,7 +2333,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The reliability metrics of all apps over an hour, the last one by default. */
+        /**
+         * The reliability metrics of all apps over an hour, the last one by default.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `viewer`.
+         */
         get: operations["metrics_reliability_show_all"];
         put?: never;
         post?: never;
@@ -1932,17 +2353,23 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells who is signed in, and what they may do. */
+        /**
+         * Tells who is signed in, and what they may do.
+         * @description Takes a session.
+         */
         get: operations["session_show"];
         put?: never;
         /**
-         * Signs in, and gives the browser a session: a cookie that no script can read and no other site can use, which ends after half
-         *     an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
-         *     time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
-         *     password, by link or by the OpenID provider, and signs in with its answer.
+         * Signs in, and gives the browser a session.
+         * @description It is a cookie that no script can read and no other site can use, which ends after half an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by password, by link or by the OpenID provider, and signs in with its answer.
+         *
+         *     Takes no key: anybody may call it.
          */
         post: operations["session_sign_in"];
-        /** Signs out: the session ends, and its cookie is taken away. */
+        /**
+         * Signs out: the session ends, and its cookie is taken away.
+         * @description Takes a session.
+         */
         delete: operations["session_sign_out"];
         options?: never;
         head?: never;
@@ -1956,7 +2383,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Tells how people sign in to this server, for whoever shows them a page. */
+        /**
+         * Tells how people sign in to this server, for whoever shows them a page.
+         * @description Takes no key: anybody may call it.
+         */
         get: operations["session_methods_show"];
         put?: never;
         post?: never;
@@ -1974,8 +2404,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Sends a browser to the OpenID provider, to come back to `/v1/session/oidc/callback` within ten minutes. It is for navigations:
-         *     whatever goes wrong, they end at a page of this server.
+         * Sends a browser to the OpenID provider, to come back to `/v1/session/oidc/callback` within ten minutes.
+         * @description It is for navigations: whatever goes wrong, they end at a page of this server.
+         *
+         *     Takes no key: anybody may call it.
          */
         get: operations["session_oidc_begin"];
         put?: never;
@@ -1994,8 +2426,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lets a browser in that comes back from the OpenID provider with a code, and sends it on to a page of this server: with a
-         *     session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
+         * Lets a browser in that comes back from the OpenID provider with a code.
+         * @description It is sent on to a page of this server: with a session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
+         *
+         *     Takes no key: anybody may call it.
          */
         get: operations["session_oidc_callback"];
         put?: never;
@@ -2014,14 +2448,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
-         *     them.
+         * Lists your passkeys.
+         * @description With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of them.
+         *
+         *     Takes a session.
          */
         get: operations["session_passkeys_list"];
         put?: never;
         /**
-         * Adds the passkey that an authenticator has made; at most ten. Takes a sign-in within the last ten minutes (403,
-         *     `sign_in_again`).
+         * Adds the passkey that an authenticator has made; at most ten.
+         * @description Takes a sign-in within the last ten minutes (403, `sign_in_again`).
+         *
+         *     Takes a session.
          */
         post: operations["session_passkeys_add"];
         delete?: never;
@@ -2040,8 +2478,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Begins to add a passkey: returns what an authenticator is to be asked, within five minutes. Takes a sign-in within the last
-         *     ten (403, `sign_in_again`), and a server that has a public URL (409, `passkeys_unavailable`).
+         * Begins to add a passkey: returns what an authenticator is to be asked, within five minutes.
+         * @description Takes a sign-in within the last ten (403, `sign_in_again`), and a server that has a public URL (409, `passkeys_unavailable`).
+         *
+         *     Takes a session.
          */
         post: operations["session_passkeys_options_begin"];
         delete?: never;
@@ -2061,13 +2501,18 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Removes one of your passkeys. Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403,
-         *     `sign_in_again`).
+         * Removes one of your passkeys.
+         * @description Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403, `sign_in_again`).
+         *
+         *     Takes a session.
          */
         delete: operations["session_passkeys_remove"];
         options?: never;
         head?: never;
-        /** Renames one of your passkeys. */
+        /**
+         * Renames one of your passkeys.
+         * @description Takes a session.
+         */
         patch: operations["session_passkeys_rename"];
         trace?: never;
     };
@@ -2079,7 +2524,12 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Sets one's password. All other sessions of the teammate end. */
+        /**
+         * Sets one's password.
+         * @description All other sessions of the teammate end.
+         *
+         *     Takes a session.
+         */
         put: operations["session_password_set_password"];
         post?: never;
         delete?: never;
@@ -2095,11 +2545,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists where one is signed in, the latest first. */
+        /**
+         * Lists where one is signed in, the latest first.
+         * @description Takes a session.
+         */
         get: operations["sessions_list"];
         put?: never;
         post?: never;
-        /** Ends all of one's own sessions but this one. */
+        /**
+         * Ends all of one's own sessions but this one.
+         * @description Takes a session.
+         */
         delete: operations["sessions_end_others"];
         options?: never;
         head?: never;
@@ -2116,7 +2572,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Ends one of one's own sessions; whoever may change the team, any. */
+        /**
+         * Ends one of one's own sessions; whoever may change the team, any.
+         * @description Takes a session.
+         */
         delete: operations["sessions_end"];
         options?: never;
         head?: never;
@@ -2130,10 +2589,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists the team, the latest invited first. */
+        /**
+         * Lists the team, the latest invited first.
+         * @description Takes a session of somebody with the role `admin`.
+         */
         get: operations["team_list"];
         put?: never;
-        /** Invites somebody: makes a teammate, and a one-time link that works for three days. It is for you to send. */
+        /**
+         * Invites somebody: makes a teammate, and a one-time link that works for three days.
+         * @description It is for you to send.
+         *
+         *     Takes a session of somebody with the role `admin`.
+         */
         post: operations["team_invite"];
         delete?: never;
         options?: never;
@@ -2148,15 +2615,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a teammate. */
+        /**
+         * Shows a teammate.
+         * @description Takes a session of somebody with the role `admin`.
+         */
         get: operations["team_show"];
         put?: never;
         post?: never;
-        /** Removes a teammate for good. The audit log keeps their id, and the API keys that they made stay valid. */
+        /**
+         * Removes a teammate for good.
+         * @description The audit log keeps their id, and the API keys that they made stay valid.
+         *
+         *     Takes a session of somebody with the role `admin`.
+         */
         delete: operations["team_remove"];
         options?: never;
         head?: never;
-        /** Changes a teammate's roles, or shuts them out. It holds from the next request on. */
+        /**
+         * Changes a teammate's roles, or shuts them out.
+         * @description It holds from the next request on.
+         *
+         *     Takes a session of somebody with the role `admin`.
+         */
         patch: operations["team_change"];
         trace?: never;
     };
@@ -2171,8 +2651,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account that comes with their address
-         *     is linked in its place: do so if they have a new one, and shut them out first if somebody else has their address.
+         * Unlinks a teammate's account at the OpenID provider, and ends all their sessions.
+         * @description The next account that comes with their address is linked in its place: do so if they have a new one, and shut them out first if somebody else has their address.
+         *
+         *     Takes a session of somebody with the role `admin`.
          */
         delete: operations["team_oidc_unlink"];
         options?: never;
@@ -2191,8 +2673,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Lets a teammate in again who has lost what keeps their passkeys: all of them are removed, and all sessions end, since somebody
-         *     may have found it. The password stays.
+         * Lets a teammate in again who has lost what keeps their passkeys: all of them are removed, and all sessions end, since somebody may have found it.
+         * @description The password stays.
+         *
+         *     Takes a session of somebody with the role `admin`.
          */
         delete: operations["team_passkeys_reset"];
         options?: never;
@@ -2210,9 +2694,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have: the password is
-         *     forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
-         *     Nobody resets themselves: you change your own password by the one before.
+         * Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have.
+         * @description The password is forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too. Nobody resets themselves: you change your own password by the one before.
+         *
+         *     Takes a session of somebody with the role `admin`.
          */
         post: operations["team_reset"];
         delete?: never;
@@ -5395,7 +5880,7 @@ export interface components {
             status: number;
             /** @description The status in words. */
             title: string;
-            /** @description `urn:bellwire:problem:` and the code. */
+            /** @description Where this kind of problem is described: `/docs/problems/` and the code. */
             type: string;
         };
         /** @description Keys of a `PushSubscription`, each in any of base64's four spellings. */
@@ -6395,6 +6880,15 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description It is not what `If-Match` names (`precondition_failed`) */
+        PreconditionFailed: {
+            headers: {
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description A problem (RFC 9457) */
         Problem: {
             headers: {
@@ -6474,6 +6968,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Well"];
                 };
             };
@@ -6495,6 +6994,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Well"];
                 };
             };
@@ -6509,7 +7013,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6518,11 +7025,40 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "detail": "…",
+                     *           "first_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "kind": "key_refused",
+                     *           "last_at": "2026-12-01T09:00:00Z",
+                     *           "n": 0,
+                     *           "resolved_at": "2026-12-01T09:00:00Z",
+                     *           "subject": "mailto:push@shop.example"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_AlertView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -6548,6 +7084,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "detail": "…",
+                     *       "first_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "kind": "key_refused",
+                     *       "last_at": "2026-12-01T09:00:00Z",
+                     *       "n": 0,
+                     *       "resolved_at": "2026-12-01T09:00:00Z",
+                     *       "subject": "mailto:push@shop.example"
+                     *     }
+                     */
                     "application/json": components["schemas"]["AlertView"];
                 };
             };
@@ -6568,7 +7117,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6577,11 +7129,45 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "allow_other_gateways": true,
+                     *           "browsers_may": [
+                     *             "create_topics"
+                     *           ],
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "deleting_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "max_retries": 0,
+                     *           "name": "news",
+                     *           "origins": [
+                     *             "https://shop.example"
+                     *           ],
+                     *           "slug": "shop",
+                     *           "weight": 0
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_AppView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -6593,7 +7179,10 @@ export interface operations {
     apps_create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -6619,9 +7208,38 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "allow_other_gateways": true,
+                     *       "browsers_may": [
+                     *         "create_topics"
+                     *       ],
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "deleting_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_retries": 0,
+                     *       "name": "news",
+                     *       "origins": [
+                     *         "https://shop.example"
+                     *       ],
+                     *       "slug": "shop",
+                     *       "vapid_key": {
+                     *         "created_at": "2026-12-01T09:00:00Z",
+                     *         "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *         "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *         "retired_at": "2026-12-01T09:00:00Z",
+                     *         "state": "active",
+                     *         "subject": "mailto:push@shop.example",
+                     *         "subscriptions": 0
+                     *       },
+                     *       "weight": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["NewAppView"];
                 };
             };
@@ -6640,7 +7258,10 @@ export interface operations {
     apps_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6652,11 +7273,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "allow_other_gateways": true,
+                     *       "browsers_may": [
+                     *         "create_topics"
+                     *       ],
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "deleting_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_retries": 0,
+                     *       "name": "news",
+                     *       "origins": [
+                     *         "https://shop.example"
+                     *       ],
+                     *       "slug": "shop",
+                     *       "weight": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["AppView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -6672,7 +7320,10 @@ export interface operations {
                 /** @description The app's slug once more. */
                 confirm: string;
             };
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6687,6 +7338,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "allow_other_gateways": true,
+                     *       "browsers_may": [
+                     *         "create_topics"
+                     *       ],
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "deleting_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_retries": 0,
+                     *       "name": "news",
+                     *       "origins": [
+                     *         "https://shop.example"
+                     *       ],
+                     *       "slug": "shop",
+                     *       "weight": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["AppView"];
                 };
             };
@@ -6695,6 +7364,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -6702,7 +7372,10 @@ export interface operations {
     apps_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6729,6 +7402,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "allow_other_gateways": true,
+                     *       "browsers_may": [
+                     *         "create_topics"
+                     *       ],
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "deleting_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_retries": 0,
+                     *       "name": "news",
+                     *       "origins": [
+                     *         "https://shop.example"
+                     *       ],
+                     *       "slug": "shop",
+                     *       "weight": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["AppView"];
                 };
             };
@@ -6738,6 +7429,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -6753,7 +7445,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6765,11 +7460,42 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "created_by": "local",
+                     *           "expires_at": "2026-12-01T09:00:00Z",
+                     *           "hint": "…",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "last_used_on": "2026-12-01",
+                     *           "name": "news",
+                     *           "revoked_at": "2026-12-01T09:00:00Z",
+                     *           "scopes": [
+                     *             "send"
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_ApiKeyView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -6782,7 +7508,10 @@ export interface operations {
     api_keys_create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6808,9 +7537,27 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "created_by": "local",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "hint": "…",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "last_used_on": "2026-12-01",
+                     *       "name": "news",
+                     *       "revoked_at": "2026-12-01T09:00:00Z",
+                     *       "scopes": [
+                     *         "send"
+                     *       ],
+                     *       "secret": "…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["NewApiKeyView"];
                 };
             };
@@ -6849,6 +7596,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "revoked": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Revoked"];
                 };
             };
@@ -6877,7 +7629,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6889,11 +7644,41 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "action": "…",
+                     *           "actor": "local",
+                     *           "actor_kind": "…",
+                     *           "address": "…",
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "detail": {},
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "n": 0,
+                     *           "target": "…"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_EntryView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -6906,7 +7691,10 @@ export interface operations {
     calendar_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6918,11 +7706,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "off_peak": [
+                     *         {
+                     *           "days": [
+                     *             "mon"
+                     *           ],
+                     *           "from": "10:00",
+                     *           "to": "16:00"
+                     *         }
+                     *       ],
+                     *       "quiet_hours": {
+                     *         "from": "22:00",
+                     *         "to": "08:00"
+                     *       },
+                     *       "timezone": "Europe/Berlin"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CalendarView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -6935,7 +7750,12 @@ export interface operations {
     calendar_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -6969,6 +7789,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "off_peak": [
+                     *         {
+                     *           "days": [
+                     *             "mon"
+                     *           ],
+                     *           "from": "10:00",
+                     *           "to": "16:00"
+                     *         }
+                     *       ],
+                     *       "quiet_hours": {
+                     *         "from": "22:00",
+                     *         "to": "08:00"
+                     *       },
+                     *       "timezone": "Europe/Berlin"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CalendarView"];
                 };
             };
@@ -6978,6 +7816,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -6995,7 +7834,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7007,11 +7849,120 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "links": {
+                     *             "cancel": "…",
+                     *             "locales": "…",
+                     *             "pause": "…",
+                     *             "plan": "…",
+                     *             "resume": "…",
+                     *             "self": "…",
+                     *             "start": "…"
+                     *           },
+                     *           "name": "news",
+                     *           "next_at": "2026-12-01T09:00:00Z",
+                     *           "progress": {
+                     *             "audience_estimate": 0,
+                     *             "eta": "2026-12-01T09:00:00Z",
+                     *             "expanded": true,
+                     *             "gateways": [
+                     *               {
+                     *                 "counts": {
+                     *                   "accepted": 0,
+                     *                   "cancelled": 0,
+                     *                   "capped": 0,
+                     *                   "dead": 0,
+                     *                   "expired": 0,
+                     *                   "gone": 0,
+                     *                   "targeted": 0,
+                     *                   "waiting": 0
+                     *                 },
+                     *                 "gateway": "fcm",
+                     *                 "reports": true
+                     *               }
+                     *             ],
+                     *             "holdout": 0.5,
+                     *             "messages": 0,
+                     *             "messages_to_make": 0,
+                     *             "rate_per_second": 0.5,
+                     *             "runs": [
+                     *               {
+                     *                 "at": "2026-12-01T09:00:00Z",
+                     *                 "confidence": 0.5,
+                     *                 "decide_at": "2026-12-01T09:00:00Z",
+                     *                 "run": 0,
+                     *                 "winner": "…"
+                     *               }
+                     *             ],
+                     *             "total": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "variants": [
+                     *               {
+                     *                 "counts": {
+                     *                   "accepted": 0,
+                     *                   "cancelled": 0,
+                     *                   "capped": 0,
+                     *                   "dead": 0,
+                     *                   "expired": 0,
+                     *                   "gone": 0,
+                     *                   "targeted": 0,
+                     *                   "waiting": 0
+                     *                 },
+                     *                 "name": "news",
+                     *                 "reports": {
+                     *                   "acknowledged": 0,
+                     *                   "click_rate": 0.5,
+                     *                   "click_rate_from": 0.5,
+                     *                   "click_rate_to": 0.5,
+                     *                   "clicked": 0,
+                     *                   "closed": 0,
+                     *                   "displayed": 0,
+                     *                   "may_report": 0
+                     *                 },
+                     *                 "weight": 0
+                     *               }
+                     *             ]
+                     *           },
+                     *           "runs": 0,
+                     *           "slug": "shop",
+                     *           "started_at": "2026-12-01T09:00:00Z",
+                     *           "state": "draft",
+                     *           "tier": "transactional"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_Campaign"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7025,8 +7976,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 characters; remembered for a day or longer */
-                "Idempotency-Key"?: string | null;
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
             };
             path: {
                 /** @description Id or slug */
@@ -7084,9 +8035,104 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
@@ -7106,7 +8152,10 @@ export interface operations {
     campaigns_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7120,11 +8169,113 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7137,7 +8288,12 @@ export interface operations {
     campaigns_replace: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7199,6 +8355,99 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
@@ -7208,6 +8457,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -7218,7 +8468,10 @@ export interface operations {
     campaigns_remove: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7241,6 +8494,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -7265,6 +8519,99 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
@@ -7281,8 +8628,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 characters; remembered for a day or longer */
-                "Idempotency-Key"?: string | null;
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
             };
             path: {
                 /** @description Id or slug */
@@ -7306,9 +8653,104 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
@@ -7328,7 +8770,10 @@ export interface operations {
     campaigns_locales_show_locales: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7342,11 +8787,32 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "accepted": 0,
+                     *           "clicked": 0,
+                     *           "displayed": 0,
+                     *           "locale": "de-AT"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CampaignLocales"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7376,6 +8842,99 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
@@ -7391,7 +8950,10 @@ export interface operations {
     campaigns_plan_show_plan: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7405,11 +8967,128 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "follows": {
+                     *         "after": 60,
+                     *         "campaign": "…",
+                     *         "did_not": "click"
+                     *       },
+                     *       "holdout": 0.5,
+                     *       "message": {
+                     *         "collapse_key": "…",
+                     *         "compact": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "content": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "data": {},
+                     *         "envelope": true,
+                     *         "idempotency_key": "…",
+                     *         "key": "…",
+                     *         "payload": "…",
+                     *         "policy": {},
+                     *         "send_at": "2026-12-01T09:00:00Z",
+                     *         "template": "…",
+                     *         "tier": "transactional",
+                     *         "timezone": "Europe/Vienna",
+                     *         "to": {
+                     *           "all": true,
+                     *           "segment": "…",
+                     *           "subscriptions": [
+                     *             "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *           ],
+                     *           "topic": "news",
+                     *           "users": [
+                     *             "42"
+                     *           ]
+                     *         },
+                     *         "ttl": 0,
+                     *         "urgency": "very-low"
+                     *       },
+                     *       "name": "news",
+                     *       "pace": {
+                     *         "per_minute": 1,
+                     *         "spread_over": 60
+                     *       },
+                     *       "schedule": {
+                     *         "at": "…",
+                     *         "cron": "…",
+                     *         "past": "tomorrow",
+                     *         "timezone": "Europe/Vienna"
+                     *       },
+                     *       "slug": "shop",
+                     *       "test": {
+                     *         "after": 60,
+                     *         "confidence": 0.5,
+                     *         "otherwise": "first",
+                     *         "share": 0.5
+                     *       },
+                     *       "variants": [
+                     *         {
+                     *           "message": {},
+                     *           "name": "news",
+                     *           "weight": 1
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CampaignBody"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7439,6 +9118,99 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
@@ -7471,6 +9243,99 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "locales": "…",
+                     *         "pause": "…",
+                     *         "plan": "…",
+                     *         "resume": "…",
+                     *         "self": "…",
+                     *         "start": "…"
+                     *       },
+                     *       "name": "news",
+                     *       "next_at": "2026-12-01T09:00:00Z",
+                     *       "progress": {
+                     *         "audience_estimate": 0,
+                     *         "eta": "2026-12-01T09:00:00Z",
+                     *         "expanded": true,
+                     *         "gateways": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "gateway": "fcm",
+                     *             "reports": true
+                     *           }
+                     *         ],
+                     *         "holdout": 0.5,
+                     *         "messages": 0,
+                     *         "messages_to_make": 0,
+                     *         "rate_per_second": 0.5,
+                     *         "runs": [
+                     *           {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "confidence": 0.5,
+                     *             "decide_at": "2026-12-01T09:00:00Z",
+                     *             "run": 0,
+                     *             "winner": "…"
+                     *           }
+                     *         ],
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         },
+                     *         "variants": [
+                     *           {
+                     *             "counts": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "name": "news",
+                     *             "reports": {
+                     *               "acknowledged": 0,
+                     *               "click_rate": 0.5,
+                     *               "click_rate_from": 0.5,
+                     *               "click_rate_to": 0.5,
+                     *               "clicked": 0,
+                     *               "closed": 0,
+                     *               "displayed": 0,
+                     *               "may_report": 0
+                     *             },
+                     *             "weight": 0
+                     *           }
+                     *         ]
+                     *       },
+                     *       "runs": 0,
+                     *       "slug": "shop",
+                     *       "started_at": "2026-12-01T09:00:00Z",
+                     *       "state": "draft",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Campaign"];
                 };
             };
@@ -7486,7 +9351,10 @@ export interface operations {
     campaigns_test: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7512,9 +9380,35 @@ export interface operations {
             /** @description Accepted; it is being done */
             202: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "audience_estimate": 0,
+                     *       "audience_margin": 0,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "state": "scheduled",
+                     *       "unreachable": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Accepted"];
                 };
             };
@@ -7534,7 +9428,10 @@ export interface operations {
     caps_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7546,11 +9443,33 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "caps": [
+                     *         {
+                     *           "max": 1,
+                     *           "tiers": [
+                     *             "transactional"
+                     *           ],
+                     *           "window": "1d"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CapsView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7563,7 +9482,12 @@ export interface operations {
     caps_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7603,6 +9527,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "caps": [
+                     *         {
+                     *           "max": 1,
+                     *           "tiers": [
+                     *             "transactional"
+                     *           ],
+                     *           "window": "1d"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CapsView"];
                 };
             };
@@ -7612,6 +9549,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -7637,6 +9575,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "application_server_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Config"];
                 };
             };
@@ -7678,7 +9622,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7690,11 +9637,45 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "attempts": 0,
+                     *           "detail": "…",
+                     *           "gateway": "fcm",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "reason": "…",
+                     *           "replay": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "retries": 0,
+                     *           "settled_at": "2026-12-01T09:00:00Z",
+                     *           "state": "open",
+                     *           "status": 100,
+                     *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "tier": "transactional"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_DeadLetterView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7712,7 +9693,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7724,11 +9708,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "action": "…",
+                     *           "actor": "local",
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "count": 0,
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "filter": {},
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_ActionView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7769,6 +9780,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "by_message": [
+                     *         {
+                     *           "count": 0,
+                     *           "key": "…",
+                     *           "newest": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "by_reason": [
+                     *         {
+                     *           "count": 0,
+                     *           "key": "…",
+                     *           "newest": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "dry_run": true,
+                     *       "handled": 0,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "matched": 0,
+                     *       "messages": [
+                     *         "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       ],
+                     *       "remaining": 0,
+                     *       "unreachable": 0,
+                     *       "user_left": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Handled"];
                 };
             };
@@ -7868,7 +9907,10 @@ export interface operations {
                 /** @description Retries that were made. */
                 retries?: number;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7880,11 +9922,32 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "count": 0,
+                     *           "key": "…",
+                     *           "newest": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "done": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["Groups"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7926,6 +9989,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "by_message": [
+                     *         {
+                     *           "count": 0,
+                     *           "key": "…",
+                     *           "newest": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "by_reason": [
+                     *         {
+                     *           "count": 0,
+                     *           "key": "…",
+                     *           "newest": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "dry_run": true,
+                     *       "handled": 0,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "matched": 0,
+                     *       "messages": [
+                     *         "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       ],
+                     *       "remaining": 0,
+                     *       "unreachable": 0,
+                     *       "user_left": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Handled"];
                 };
             };
@@ -7945,7 +10036,10 @@ export interface operations {
     dead_letters_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -7958,11 +10052,54 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-12-01T09:00:00Z",
+                     *       "attempts": 0,
+                     *       "content": {},
+                     *       "content_state": "shown",
+                     *       "detail": "…",
+                     *       "dropped": [
+                     *         "…"
+                     *       ],
+                     *       "gateway": "fcm",
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "attempt": 0,
+                     *           "ending": "accepted",
+                     *           "reason": "…",
+                     *           "status": 100,
+                     *           "took_ms": 0
+                     *         }
+                     *       ],
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "policy": {},
+                     *       "reason": "…",
+                     *       "replay": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "retries": 0,
+                     *       "settled_at": "2026-12-01T09:00:00Z",
+                     *       "state": "open",
+                     *       "status": 100,
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Opened"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -7991,6 +10128,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-12-01T09:00:00Z",
+                     *       "attempts": 0,
+                     *       "content": {},
+                     *       "content_state": "shown",
+                     *       "detail": "…",
+                     *       "dropped": [
+                     *         "…"
+                     *       ],
+                     *       "gateway": "fcm",
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "attempt": 0,
+                     *           "ending": "accepted",
+                     *           "reason": "…",
+                     *           "status": 100,
+                     *           "took_ms": 0
+                     *         }
+                     *       ],
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "policy": {},
+                     *       "reason": "…",
+                     *       "replay": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "retries": 0,
+                     *       "settled_at": "2026-12-01T09:00:00Z",
+                     *       "state": "open",
+                     *       "status": 100,
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Opened"];
                 };
             };
@@ -8025,6 +10196,40 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-12-01T09:00:00Z",
+                     *       "attempts": 0,
+                     *       "content": {},
+                     *       "content_state": "shown",
+                     *       "detail": "…",
+                     *       "dropped": [
+                     *         "…"
+                     *       ],
+                     *       "gateway": "fcm",
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "attempt": 0,
+                     *           "ending": "accepted",
+                     *           "reason": "…",
+                     *           "status": 100,
+                     *           "took_ms": 0
+                     *         }
+                     *       ],
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "policy": {},
+                     *       "reason": "…",
+                     *       "replay": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "retries": 0,
+                     *       "settled_at": "2026-12-01T09:00:00Z",
+                     *       "state": "open",
+                     *       "status": 100,
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "tier": "transactional"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Opened"];
                 };
             };
@@ -8061,7 +10266,10 @@ export interface operations {
                 /** @description Of messages that were made before this time. Not beside `message`. */
                 until?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8073,11 +10281,49 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "accepted_at": "2026-12-01T09:00:00Z",
+                     *           "due_at": "2026-12-01T09:00:00Z",
+                     *           "gateway": "fcm",
+                     *           "lane": 1,
+                     *           "last_attempt": {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "attempt": 0,
+                     *             "ending": "accepted",
+                     *             "reason": "…",
+                     *             "status": 100,
+                     *             "took_ms": 0
+                     *           },
+                     *           "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "state": "queued",
+                     *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "tier": "transactional",
+                     *           "user_id": "42"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1,
+                     *       "looked_back_to": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["FoundDeliveries"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8093,7 +10339,10 @@ export interface operations {
                 /** @description Days in UTC, today included: 1 to 365; 28 by default. */
                 days?: number;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8105,11 +10354,56 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "from": "2026-12-01T09:00:00Z",
+                     *       "gateways": [
+                     *         {
+                     *           "before": {
+                     *             "accepted": 0,
+                     *             "click_share": 0.5,
+                     *             "clicked": 0,
+                     *             "close_share": 0.5,
+                     *             "closed": 0,
+                     *             "display_share": 0.5,
+                     *             "displayed": 0,
+                     *             "ignored": 0,
+                     *             "ignored_share": 0.5,
+                     *             "receipts_asked": 0
+                     *           },
+                     *           "gateway": "fcm",
+                     *           "level": "unknown",
+                     *           "now": {
+                     *             "accepted": 0,
+                     *             "click_share": 0.5,
+                     *             "clicked": 0,
+                     *             "close_share": 0.5,
+                     *             "closed": 0,
+                     *             "display_share": 0.5,
+                     *             "displayed": 0,
+                     *             "ignored": 0,
+                     *             "ignored_share": 0.5,
+                     *             "receipts_asked": 0
+                     *           }
+                     *         }
+                     *       ],
+                     *       "until": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["EngagementView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8122,7 +10416,10 @@ export interface operations {
     erasures_show_erasure: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8135,11 +10432,29 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "completed_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "messages": 0,
+                     *       "requested_at": "2026-12-01T09:00:00Z",
+                     *       "subscriptions": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["ErasureView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8157,7 +10472,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8169,11 +10487,39 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "count": 0,
+                     *           "data": {
+                     *             "dead_letter": "dl_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *             "reason": "…"
+                     *           },
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "kind": "dead_letter.created"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_EventView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8221,7 +10567,10 @@ export interface operations {
     flow_show_app: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8233,11 +10582,34 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8250,7 +10622,12 @@ export interface operations {
     flow_set_app: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8276,6 +10653,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -8285,6 +10676,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -8295,7 +10687,10 @@ export interface operations {
     flow_clear_app: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8316,6 +10711,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -8338,6 +10734,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -8368,6 +10778,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -8398,6 +10822,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -8413,7 +10851,10 @@ export interface operations {
     guard_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8425,11 +10866,35 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "factor": 0,
+                     *       "floor": 0,
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "held_at": "2026-12-01T09:00:00Z",
+                     *       "limit": 0,
+                     *       "sent": {
+                     *         "other": 0,
+                     *         "transactional": 0
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["GuardView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8442,7 +10907,12 @@ export interface operations {
     guard_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8466,6 +10936,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "factor": 0,
+                     *       "floor": 0,
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "held_at": "2026-12-01T09:00:00Z",
+                     *       "limit": 0,
+                     *       "sent": {
+                     *         "other": 0,
+                     *         "transactional": 0
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["GuardView"];
                 };
             };
@@ -8475,6 +10960,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -8491,7 +10977,10 @@ export interface operations {
                  */
                 days?: number;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8503,11 +10992,34 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "day": "2026-12-01",
+                     *           "gateway": "fcm",
+                     *           "gone": 0,
+                     *           "suspended": 0,
+                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "since": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Hygiene"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8520,7 +11032,10 @@ export interface operations {
     identity_keys_list: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8532,11 +11047,34 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "algorithm": "HS256",
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "form": "jwt",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "name": "news",
+                     *           "secret": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["IdentityKeys"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8549,7 +11087,10 @@ export interface operations {
     identity_keys_create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8571,9 +11112,21 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "algorithm": "HS256",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "form": "jwt",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "name": "news",
+                     *       "secret": "…"
+                     *     }
+                     */
                     "application/json": components["schemas"]["IdentityKeyView"];
                 };
             };
@@ -8633,7 +11186,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8645,11 +11201,83 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "accepted_at": "2026-12-01T09:00:00Z",
+                     *           "audience_estimate": 0,
+                     *           "content_deleted": true,
+                     *           "counts": {
+                     *             "accepted": 0,
+                     *             "acknowledged": 0,
+                     *             "awaiting_ack": 0,
+                     *             "cancelled": 0,
+                     *             "capped": 0,
+                     *             "clicked": 0,
+                     *             "closed": 0,
+                     *             "dead": 0,
+                     *             "dispatching": 0,
+                     *             "displayed": 0,
+                     *             "expired": 0,
+                     *             "gone": 0,
+                     *             "queued": 0,
+                     *             "retrying": 0,
+                     *             "targeted": 0,
+                     *             "unconfirmed": 0
+                     *           },
+                     *           "expanded": true,
+                     *           "expires_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "key": "…",
+                     *           "links": {
+                     *             "cancel": "…",
+                     *             "deliveries": "…",
+                     *             "pause": "…",
+                     *             "resume": "…",
+                     *             "self": "…"
+                     *           },
+                     *           "policy": {},
+                     *           "progress": {
+                     *             "accepted": 0,
+                     *             "cancelled": 0,
+                     *             "capped": 0,
+                     *             "dead": 0,
+                     *             "expired": 0,
+                     *             "gone": 0,
+                     *             "targeted": 0,
+                     *             "waiting": 0
+                     *           },
+                     *           "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "segment": "…",
+                     *           "sent_by": "…",
+                     *           "state": "scheduled",
+                     *           "tier": "transactional",
+                     *           "to": {},
+                     *           "topic_header": "…",
+                     *           "ttl": 0,
+                     *           "urgency": "very-low"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_MessageView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8666,12 +11294,12 @@ export interface operations {
                 dry_run?: boolean;
             };
             header?: {
-                /** @description 1 to 255 characters; remembered for a day or longer */
-                "Idempotency-Key"?: string | null;
                 /** @description Beats the policy's `retries`; also `Upstash-Retries` */
                 "Bellwire-Retries"?: number | null;
                 /** @description Beats the policy's `retryDelay`; also `Upstash-Retry-Delay` */
                 "Bellwire-Retry-Delay"?: string | null;
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
             };
             path: {
                 /** @description Id or slug */
@@ -8702,18 +11330,62 @@ export interface operations {
             /** @description With `dry_run=true` */
             200: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "audience_estimate": 0,
+                     *       "audience_margin": 0,
+                     *       "dry_run": true,
+                     *       "unreachable": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["DryRun"];
                 };
             };
             /** @description Accepted; it is being done */
             202: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "audience_estimate": 0,
+                     *       "audience_margin": 0,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "state": "scheduled",
+                     *       "unreachable": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Accepted"];
                 };
             };
@@ -8786,6 +11458,57 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accepted": 0,
+                     *       "refused": 0,
+                     *       "results": [
+                     *         {
+                     *           "message": {
+                     *             "audience_estimate": 0,
+                     *             "audience_margin": 0,
+                     *             "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *             "links": {
+                     *               "cancel": "…",
+                     *               "deliveries": "…",
+                     *               "pause": "…",
+                     *               "resume": "…",
+                     *               "self": "…"
+                     *             },
+                     *             "state": "scheduled",
+                     *             "unreachable": 0,
+                     *             "warnings": [
+                     *               {
+                     *                 "detail": "…",
+                     *                 "header": "…",
+                     *                 "parameter": "…",
+                     *                 "pointer": "…"
+                     *               }
+                     *             ]
+                     *           },
+                     *           "problem": {
+                     *             "code": "…",
+                     *             "detail": "…",
+                     *             "errors": [
+                     *               {
+                     *                 "detail": "…",
+                     *                 "header": "…",
+                     *                 "parameter": "…",
+                     *                 "pointer": "…"
+                     *               }
+                     *             ],
+                     *             "instance": "…",
+                     *             "request_id": "…",
+                     *             "status": 400,
+                     *             "title": "Your table is booked",
+                     *             "type": "/docs/problems/not_found"
+                     *           },
+                     *           "replayed": true,
+                     *           "status": 202
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BatchView"];
                 };
             };
@@ -8805,7 +11528,10 @@ export interface operations {
     messages_by_key_show_by_key: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8819,11 +11545,76 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "policy": {},
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "dead": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "…",
+                     *       "state": "scheduled",
+                     *       "tier": "transactional",
+                     *       "to": {},
+                     *       "topic_header": "…",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MessageView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8853,6 +11644,62 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "policy": {},
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "dead": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "…",
+                     *       "state": "scheduled",
+                     *       "tier": "transactional",
+                     *       "to": {},
+                     *       "topic_header": "…",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MessageView"];
                 };
             };
@@ -8868,7 +11715,10 @@ export interface operations {
     messages_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8881,11 +11731,76 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "policy": {},
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "dead": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "…",
+                     *       "state": "scheduled",
+                     *       "tier": "transactional",
+                     *       "to": {},
+                     *       "topic_header": "…",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MessageView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8914,6 +11829,62 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "policy": {},
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "dead": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "…",
+                     *       "state": "scheduled",
+                     *       "tier": "transactional",
+                     *       "to": {},
+                     *       "topic_header": "…",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MessageView"];
                 };
             };
@@ -8929,7 +11900,10 @@ export interface operations {
     messages_content: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8942,11 +11916,173 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "compact": {
+                     *         "actions": [
+                     *           {
+                     *             "action": "…",
+                     *             "title": "Your table is booked",
+                     *             "url": "https://shop.example/bookings/7"
+                     *           }
+                     *         ],
+                     *         "app_badge": 0,
+                     *         "badge": "…",
+                     *         "body": "Tonight at seven, for two.",
+                     *         "data": {},
+                     *         "data_optional": true,
+                     *         "dir": "auto",
+                     *         "icon": "…",
+                     *         "image": "…",
+                     *         "lang": "…",
+                     *         "require_interaction": true,
+                     *         "silent": true,
+                     *         "tag": "beta",
+                     *         "title": "Your table is booked",
+                     *         "url": "https://shop.example/bookings/7"
+                     *       },
+                     *       "content": {
+                     *         "actions": [
+                     *           {
+                     *             "action": "…",
+                     *             "title": "Your table is booked",
+                     *             "url": "https://shop.example/bookings/7"
+                     *           }
+                     *         ],
+                     *         "app_badge": 0,
+                     *         "badge": "…",
+                     *         "body": "Tonight at seven, for two.",
+                     *         "data": {},
+                     *         "data_optional": true,
+                     *         "dir": "auto",
+                     *         "icon": "…",
+                     *         "image": "…",
+                     *         "lang": "…",
+                     *         "require_interaction": true,
+                     *         "silent": true,
+                     *         "tag": "beta",
+                     *         "title": "Your table is booked",
+                     *         "url": "https://shop.example/bookings/7"
+                     *       },
+                     *       "content_state": "shown",
+                     *       "data": {},
+                     *       "envelope": true,
+                     *       "payload": "…",
+                     *       "template": {
+                     *         "compact": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "content": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "locales": {
+                     *           "plan": {
+                     *             "compact": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "content": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           }
+                     *         },
+                     *         "too_long": "dead"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["ContentView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8964,7 +12100,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -8977,11 +12116,52 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "attempts": [
+                     *             {
+                     *               "at": "2026-12-01T09:00:00Z",
+                     *               "attempt": 0,
+                     *               "ending": "accepted",
+                     *               "reason": "…",
+                     *               "status": 100,
+                     *               "took_ms": 0
+                     *             }
+                     *           ],
+                     *           "confirmation": "receipts",
+                     *           "due_at": "2026-12-01T09:00:00Z",
+                     *           "receipts": [
+                     *             {
+                     *               "action": "…",
+                     *               "at": "2026-12-01T09:00:00Z",
+                     *               "kind": "displayed"
+                     *             }
+                     *           ],
+                     *           "state": "queued",
+                     *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_DeliveryView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -8994,7 +12174,10 @@ export interface operations {
     messages_deliveries_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9008,11 +12191,45 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attempts": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "attempt": 0,
+                     *           "ending": "accepted",
+                     *           "reason": "…",
+                     *           "status": 100,
+                     *           "took_ms": 0
+                     *         }
+                     *       ],
+                     *       "confirmation": "receipts",
+                     *       "due_at": "2026-12-01T09:00:00Z",
+                     *       "receipts": [
+                     *         {
+                     *           "action": "…",
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "kind": "displayed"
+                     *         }
+                     *       ],
+                     *       "state": "queued",
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["DeliveryView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9042,6 +12259,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attempts": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "attempt": 0,
+                     *           "ending": "accepted",
+                     *           "reason": "…",
+                     *           "status": 100,
+                     *           "took_ms": 0
+                     *         }
+                     *       ],
+                     *       "confirmation": "receipts",
+                     *       "due_at": "2026-12-01T09:00:00Z",
+                     *       "receipts": [
+                     *         {
+                     *           "action": "…",
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "kind": "displayed"
+                     *         }
+                     *       ],
+                     *       "state": "queued",
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["DeliveryView"];
                 };
             };
@@ -9057,7 +12299,10 @@ export interface operations {
     messages_deliveries_explain_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9071,11 +12316,36 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "now": "2026-12-01T09:00:00Z",
+                     *       "state": "…",
+                     *       "story": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "code": "message_accepted",
+                     *           "facts": {},
+                     *           "text": "…"
+                     *         }
+                     *       ],
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ExplanationView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9105,6 +12375,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attempts": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "attempt": 0,
+                     *           "ending": "accepted",
+                     *           "reason": "…",
+                     *           "status": 100,
+                     *           "took_ms": 0
+                     *         }
+                     *       ],
+                     *       "confirmation": "receipts",
+                     *       "due_at": "2026-12-01T09:00:00Z",
+                     *       "receipts": [
+                     *         {
+                     *           "action": "…",
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "kind": "displayed"
+                     *         }
+                     *       ],
+                     *       "state": "queued",
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["DeliveryView"];
                 };
             };
@@ -9136,6 +12431,62 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "policy": {},
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "dead": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "…",
+                     *       "state": "scheduled",
+                     *       "tier": "transactional",
+                     *       "to": {},
+                     *       "topic_header": "…",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MessageView"];
                 };
             };
@@ -9167,6 +12518,62 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accepted_at": "2026-12-01T09:00:00Z",
+                     *       "audience_estimate": 0,
+                     *       "content_deleted": true,
+                     *       "counts": {
+                     *         "accepted": 0,
+                     *         "acknowledged": 0,
+                     *         "awaiting_ack": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "dead": 0,
+                     *         "dispatching": 0,
+                     *         "displayed": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "queued": 0,
+                     *         "retrying": 0,
+                     *         "targeted": 0,
+                     *         "unconfirmed": 0
+                     *       },
+                     *       "expanded": true,
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "key": "…",
+                     *       "links": {
+                     *         "cancel": "…",
+                     *         "deliveries": "…",
+                     *         "pause": "…",
+                     *         "resume": "…",
+                     *         "self": "…"
+                     *       },
+                     *       "policy": {},
+                     *       "progress": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "dead": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "segment": "…",
+                     *       "sent_by": "…",
+                     *       "state": "scheduled",
+                     *       "tier": "transactional",
+                     *       "to": {},
+                     *       "topic_header": "…",
+                     *       "ttl": 0,
+                     *       "urgency": "very-low"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MessageView"];
                 };
             };
@@ -9207,7 +12614,10 @@ export interface operations {
                 /** @description Of `subscriptions_lost`, only these */
                 "filters[reason]"?: string[];
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9219,11 +12629,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "dimensions": {},
+                     *           "metrics": {},
+                     *           "time_bucket": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "metadata": {
+                     *         "complete_until": "2026-12-01T09:00:00Z",
+                     *         "from": "2026-12-01T09:00:00Z",
+                     *         "granularity": "…",
+                     *         "row_count": 0,
+                     *         "until": "2026-12-01T09:00:00Z"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["ChartView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9241,7 +12678,10 @@ export interface operations {
                 /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
                 until?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9253,11 +12693,111 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "all": {
+                     *         "attempts_to_success": [
+                     *           {
+                     *             "n": 0,
+                     *             "up_to": 0.5
+                     *           }
+                     *         ],
+                     *         "delay_seconds": [
+                     *           {
+                     *             "n": 0,
+                     *             "up_to": 0.5
+                     *           }
+                     *         ],
+                     *         "retry_token_failures": 0,
+                     *         "retry_tokens_late": 0,
+                     *         "schedule_lag_seconds": [
+                     *           {
+                     *             "n": 0,
+                     *             "up_to": 0.5
+                     *           }
+                     *         ],
+                     *         "sla_missed": 0,
+                     *         "slis": [
+                     *           {
+                     *             "alert": 0.5,
+                     *             "samples": 0,
+                     *             "sli": "first_retry_success",
+                     *             "state": "unknown",
+                     *             "target": 0.5,
+                     *             "value": 0.5
+                     *           }
+                     *         ]
+                     *       },
+                     *       "from": "2026-12-01T09:00:00Z",
+                     *       "lanes": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "gateway": "fcm",
+                     *           "lane": 1,
+                     *           "slis": [
+                     *             {
+                     *               "alert": 0.5,
+                     *               "samples": 0,
+                     *               "sli": "first_retry_success",
+                     *               "state": "unknown",
+                     *               "target": 0.5,
+                     *               "value": 0.5
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "tiers": {
+                     *         "plan": {
+                     *           "attempts_to_success": [
+                     *             {
+                     *               "n": 0,
+                     *               "up_to": 0.5
+                     *             }
+                     *           ],
+                     *           "delay_seconds": [
+                     *             {
+                     *               "n": 0,
+                     *               "up_to": 0.5
+                     *             }
+                     *           ],
+                     *           "retry_token_failures": 0,
+                     *           "retry_tokens_late": 0,
+                     *           "schedule_lag_seconds": [
+                     *             {
+                     *               "n": 0,
+                     *               "up_to": 0.5
+                     *             }
+                     *           ],
+                     *           "sla_missed": 0,
+                     *           "slis": [
+                     *             {
+                     *               "alert": 0.5,
+                     *               "samples": 0,
+                     *               "sli": "first_retry_success",
+                     *               "state": "unknown",
+                     *               "target": 0.5,
+                     *               "value": 0.5
+                     *             }
+                     *           ]
+                     *         }
+                     *       },
+                     *       "until": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MetricsView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9275,7 +12815,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9287,11 +12830,75 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "max_retries": 0,
+                     *       "presets": [
+                     *         "…"
+                     *       ],
+                     *       "tiers": [
+                     *         {
+                     *           "backlog": {
+                     *             "oldest_s": 0.5,
+                     *             "throttled": 0,
+                     *             "waiting": 0
+                     *           },
+                     *           "in_force": {},
+                     *           "name": "news",
+                     *           "place": "message",
+                     *           "policy": {},
+                     *           "warnings": [
+                     *             {
+                     *               "detail": "…",
+                     *               "header": "…",
+                     *               "parameter": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "topics": {
+                     *         "data": [
+                     *           {
+                     *             "backlog": {
+                     *               "oldest_s": 0.5,
+                     *               "throttled": 0,
+                     *               "waiting": 0
+                     *             },
+                     *             "in_force": {},
+                     *             "name": "news",
+                     *             "place": "message",
+                     *             "policy": {},
+                     *             "warnings": [
+                     *               {
+                     *                 "detail": "…",
+                     *                 "header": "…",
+                     *                 "parameter": "…",
+                     *                 "pointer": "…"
+                     *               }
+                     *             ]
+                     *           }
+                     *         ],
+                     *         "done": true,
+                     *         "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *         "limit": 1
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Overview"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9304,7 +12911,10 @@ export interface operations {
     policies_presets: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9316,11 +12926,47 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example [
+                     *       {
+                     *         "name": "news",
+                     *         "policy": {},
+                     *         "timetable": {
+                     *           "form": "…",
+                     *           "longest_window_s": 0.5,
+                     *           "posts": 0,
+                     *           "retries": 0,
+                     *           "rows": [
+                     *             {
+                     *               "delay_s": 0.5,
+                     *               "elapsed_s": 0.5,
+                     *               "first": 0,
+                     *               "last": 0,
+                     *               "longest_s": 0.5,
+                     *               "phase": "immediate",
+                     *               "shortest_s": 0.5
+                     *             }
+                     *           ],
+                     *           "shortest_window_s": 0.5,
+                     *           "window_s": 0.5
+                     *         }
+                     *       }
+                     *     ]
+                     */
                     "application/json": components["schemas"]["PresetView"][];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9364,6 +13010,64 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "policy": {},
+                     *       "set_by": {
+                     *         "request": "…",
+                     *         "retry": "…",
+                     *         "throttle": "…"
+                     *       },
+                     *       "tier": "transactional",
+                     *       "timetable": {
+                     *         "form": "…",
+                     *         "longest_window_s": 0.5,
+                     *         "posts": 0,
+                     *         "retries": 0,
+                     *         "rows": [
+                     *           {
+                     *             "delay_s": 0.5,
+                     *             "elapsed_s": 0.5,
+                     *             "first": 0,
+                     *             "last": 0,
+                     *             "longest_s": 0.5,
+                     *             "phase": "immediate",
+                     *             "shortest_s": 0.5
+                     *           }
+                     *         ],
+                     *         "shortest_window_s": 0.5,
+                     *         "window_s": 0.5
+                     *       },
+                     *       "ttl_s": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ],
+                     *       "when_throttled": {
+                     *         "form": "…",
+                     *         "longest_window_s": 0.5,
+                     *         "posts": 0,
+                     *         "retries": 0,
+                     *         "rows": [
+                     *           {
+                     *             "delay_s": 0.5,
+                     *             "elapsed_s": 0.5,
+                     *             "first": 0,
+                     *             "last": 0,
+                     *             "longest_s": 0.5,
+                     *             "phase": "immediate",
+                     *             "shortest_s": 0.5
+                     *           }
+                     *         ],
+                     *         "shortest_window_s": 0.5,
+                     *         "window_s": 0.5
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Preview"];
                     "image/svg+xml": string;
                     "text/plain": string;
@@ -9420,6 +13124,109 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "outages": [
+                     *         {
+                     *           "from_s": 0.5,
+                     *           "until_s": 0.5
+                     *         }
+                     *       ],
+                     *       "report": {
+                     *         "accepted_after_retry": 0,
+                     *         "accepted_at_once": 0,
+                     *         "breaker_trips": 0,
+                     *         "dead": {
+                     *           "plan": 0
+                     *         },
+                     *         "deferrals": 0,
+                     *         "deliveries": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "holds": 0,
+                     *         "load": {
+                     *           "accepted_per_s": [
+                     *             0
+                     *           ],
+                     *           "bucket_s": 0,
+                     *           "posts_per_s": [
+                     *             0
+                     *           ]
+                     *         },
+                     *         "peak_at_s": 0,
+                     *         "peak_per_s": 0,
+                     *         "posts": 0,
+                     *         "posts_in_vain": 0,
+                     *         "posts_per_delivery": 0.5,
+                     *         "recovery": {
+                     *           "at_s": 0.5,
+                     *           "in_vain": 0,
+                     *           "peak_per_s": 0,
+                     *           "posts_per_s": [
+                     *             0
+                     *           ]
+                     *         },
+                     *         "to_acceptance": {
+                     *           "max_s": 0.5,
+                     *           "p50_s": 0.5,
+                     *           "p95_s": 0.5,
+                     *           "p99_s": 0.5
+                     *         }
+                     *       },
+                     *       "scenario": "calm",
+                     *       "tier": "transactional",
+                     *       "today": {
+                     *         "accepted_after_retry": 0,
+                     *         "accepted_at_once": 0,
+                     *         "breaker_trips": 0,
+                     *         "dead": {
+                     *           "plan": 0
+                     *         },
+                     *         "deferrals": 0,
+                     *         "deliveries": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "holds": 0,
+                     *         "load": {
+                     *           "accepted_per_s": [
+                     *             0
+                     *           ],
+                     *           "bucket_s": 0,
+                     *           "posts_per_s": [
+                     *             0
+                     *           ]
+                     *         },
+                     *         "peak_at_s": 0,
+                     *         "peak_per_s": 0,
+                     *         "posts": 0,
+                     *         "posts_in_vain": 0,
+                     *         "posts_per_delivery": 0.5,
+                     *         "recovery": {
+                     *           "at_s": 0.5,
+                     *           "in_vain": 0,
+                     *           "peak_per_s": 0,
+                     *           "posts_per_s": [
+                     *             0
+                     *           ]
+                     *         },
+                     *         "to_acceptance": {
+                     *           "max_s": 0.5,
+                     *           "p50_s": 0.5,
+                     *           "p95_s": 0.5,
+                     *           "p99_s": 0.5
+                     *         }
+                     *       },
+                     *       "ttl_s": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Simulation"];
                 };
             };
@@ -9439,7 +13246,10 @@ export interface operations {
     policies_subscriptions_show_subscription: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9452,11 +13262,41 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "backlog": {
+                     *         "oldest_s": 0.5,
+                     *         "throttled": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "in_force": {},
+                     *       "name": "news",
+                     *       "place": "message",
+                     *       "policy": {},
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PolicyView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9469,7 +13309,12 @@ export interface operations {
     policies_subscriptions_set_subscription: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9498,6 +13343,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "backlog": {
+                     *         "oldest_s": 0.5,
+                     *         "throttled": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "in_force": {},
+                     *       "name": "news",
+                     *       "place": "message",
+                     *       "policy": {},
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PolicyView"];
                 };
             };
@@ -9507,6 +13373,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -9517,7 +13384,10 @@ export interface operations {
     policies_subscriptions_unset_subscription: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9539,6 +13409,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -9546,7 +13417,10 @@ export interface operations {
     policies_tiers_show_tier: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9560,11 +13434,41 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "backlog": {
+                     *         "oldest_s": 0.5,
+                     *         "throttled": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "in_force": {},
+                     *       "name": "news",
+                     *       "place": "message",
+                     *       "policy": {},
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PolicyView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9577,7 +13481,12 @@ export interface operations {
     policies_tiers_set_tier: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9607,6 +13516,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "backlog": {
+                     *         "oldest_s": 0.5,
+                     *         "throttled": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "in_force": {},
+                     *       "name": "news",
+                     *       "place": "message",
+                     *       "policy": {},
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PolicyView"];
                 };
             };
@@ -9616,6 +13546,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -9626,7 +13557,10 @@ export interface operations {
     policies_tiers_unset_tier: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9649,6 +13583,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -9656,7 +13591,10 @@ export interface operations {
     policies_topics_show_topic: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9669,11 +13607,41 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "backlog": {
+                     *         "oldest_s": 0.5,
+                     *         "throttled": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "in_force": {},
+                     *       "name": "news",
+                     *       "place": "message",
+                     *       "policy": {},
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PolicyView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9686,7 +13654,12 @@ export interface operations {
     policies_topics_set_topic: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9715,6 +13688,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "backlog": {
+                     *         "oldest_s": 0.5,
+                     *         "throttled": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "in_force": {},
+                     *       "name": "news",
+                     *       "place": "message",
+                     *       "policy": {},
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PolicyView"];
                 };
             };
@@ -9724,6 +13718,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -9734,7 +13729,10 @@ export interface operations {
     policies_topics_unset_topic: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9756,6 +13754,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -9789,6 +13788,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "refused": 0,
+                     *       "taken": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Taken"];
                 };
             };
@@ -9828,6 +13833,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "factor": 0,
+                     *       "floor": 0,
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "held_at": "2026-12-01T09:00:00Z",
+                     *       "limit": 0,
+                     *       "sent": {
+                     *         "other": 0,
+                     *         "transactional": 0
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["GuardView"];
                 };
             };
@@ -9848,7 +13868,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9860,11 +13883,36 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "description": "…",
+                     *           "expression": "plan = \"pro\"",
+                     *           "name": "news"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_SegmentView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9901,6 +13949,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "expression": "plan = \"pro\"",
+                     *       "reach": {
+                     *         "count": 0,
+                     *         "exact": true,
+                     *         "margin": 0,
+                     *         "of": 0
+                     *       },
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["SegmentPreview"];
                 };
             };
@@ -9920,7 +13987,10 @@ export interface operations {
     segments_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9933,11 +14003,29 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "description": "…",
+                     *       "expression": "plan = \"pro\"",
+                     *       "name": "news"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SegmentView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -9950,7 +14038,12 @@ export interface operations {
     segments_set: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -9976,6 +14069,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "description": "…",
+                     *       "expression": "plan = \"pro\"",
+                     *       "name": "news"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SegmentView"];
                 };
             };
@@ -9985,6 +14087,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "description": "…",
+                     *       "expression": "plan = \"pro\"",
+                     *       "name": "news"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SegmentView"];
                 };
             };
@@ -9994,6 +14105,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -10004,7 +14116,10 @@ export interface operations {
     segments_remove: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10026,6 +14141,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -10033,7 +14149,10 @@ export interface operations {
     slas_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10045,11 +14164,27 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "engagement": 1,
+                     *       "promotional": 1,
+                     *       "transactional": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Slas"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10062,7 +14197,12 @@ export interface operations {
     slas_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10086,6 +14226,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "engagement": 1,
+                     *       "promotional": 1,
+                     *       "transactional": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Slas"];
                 };
             };
@@ -10095,6 +14242,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -10140,6 +14288,44 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "attributes": {},
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "expires_at": "2026-12-01T09:00:00Z",
+                     *           "gateway": "fcm",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "last_seen": "2026-12-01T09:00:00Z",
+                     *           "locale": "de-AT",
+                     *           "refused": [
+                     *             {
+                     *               "code": "…",
+                     *               "detail": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ],
+                     *           "since": "2026-12-01T09:00:00Z",
+                     *           "state": "active",
+                     *           "tags": [
+                     *             "beta"
+                     *           ],
+                     *           "timezone": "Europe/Vienna",
+                     *           "token": "…",
+                     *           "topics": [
+                     *             "news"
+                     *           ],
+                     *           "user_id": "42",
+                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_SubscriptionView"];
                 };
             };
@@ -10166,7 +14352,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "subscription": {
-                 *         "endpoint": "https://fcm.googleapis.com/fcm/send/dKx…",
+                 *         "endpoint": "https://fcm.googleapis.com/fcm/send/dKx7pQ",
                  *         "keys": {
                  *           "auth": "BTBZMqHH6r4Tts7J_aSIgg",
                  *           "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
@@ -10188,6 +14374,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attributes": {},
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "ended_at": "2026-12-01T09:00:00Z",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "gateway": "fcm",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "last_seen": "2026-12-01T09:00:00Z",
+                     *       "locale": "de-AT",
+                     *       "refused": [
+                     *         {
+                     *           "code": "…",
+                     *           "detail": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ],
+                     *       "since": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "tags": [
+                     *         "beta"
+                     *       ],
+                     *       "timezone": "Europe/Vienna",
+                     *       "token": "…",
+                     *       "topics": [
+                     *         "news"
+                     *       ],
+                     *       "user_id": "42",
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
@@ -10197,6 +14414,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attributes": {},
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "ended_at": "2026-12-01T09:00:00Z",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "gateway": "fcm",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "last_seen": "2026-12-01T09:00:00Z",
+                     *       "locale": "de-AT",
+                     *       "refused": [
+                     *         {
+                     *           "code": "…",
+                     *           "detail": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ],
+                     *       "since": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "tags": [
+                     *         "beta"
+                     *       ],
+                     *       "timezone": "Europe/Vienna",
+                     *       "token": "…",
+                     *       "topics": [
+                     *         "news"
+                     *       ],
+                     *       "user_id": "42",
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
@@ -10232,6 +14480,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attributes": {},
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "ended_at": "2026-12-01T09:00:00Z",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "gateway": "fcm",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "last_seen": "2026-12-01T09:00:00Z",
+                     *       "locale": "de-AT",
+                     *       "refused": [
+                     *         {
+                     *           "code": "…",
+                     *           "detail": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ],
+                     *       "since": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "tags": [
+                     *         "beta"
+                     *       ],
+                     *       "timezone": "Europe/Vienna",
+                     *       "token": "…",
+                     *       "topics": [
+                     *         "news"
+                     *       ],
+                     *       "user_id": "42",
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
@@ -10303,6 +14582,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attributes": {},
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "ended_at": "2026-12-01T09:00:00Z",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "gateway": "fcm",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "last_seen": "2026-12-01T09:00:00Z",
+                     *       "locale": "de-AT",
+                     *       "refused": [
+                     *         {
+                     *           "code": "…",
+                     *           "detail": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ],
+                     *       "since": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "tags": [
+                     *         "beta"
+                     *       ],
+                     *       "timezone": "Europe/Vienna",
+                     *       "token": "…",
+                     *       "topics": [
+                     *         "news"
+                     *       ],
+                     *       "user_id": "42",
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SubscriptionView"];
                 };
             };
@@ -10327,7 +14637,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10339,11 +14652,133 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "name": "news",
+                     *           "template": {
+                     *             "compact": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "content": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "locales": {
+                     *               "plan": {
+                     *                 "compact": {
+                     *                   "actions": [
+                     *                     {
+                     *                       "action": "…",
+                     *                       "title": "Your table is booked",
+                     *                       "url": "https://shop.example/bookings/7"
+                     *                     }
+                     *                   ],
+                     *                   "app_badge": 0,
+                     *                   "badge": "…",
+                     *                   "body": "Tonight at seven, for two.",
+                     *                   "data": {},
+                     *                   "data_optional": true,
+                     *                   "dir": "auto",
+                     *                   "icon": "…",
+                     *                   "image": "…",
+                     *                   "lang": "…",
+                     *                   "require_interaction": true,
+                     *                   "silent": true,
+                     *                   "tag": "beta",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 },
+                     *                 "content": {
+                     *                   "actions": [
+                     *                     {
+                     *                       "action": "…",
+                     *                       "title": "Your table is booked",
+                     *                       "url": "https://shop.example/bookings/7"
+                     *                     }
+                     *                   ],
+                     *                   "app_badge": 0,
+                     *                   "badge": "…",
+                     *                   "body": "Tonight at seven, for two.",
+                     *                   "data": {},
+                     *                   "data_optional": true,
+                     *                   "dir": "auto",
+                     *                   "icon": "…",
+                     *                   "image": "…",
+                     *                   "lang": "…",
+                     *                   "require_interaction": true,
+                     *                   "silent": true,
+                     *                   "tag": "beta",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               }
+                     *             },
+                     *             "too_long": "dead"
+                     *           }
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_TemplateView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10398,6 +14833,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "checked": 0,
+                     *       "done": true,
+                     *       "failures": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…",
+                     *           "reason": "bad_request",
+                     *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "too_long": 0,
+                     *       "unrenderable": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["TemplateCheck"];
                 };
             };
@@ -10461,6 +14914,71 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "locale": "de-AT",
+                     *       "variants": [
+                     *         {
+                     *           "compact": {
+                     *             "actions": [
+                     *               {
+                     *                 "action": "…",
+                     *                 "title": "Your table is booked",
+                     *                 "url": "https://shop.example/bookings/7"
+                     *               }
+                     *             ],
+                     *             "app_badge": 0,
+                     *             "badge": "…",
+                     *             "body": "Tonight at seven, for two.",
+                     *             "data": {},
+                     *             "data_optional": true,
+                     *             "dir": "auto",
+                     *             "icon": "…",
+                     *             "image": "…",
+                     *             "lang": "…",
+                     *             "require_interaction": true,
+                     *             "silent": true,
+                     *             "tag": "beta",
+                     *             "title": "Your table is booked",
+                     *             "url": "https://shop.example/bookings/7"
+                     *           },
+                     *           "content": {
+                     *             "actions": [
+                     *               {
+                     *                 "action": "…",
+                     *                 "title": "Your table is booked",
+                     *                 "url": "https://shop.example/bookings/7"
+                     *               }
+                     *             ],
+                     *             "app_badge": 0,
+                     *             "badge": "…",
+                     *             "body": "Tonight at seven, for two.",
+                     *             "data": {},
+                     *             "data_optional": true,
+                     *             "dir": "auto",
+                     *             "icon": "…",
+                     *             "image": "…",
+                     *             "lang": "…",
+                     *             "require_interaction": true,
+                     *             "silent": true,
+                     *             "tag": "beta",
+                     *             "title": "Your table is booked",
+                     *             "url": "https://shop.example/bookings/7"
+                     *           },
+                     *           "faults": [
+                     *             {
+                     *               "detail": "…",
+                     *               "header": "…",
+                     *               "parameter": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ],
+                     *           "locale": "de-AT",
+                     *           "octets": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["TemplatePreview"];
                 };
             };
@@ -10480,7 +14998,10 @@ export interface operations {
     templates_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10493,11 +15014,126 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "name": "news",
+                     *       "template": {
+                     *         "compact": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "content": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "locales": {
+                     *           "plan": {
+                     *             "compact": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "content": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           }
+                     *         },
+                     *         "too_long": "dead"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["TemplateView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10510,7 +15146,12 @@ export interface operations {
     templates_put: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10549,6 +15190,112 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "name": "news",
+                     *       "template": {
+                     *         "compact": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "content": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "locales": {
+                     *           "plan": {
+                     *             "compact": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "content": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           }
+                     *         },
+                     *         "too_long": "dead"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["TemplateView"];
                 };
             };
@@ -10558,6 +15305,112 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "name": "news",
+                     *       "template": {
+                     *         "compact": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "content": {
+                     *           "actions": [
+                     *             {
+                     *               "action": "…",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           ],
+                     *           "app_badge": 0,
+                     *           "badge": "…",
+                     *           "body": "Tonight at seven, for two.",
+                     *           "data": {},
+                     *           "data_optional": true,
+                     *           "dir": "auto",
+                     *           "icon": "…",
+                     *           "image": "…",
+                     *           "lang": "…",
+                     *           "require_interaction": true,
+                     *           "silent": true,
+                     *           "tag": "beta",
+                     *           "title": "Your table is booked",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         },
+                     *         "locales": {
+                     *           "plan": {
+                     *             "compact": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "content": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             }
+                     *           }
+                     *         },
+                     *         "too_long": "dead"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["TemplateView"];
                 };
             };
@@ -10567,6 +15420,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -10577,7 +15431,10 @@ export interface operations {
     templates_remove: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10599,6 +15456,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -10611,7 +15469,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10623,11 +15484,36 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "join": "anyone",
+                     *           "made_by": "browser",
+                     *           "members": 0,
+                     *           "name": "news"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_TopicView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10640,7 +15526,10 @@ export interface operations {
     topics_create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10662,9 +15551,20 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "join": "anyone",
+                     *       "made_by": "browser",
+                     *       "members": 0,
+                     *       "name": "news"
+                     *     }
+                     */
                     "application/json": components["schemas"]["TopicView"];
                 };
             };
@@ -10684,7 +15584,10 @@ export interface operations {
     topics_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10697,11 +15600,29 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "join": "anyone",
+                     *       "made_by": "browser",
+                     *       "members": 0,
+                     *       "name": "news"
+                     *     }
+                     */
                     "application/json": components["schemas"]["TopicView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10714,7 +15635,10 @@ export interface operations {
     topics_remove: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10736,6 +15660,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -10743,7 +15668,10 @@ export interface operations {
     topics_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10768,6 +15696,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "join": "anyone",
+                     *       "made_by": "browser",
+                     *       "members": 0,
+                     *       "name": "news"
+                     *     }
+                     */
                     "application/json": components["schemas"]["TopicView"];
                 };
             };
@@ -10777,6 +15714,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -10864,6 +15802,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "completed_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "messages": 0,
+                     *       "requested_at": "2026-12-01T09:00:00Z",
+                     *       "subscriptions": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["ErasureView"];
                 };
             };
@@ -10873,6 +15820,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "completed_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "messages": 0,
+                     *       "requested_at": "2026-12-01T09:00:00Z",
+                     *       "subscriptions": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["ErasureView"];
                 };
             };
@@ -10893,7 +15849,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10905,11 +15864,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *           "retired_at": "2026-12-01T09:00:00Z",
+                     *           "state": "active",
+                     *           "subject": "mailto:push@shop.example",
+                     *           "subscriptions": 0
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_VapidKeyView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10922,7 +15908,10 @@ export interface operations {
     vapid_keys_create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10943,9 +15932,22 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *       "retired_at": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "subject": "mailto:push@shop.example",
+                     *       "subscriptions": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["VapidKeyView"];
                 };
             };
@@ -10965,7 +15967,10 @@ export interface operations {
     vapid_keys_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10978,11 +15983,31 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *       "retired_at": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "subject": "mailto:push@shop.example",
+                     *       "subscriptions": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["VapidKeyView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10995,7 +16020,10 @@ export interface operations {
     vapid_keys_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -11020,6 +16048,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *       "retired_at": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "subject": "mailto:push@shop.example",
+                     *       "subscriptions": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["VapidKeyView"];
                 };
             };
@@ -11029,6 +16068,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -11055,6 +16095,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "private_key": "…",
+                     *       "private_key_pem": "…",
+                     *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+                     *       "retired_at": "2026-12-01T09:00:00Z",
+                     *       "state": "active",
+                     *       "subject": "mailto:push@shop.example",
+                     *       "subscriptions": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["VapidKeyExport"];
                 };
             };
@@ -11085,7 +16138,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11094,11 +16150,41 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "action": "…",
+                     *           "actor": "local",
+                     *           "actor_kind": "…",
+                     *           "address": "…",
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "detail": {},
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "n": 0,
+                     *           "target": "…"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_EntryView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -11110,7 +16196,10 @@ export interface operations {
     checks_list: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11119,12 +16208,36 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-12-01T09:00:00Z",
+                     *       "data": [
+                     *         {
+                     *           "advice": "…",
+                     *           "check": "…",
+                     *           "detail": "…",
+                     *           "health": "failure",
+                     *           "line": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Findings"];
                 };
             };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
@@ -11165,7 +16278,10 @@ export interface operations {
     flow_show_all: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11174,12 +16290,29 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "oldest_waiting_s": 0.5,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["QueueView"];
                 };
             };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
@@ -11196,7 +16329,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11205,11 +16341,58 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "concurrency": 0,
+                     *           "gateway": "fcm",
+                     *           "lane": 1,
+                     *           "last_words": {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "detail": "…",
+                     *             "status": 100
+                     *           },
+                     *           "origins": [
+                     *             {
+                     *               "breaker": "…",
+                     *               "breaker_of": "…",
+                     *               "changed_at": "2026-12-01T09:00:00Z",
+                     *               "held_note": "…",
+                     *               "held_reason": "…",
+                     *               "held_until": "2026-12-01T09:00:00Z",
+                     *               "open_s": 0.5,
+                     *               "open_until": "2026-12-01T09:00:00Z",
+                     *               "origin": "https://shop.example",
+                     *               "payload_max": 0,
+                     *               "prober": "…"
+                     *             }
+                     *           ],
+                     *           "subscriptions": 0,
+                     *           "trips_last_hour": 0,
+                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_LaneView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -11221,7 +16404,10 @@ export interface operations {
     gateways_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 lane: number;
             };
@@ -11232,11 +16418,51 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "concurrency": 0,
+                     *       "gateway": "fcm",
+                     *       "lane": 1,
+                     *       "last_words": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "detail": "…",
+                     *         "status": 100
+                     *       },
+                     *       "origins": [
+                     *         {
+                     *           "breaker": "…",
+                     *           "breaker_of": "…",
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "held_note": "…",
+                     *           "held_reason": "…",
+                     *           "held_until": "2026-12-01T09:00:00Z",
+                     *           "open_s": 0.5,
+                     *           "open_until": "2026-12-01T09:00:00Z",
+                     *           "origin": "https://shop.example",
+                     *           "payload_max": 0,
+                     *           "prober": "…"
+                     *         }
+                     *       ],
+                     *       "subscriptions": 0,
+                     *       "trips_last_hour": 0,
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["LaneView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -11273,6 +16499,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "concurrency": 0,
+                     *       "gateway": "fcm",
+                     *       "lane": 1,
+                     *       "last_words": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "detail": "…",
+                     *         "status": 100
+                     *       },
+                     *       "origins": [
+                     *         {
+                     *           "breaker": "…",
+                     *           "breaker_of": "…",
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "held_note": "…",
+                     *           "held_reason": "…",
+                     *           "held_until": "2026-12-01T09:00:00Z",
+                     *           "open_s": 0.5,
+                     *           "open_until": "2026-12-01T09:00:00Z",
+                     *           "origin": "https://shop.example",
+                     *           "payload_max": 0,
+                     *           "prober": "…"
+                     *         }
+                     *       ],
+                     *       "subscriptions": 0,
+                     *       "trips_last_hour": 0,
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["LaneView"];
                 };
             };
@@ -11292,7 +16549,10 @@ export interface operations {
     gateways_flow_show_lane: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 lane: number;
             };
@@ -11303,11 +16563,34 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -11320,7 +16603,12 @@ export interface operations {
     gateways_flow_set_lane: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
             path: {
                 lane: number;
             };
@@ -11345,6 +16633,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -11354,6 +16656,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -11364,7 +16667,10 @@ export interface operations {
     gateways_flow_clear_lane: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 lane: number;
             };
@@ -11384,6 +16690,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -11405,6 +16712,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -11434,6 +16755,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -11463,6 +16798,20 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "held": [
+                     *         "transactional"
+                     *       ],
+                     *       "oldest_waiting_s": 0.5,
+                     *       "parallelism": 1,
+                     *       "paused": true,
+                     *       "period": 0.5,
+                     *       "rate": 1,
+                     *       "waiting": 0,
+                     *       "waiting_or_more": true
+                     *     }
+                     */
                     "application/json": components["schemas"]["FlowView"];
                 };
             };
@@ -11502,6 +16851,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "concurrency": 0,
+                     *       "gateway": "fcm",
+                     *       "lane": 1,
+                     *       "last_words": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "detail": "…",
+                     *         "status": 100
+                     *       },
+                     *       "origins": [
+                     *         {
+                     *           "breaker": "…",
+                     *           "breaker_of": "…",
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "held_note": "…",
+                     *           "held_reason": "…",
+                     *           "held_until": "2026-12-01T09:00:00Z",
+                     *           "open_s": 0.5,
+                     *           "open_until": "2026-12-01T09:00:00Z",
+                     *           "origin": "https://shop.example",
+                     *           "payload_max": 0,
+                     *           "prober": "…"
+                     *         }
+                     *       ],
+                     *       "subscriptions": 0,
+                     *       "trips_last_hour": 0,
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["LaneView"];
                 };
             };
@@ -11545,6 +16925,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "concurrency": 0,
+                     *       "gateway": "fcm",
+                     *       "lane": 1,
+                     *       "last_words": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "detail": "…",
+                     *         "status": 100
+                     *       },
+                     *       "origins": [
+                     *         {
+                     *           "breaker": "…",
+                     *           "breaker_of": "…",
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "held_note": "…",
+                     *           "held_reason": "…",
+                     *           "held_until": "2026-12-01T09:00:00Z",
+                     *           "open_s": 0.5,
+                     *           "open_until": "2026-12-01T09:00:00Z",
+                     *           "origin": "https://shop.example",
+                     *           "payload_max": 0,
+                     *           "prober": "…"
+                     *         }
+                     *       ],
+                     *       "subscriptions": 0,
+                     *       "trips_last_hour": 0,
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["LaneView"];
                 };
             };
@@ -11588,6 +16999,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "concurrency": 0,
+                     *       "gateway": "fcm",
+                     *       "lane": 1,
+                     *       "last_words": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "detail": "…",
+                     *         "status": 100
+                     *       },
+                     *       "origins": [
+                     *         {
+                     *           "breaker": "…",
+                     *           "breaker_of": "…",
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "held_note": "…",
+                     *           "held_reason": "…",
+                     *           "held_until": "2026-12-01T09:00:00Z",
+                     *           "open_s": 0.5,
+                     *           "open_until": "2026-12-01T09:00:00Z",
+                     *           "origin": "https://shop.example",
+                     *           "payload_max": 0,
+                     *           "prober": "…"
+                     *         }
+                     *       ],
+                     *       "subscriptions": 0,
+                     *       "trips_last_hour": 0,
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["LaneView"];
                 };
             };
@@ -11631,6 +17073,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "concurrency": 0,
+                     *       "gateway": "fcm",
+                     *       "lane": 1,
+                     *       "last_words": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "detail": "…",
+                     *         "status": 100
+                     *       },
+                     *       "origins": [
+                     *         {
+                     *           "breaker": "…",
+                     *           "breaker_of": "…",
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "held_note": "…",
+                     *           "held_reason": "…",
+                     *           "held_until": "2026-12-01T09:00:00Z",
+                     *           "open_s": 0.5,
+                     *           "open_until": "2026-12-01T09:00:00Z",
+                     *           "origin": "https://shop.example",
+                     *           "payload_max": 0,
+                     *           "prober": "…"
+                     *         }
+                     *       ],
+                     *       "subscriptions": 0,
+                     *       "trips_last_hour": 0,
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["LaneView"];
                 };
             };
@@ -11677,7 +17150,10 @@ export interface operations {
                 /** @description Of `subscriptions_lost`, only these: gone, unsubscribed, replaced, expired, suspended, deleted */
                 "filters[reason]"?: string[];
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11686,11 +17162,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "dimensions": {},
+                     *           "metrics": {},
+                     *           "time_bucket": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "metadata": {
+                     *         "complete_until": "2026-12-01T09:00:00Z",
+                     *         "from": "2026-12-01T09:00:00Z",
+                     *         "granularity": "…",
+                     *         "row_count": 0,
+                     *         "until": "2026-12-01T09:00:00Z"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["ChartView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -11707,7 +17210,10 @@ export interface operations {
                 /** @description The hour that ended then (RFC 3339), within the last day; by default the last one. */
                 until?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11716,11 +17222,111 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "all": {
+                     *         "attempts_to_success": [
+                     *           {
+                     *             "n": 0,
+                     *             "up_to": 0.5
+                     *           }
+                     *         ],
+                     *         "delay_seconds": [
+                     *           {
+                     *             "n": 0,
+                     *             "up_to": 0.5
+                     *           }
+                     *         ],
+                     *         "retry_token_failures": 0,
+                     *         "retry_tokens_late": 0,
+                     *         "schedule_lag_seconds": [
+                     *           {
+                     *             "n": 0,
+                     *             "up_to": 0.5
+                     *           }
+                     *         ],
+                     *         "sla_missed": 0,
+                     *         "slis": [
+                     *           {
+                     *             "alert": 0.5,
+                     *             "samples": 0,
+                     *             "sli": "first_retry_success",
+                     *             "state": "unknown",
+                     *             "target": 0.5,
+                     *             "value": 0.5
+                     *           }
+                     *         ]
+                     *       },
+                     *       "from": "2026-12-01T09:00:00Z",
+                     *       "lanes": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "gateway": "fcm",
+                     *           "lane": 1,
+                     *           "slis": [
+                     *             {
+                     *               "alert": 0.5,
+                     *               "samples": 0,
+                     *               "sli": "first_retry_success",
+                     *               "state": "unknown",
+                     *               "target": 0.5,
+                     *               "value": 0.5
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "tiers": {
+                     *         "plan": {
+                     *           "attempts_to_success": [
+                     *             {
+                     *               "n": 0,
+                     *               "up_to": 0.5
+                     *             }
+                     *           ],
+                     *           "delay_seconds": [
+                     *             {
+                     *               "n": 0,
+                     *               "up_to": 0.5
+                     *             }
+                     *           ],
+                     *           "retry_token_failures": 0,
+                     *           "retry_tokens_late": 0,
+                     *           "schedule_lag_seconds": [
+                     *             {
+                     *               "n": 0,
+                     *               "up_to": 0.5
+                     *             }
+                     *           ],
+                     *           "sla_missed": 0,
+                     *           "slis": [
+                     *             {
+                     *               "alert": 0.5,
+                     *               "samples": 0,
+                     *               "sli": "first_retry_success",
+                     *               "state": "unknown",
+                     *               "target": 0.5,
+                     *               "value": 0.5
+                     *             }
+                     *           ]
+                     *         }
+                     *       },
+                     *       "until": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["MetricsView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -11732,7 +17338,10 @@ export interface operations {
     session_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11741,12 +17350,39 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "api_key": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "began_at": "2026-12-01T09:00:00Z",
+                     *       "email": "ann@shop.example",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "may_change_team": true,
+                     *       "roles": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "role": "viewer"
+                     *         }
+                     *       ],
+                     *       "teammate": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionView"];
                 };
             };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
@@ -11778,6 +17414,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "api_key": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "began_at": "2026-12-01T09:00:00Z",
+                     *       "email": "ann@shop.example",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "may_change_team": true,
+                     *       "roles": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "role": "viewer"
+                     *         }
+                     *       ],
+                     *       "teammate": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionView"];
                 };
             };
@@ -11787,6 +17440,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "options": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["PasskeyRequest"];
                 };
             };
@@ -11803,7 +17462,10 @@ export interface operations {
     session_sign_out: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11816,9 +17478,11 @@ export interface operations {
                 };
                 content?: never;
             };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -11826,7 +17490,10 @@ export interface operations {
     session_methods_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11835,12 +17502,33 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "methods": [
+                     *         "password"
+                     *       ],
+                     *       "oidc": {
+                     *         "label": "…",
+                     *         "path": "…"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Methods"];
                 };
             };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -11910,7 +17598,10 @@ export interface operations {
     session_passkeys_list: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -11919,12 +17610,37 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "last_used_at": "2026-12-01T09:00:00Z",
+                     *           "name": "news",
+                     *           "transports": [
+                     *             "…"
+                     *           ]
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Passkeys"];
                 };
             };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             429: components["responses"]["TooManyRequests"];
@@ -11968,6 +17684,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "last_used_at": "2026-12-01T09:00:00Z",
+                     *       "name": "news",
+                     *       "transports": [
+                     *         "…"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PasskeyView"];
                 };
             };
@@ -11998,6 +17725,12 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "options": {}
+                     *     }
+                     */
                     "application/json": components["schemas"]["PasskeyCreation"];
                 };
             };
@@ -12061,6 +17794,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "last_used_at": "2026-12-01T09:00:00Z",
+                     *       "name": "news",
+                     *       "transports": [
+                     *         "…"
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PasskeyView"];
                 };
             };
@@ -12123,7 +17867,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -12132,11 +17879,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "address": "…",
+                     *           "began_at": "2026-12-01T09:00:00Z",
+                     *           "browser": "…",
+                     *           "expires_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "is_this": true,
+                     *           "seen_at": "2026-12-01T09:00:00Z"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_ListedView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -12148,7 +17922,10 @@ export interface operations {
     sessions_end_others: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -12160,12 +17937,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "ended": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Ended"];
                 };
             };
+            400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -12205,7 +17989,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -12214,11 +18001,45 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "disabled_at": "2026-12-01T09:00:00Z",
+                     *           "email": "ann@shop.example",
+                     *           "has_password": true,
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "link_expires_at": "2026-12-01T09:00:00Z",
+                     *           "oidc_linked_at": "2026-12-01T09:00:00Z",
+                     *           "passkeys": 0,
+                     *           "roles": [
+                     *             {
+                     *               "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *               "role": "viewer"
+                     *             }
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_TeammateView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -12230,7 +18051,10 @@ export interface operations {
     team_invite: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -12254,9 +18078,34 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_at": "2026-12-01T09:00:00Z",
+                     *       "email": "ann@shop.example",
+                     *       "has_password": true,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "link": {
+                     *         "expires_at": "2026-12-01T09:00:00Z",
+                     *         "path": "…",
+                     *         "token": "…"
+                     *       },
+                     *       "link_expires_at": "2026-12-01T09:00:00Z",
+                     *       "oidc_linked_at": "2026-12-01T09:00:00Z",
+                     *       "passkeys": 0,
+                     *       "roles": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "role": "viewer"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Invited"];
                 };
             };
@@ -12275,7 +18124,10 @@ export interface operations {
     team_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 teammate: string;
             };
@@ -12286,11 +18138,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_at": "2026-12-01T09:00:00Z",
+                     *       "email": "ann@shop.example",
+                     *       "has_password": true,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "link_expires_at": "2026-12-01T09:00:00Z",
+                     *       "oidc_linked_at": "2026-12-01T09:00:00Z",
+                     *       "passkeys": 0,
+                     *       "roles": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "role": "viewer"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["TeammateView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -12303,7 +18182,10 @@ export interface operations {
     team_remove: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 teammate: string;
             };
@@ -12323,6 +18205,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -12330,7 +18213,10 @@ export interface operations {
     team_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 teammate: string;
             };
@@ -12358,6 +18244,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_at": "2026-12-01T09:00:00Z",
+                     *       "email": "ann@shop.example",
+                     *       "has_password": true,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "link_expires_at": "2026-12-01T09:00:00Z",
+                     *       "oidc_linked_at": "2026-12-01T09:00:00Z",
+                     *       "passkeys": 0,
+                     *       "roles": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "role": "viewer"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["TeammateView"];
                 };
             };
@@ -12367,6 +18271,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -12418,6 +18323,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "removed": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["PasskeysRemoved"];
                 };
             };
@@ -12433,7 +18343,10 @@ export interface operations {
     team_reset: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 teammate: string;
             };
@@ -12444,9 +18357,34 @@ export interface operations {
             /** @description Done; the body tells what was done */
             200: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_at": "2026-12-01T09:00:00Z",
+                     *       "email": "ann@shop.example",
+                     *       "has_password": true,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "link": {
+                     *         "expires_at": "2026-12-01T09:00:00Z",
+                     *         "path": "…",
+                     *         "token": "…"
+                     *       },
+                     *       "link_expires_at": "2026-12-01T09:00:00Z",
+                     *       "oidc_linked_at": "2026-12-01T09:00:00Z",
+                     *       "passkeys": 0,
+                     *       "roles": [
+                     *         {
+                     *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "role": "viewer"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Invited"];
                 };
             };

@@ -1,0 +1,214 @@
+//! `/docs`: the description of `/openapi.json` as pages to read, and a page for each kind of problem. They are made here, of
+//! the same description that clients are generated from, and load nothing but two style sheets of this server.
+
+mod schema;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use maud::{DOCTYPE, Markup, html};
+use serde_json::Value;
+
+use super::ApiState;
+use super::problem::Problem;
+use super::problems::{KINDS, Kind, kind};
+
+const STYLE: &str = include_str!("docs.css");
+/// The pages run nothing, and load nothing from anywhere else.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Methods in the order in which a path shows them.
+const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
+
+/// The pages of that description.
+pub(super) fn routes(description: Arc<Value>) -> Router<ApiState> {
+    Router::new()
+        .route("/docs", get(|| async { Redirect::permanent("/docs/") }))
+        .route("/docs/", get(index))
+        .route("/docs/operations/{operation}", get(operation))
+        .route("/docs/schemas/{schema}", get(schema::show))
+        .route("/docs/problems", get(|| async { Redirect::permanent("/docs/problems/") }))
+        .route("/docs/problems/", get(|| async { problems() }))
+        .route("/docs/problems/{code}", get(|code: Name| async move { problem(&read(code)?) }))
+        .route("/docs/docs.css", get(|| async { ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], STYLE) }))
+        .with_state(description)
+}
+
+/// The name that the path ends with.
+type Name = Result<Path<String>, PathRejection>;
+
+fn read(name: Name) -> Result<String, Problem> {
+    name.map(|Path(name)| name).map_err(|_| Problem::not_found("page"))
+}
+
+/// A page of that title.
+fn page(title: &str, body: &Markup) -> Response {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) " · Bellwire" }
+                link rel="stylesheet" href="/shared/tokens.css";
+                link rel="stylesheet" href="/docs/docs.css";
+            }
+            body {
+                nav { a href="/docs/" { "The API" } " · " a href="/docs/problems/" { "Problems" } " · " a href="/openapi.json" { "OpenAPI" } }
+                main { h1 { (title) } (body) }
+            }
+        }
+    };
+    let headers = [(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, POLICY)];
+    (headers, document.into_string()).into_response()
+}
+
+/// The members of an object that is part of a description.
+fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Every operation: path, method, and what it is.
+fn operations(description: &Value) -> impl Iterator<Item = (&str, &'static str, &Value)> {
+    members(&description["paths"]).flat_map(|(path, item)| {
+        METHODS
+            .into_iter()
+            .filter_map(move |method| item.get(method).map(|operation| (path.as_str(), method, operation)))
+    })
+}
+
+async fn index(State(description): State<Arc<Value>>) -> Response {
+    let of = |tag: &Value| {
+        operations(&description).filter(|(.., operation)| operation["tags"][0] == *tag).collect::<Vec<_>>()
+    };
+    page(
+        "The API",
+        &html! {
+            @for paragraph in text(&description["info"]["description"]).split("\n\n") { p { (words(paragraph)) } }
+            @for tag in items(&description["tags"]) {
+                h2 { (text(&tag["name"])) }
+                p.soft { (text(&tag["description"])) }
+                table {
+                    @for (path, method, operation) in of(&tag["name"]) {
+                        tr {
+                            td { span.method { (method.to_uppercase()) } a href={ "/docs/operations/" (text(&operation["operationId"])) } { code { (path) } } }
+                            td { (words(text(&operation["summary"]))) }
+                        }
+                    }
+                }
+            }
+        },
+    )
+}
+
+async fn operation(State(description): State<Arc<Value>>, name: Name) -> Result<Response, Problem> {
+    let name = read(name)?;
+    let found = operations(&description).find(|(.., operation)| operation["operationId"] == *name);
+    let (path, method, operation) = found.ok_or_else(|| Problem::not_found("operation"))?;
+    let body = &operation["requestBody"]["content"]["application/json"];
+    Ok(page(
+        &format!("{} {path}", method.to_uppercase()),
+        &html! {
+            p { (words(text(&operation["summary"]))) }
+            @for paragraph in text(&operation["description"]).split("\n\n") { p { (words(paragraph)) } }
+            @if !items(&operation["parameters"]).is_empty() {
+                h2 { "Parameters" }
+                table {
+                    @for parameter in items(&operation["parameters"]) {
+                        tr {
+                            td { code { (text(&parameter["name"])) } }
+                            td { (text(&parameter["in"])) @if parameter["required"] == true { ", required" } }
+                            td { (schema::kind(&parameter["schema"])) " " (words(text(&parameter["description"]))) }
+                        }
+                    }
+                }
+            }
+            @if body.is_object() { h2 { "Body" } (content(body)) }
+            h2 { "Answers" }
+            @for (status, response) in members(&operation["responses"]) { (answer(&description, status, response)) }
+        },
+    ))
+}
+
+/// What is sent as JSON: its form, and an example.
+fn content(body: &Value) -> Markup {
+    html! {
+        p { (schema::kind(&body["schema"])) }
+        @if let Some(example) = body.get("example") { pre { (pretty(example)) } }
+    }
+}
+
+fn answer(description: &Value, status: &str, response: &Value) -> Markup {
+    let shared = response["$ref"].as_str().and_then(|place| description.pointer(place.trim_start_matches('#')));
+    let number: u16 = status.parse().unwrap_or_default();
+    let json = &response["content"]["application/json"];
+    html! {
+        h3 { (status) }
+        p { (words(text(&shared.unwrap_or(response)["description"]))) }
+        @if json.is_object() { (content(json)) }
+        @if shared.is_some() && number > 0 {
+            p.soft { "Problems: " @for kind in KINDS.iter().filter(|kind| kind.status == number) { (link(kind)) " " } }
+        }
+    }
+}
+
+fn problems() -> Response {
+    page(
+        "Problems",
+        &html! {
+            p {
+                "Whatever is refused is answered as " code { "application/problem+json" } " (RFC 9457). " code { "code" }
+                " is for programs and never changes, " code { "detail" } " is for people, " code { "errors" }
+                " names every place that is wrong, and " code { "type" } " leads to a page of these."
+            }
+            table {
+                tr { th { "Code" } th { "Status" } th { "Meaning" } }
+                @for kind in KINDS { tr { td { (link(kind)) } td { (kind.status) } td { (words(kind.means)) } } }
+            }
+        },
+    )
+}
+
+fn link(kind: &Kind) -> Markup {
+    html! { a href={ (super::problems::PAGES) (kind.code) } { code { (kind.code) } } }
+}
+
+fn problem(code: &str) -> Result<Response, Problem> {
+    let kind = kind(code).ok_or_else(|| Problem::not_found("kind of problem"))?;
+    let title = StatusCode::from_u16(kind.status).ok().and_then(|status| status.canonical_reason());
+    Ok(page(
+        kind.code,
+        &html! {
+            p { strong { (kind.status) " " (title.unwrap_or_default()) } }
+            p { (words(kind.means)) }
+            h2 { "What to do" }
+            p { (words(kind.remedy)) }
+        },
+    ))
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// Prose with what stands between backticks as code.
+fn words(prose: &str) -> Markup {
+    html! {
+        @for (n, part) in prose.split('`').enumerate() {
+            @if n % 2 == 1 { code { (part) } } @else { (part) }
+        }
+    }
+}

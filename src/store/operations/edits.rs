@@ -1,0 +1,19 @@
+//! Turns of those who change things under a condition.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+
+/// Waits for the turn of whoever changes a thing of that kind, over all processes: it lasts as long as the transaction. False: it
+/// took longer than `patience`, and the transaction is of no further use.
+pub(crate) async fn take_turn(conn: &mut PgConnection, kind: &str, patience: Duration) -> sqlx::Result<bool> {
+    let patience = crate::store::milliseconds(patience);
+    sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", patience).fetch_one(&mut *conn).await?;
+    let turn =
+        sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.edits ' || $1::text, 0))", kind);
+    match turn.fetch_one(conn).await {
+        Ok(_) => Ok(true),
+        Err(error) if crate::store::is_lock_timeout(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
