@@ -65,4 +65,5 @@ mod templates;
 mod throttles;
 mod tiers;
 mod tokens;
+mod webhooks;
 mod wire;

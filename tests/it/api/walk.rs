@@ -75,6 +75,10 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/identity-keys" => json!({"name": "n"}),
         "PUT /v1/apps/{app}/segments/{segment}" => json!({"expression": "tag('beta')"}),
         "POST /v1/apps/{app}/segments/preview" => json!({"segment": "tag('beta')"}),
+        "POST /v1/apps/{app}/webhooks" => {
+            json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]})
+        }
+        "POST /v1/apps/{app}/webhooks/{webhook}/replay" => json!({"since": "2026-01-01T00:00:00Z"}),
         "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
         "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
@@ -98,6 +102,8 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
         "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
         "PATCH /v1/apps/{app}"
+        | "PATCH /v1/apps/{app}/webhooks/{webhook}"
+        | "POST /v1/apps/{app}/webhooks/{webhook}/rotate-secret"
         | "PATCH /v1/apps/{app}/subscriptions/{subscription}"
         | "PATCH /v1/apps/{app}/topics/{topic}"
         | "POST /v1/apps/{app}/policies/preview"
