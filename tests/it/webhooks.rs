@@ -227,7 +227,11 @@ async fn a_receiver_that_hangs_holds_up_neither_pushes_nor_another_webhook() {
     assert_eq!(running.len(), 2);
     stage.elsewhere.until_pushed(8).await;
     running.join_next().await.unwrap().unwrap();
-    assert_eq!((stage.receiver.pushed().len(), stage.elsewhere.pushed().len()), (40, 8), "the one is done, the other waits");
+    assert_eq!(
+        (stage.receiver.pushed().len(), stage.elsewhere.pushed().len()),
+        (40, 8),
+        "the one is done, the other waits"
+    );
     assert_eq!(stage.shown(&working).await["pending"], 0);
     assert_eq!(stage.shown(&hanging).await["pending"], 40);
     let message = stage.app.send(json!({"all": true}), json!({})).await;
@@ -369,7 +373,10 @@ async fn receipts_campaigns_messages_and_alerts_are_told_to_who_asked_for_them()
     assert_eq!(types(&requests), expected.map(|(name, n)| (name.to_owned(), n)).into());
     let told: Vec<Value> = requests.iter().flat_map(events).collect();
     let of = |kind: &str| &told.iter().find(|event| event["type"] == kind).unwrap()["data"];
-    assert_eq!((&of("delivery.clicked")["action"], &of("delivery.clicked")["message"]), (&json!("buy"), &json!(message)));
+    assert_eq!(
+        (&of("delivery.clicked")["action"], &of("delivery.clicked")["message"]),
+        (&json!("buy"), &json!(message))
+    );
     assert_eq!(of("message.paused")["message"], json!(later));
     assert_eq!(of("campaign.state")["slug"], "spring");
     stage.tell().await;

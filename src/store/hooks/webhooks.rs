@@ -27,10 +27,6 @@ pub(crate) struct Webhook {
     pub policy: Option<Value>,
     pub state: WebhookState,
     pub disabled_why: Option<DisabledWhy>,
-    /// Sealed.
-    pub secret: Vec<u8>,
-    /// Sealed.
-    pub former_secret: Option<Vec<u8>>,
     pub former_until: Option<Timestamp>,
     pub breaker: String,
     pub open_until: Option<Timestamp>,
@@ -126,7 +122,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, only: Option<WebhookId>) -> 
     sqlx::query_as!(
         Webhook,
         r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState",
-                  disabled_why AS "disabled_why: DisabledWhy", secret, former_secret, former_until, breaker, open_until,
+                  disabled_why AS "disabled_why: DisabledWhy", former_until, breaker, open_until,
                   failing_since, dropped, created_at, changed_at,
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'pending') AS "pending!",
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'failed') AS "failed!"

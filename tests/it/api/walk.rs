@@ -201,7 +201,7 @@ impl Walk {
         let subscription = self.api.subscribe(&fcm(&format!("place-{n}")), json!({"topics": ["news"]})).await;
         let subscription_id = text(&subscription["id"]);
         let mut filled = Vec::new();
-        let mut message = None;
+        let (mut message, mut webhook) = (None, None::<String>);
         for segment in template.split('/') {
             filled.push(match segment {
                 "{app}" => "shop".to_owned(),
@@ -244,6 +244,14 @@ impl Walk {
                     made.unwrap().0.id.to_string()
                 }
                 "{identity_key}" => text(&self.api.post("/identity-keys", json!({"name": "k"})).await.ok(201)["id"]),
+                "{webhook}" => {
+                    let body = request("POST /v1/apps/{app}/webhooks", n).1;
+                    webhook.insert(text(&self.api.post("/webhooks", body).await.ok(201)["id"])).clone()
+                }
+                "{webhook_delivery}" => {
+                    let test = format!("/webhooks/{}/test", webhook.as_deref().expect("its webhook comes before it"));
+                    text(&self.api.post(&test, json!({})).await.ok(202)["id"])
+                }
                 "{teammate}" => {
                     let (invited, _) =
                         self.api.invite(&format!("place-{n}@example.com"), json!([{"role": "viewer"}])).await;
@@ -441,6 +449,7 @@ impl Walk {
             }
             // Kept few: an app, and a teammate, may have ten.
             sqlx::query("DELETE FROM identity_keys").execute(&self.api.pool).await.unwrap();
+            sqlx::query("DELETE FROM webhooks").execute(&self.api.pool).await.unwrap();
             sqlx::query("DELETE FROM passkeys").execute(&self.api.pool).await.unwrap();
             // Whoever has signed out has to ask on.
             let back = "UPDATE sessions SET ended_at = NULL FROM teammates t WHERE t.id = teammate AND t.email NOT LIKE 'gone%'";
