@@ -116,7 +116,7 @@ mod tests {
             let events: Vec<&Event> = events.iter().collect();
             split(&events, max_events).into_iter().map(<[_]>::len).collect::<Vec<_>>()
         };
-        assert_eq!(sizes(&[], 10), []);
+        assert_eq!(sizes(&[], 10), [0; 0]);
         assert_eq!(sizes(&[1; 25], 10), [10, 10, 5]);
         assert_eq!(sizes(&[1; 3], 1), [1, 1, 1]);
         assert_eq!(sizes(&[BODY_MAX / 2; 5], 10), [2, 2, 1]);
