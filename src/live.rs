@@ -55,6 +55,8 @@ named! {
         MessageResumed = "message.resumed",
         /// A message was cancelled.
         MessageCancelled = "message.cancelled",
+        /// A campaign stands somewhere else than before.
+        CampaignState = "campaign.state",
         /// A lane is held: by a push service, an operator, or since its key is refused.
         LaneHeld = "lane.held",
         /// A lane is held no more.

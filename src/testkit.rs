@@ -34,6 +34,9 @@ pub mod dispatch {
 pub mod gateway {
     pub use crate::gateway::{Gateways, HostMapping, Post, Settings};
 }
+pub mod hooks {
+    pub use crate::hooks::{Sender, pack};
+}
 pub mod http_server {
     pub use crate::http_server::{Limits, serve};
 }
@@ -55,6 +58,9 @@ pub mod model {
     }
     pub mod filter {
         pub use crate::model::filter::{Expression, SyntaxError};
+    }
+    pub mod hook {
+        pub use crate::model::hook::Heard;
     }
     pub mod id {
         pub use crate::model::id::{

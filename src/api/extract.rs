@@ -22,8 +22,8 @@ use super::problem::{FieldError, Problem, pointer_segment};
 use super::segments::SegmentName;
 use crate::model::delivery::Tier;
 use crate::model::id::{
-    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, IdentityKeyId, MessageId, PasskeyId, SessionId, SubscriptionId,
-    TeammateId, VapidKeyId,
+    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, MessageId, PasskeyId, SessionId,
+    SubscriptionId, TeammateId, VapidKeyId, WebhookId,
 };
 use crate::store::keys::apps::{self, App};
 
@@ -224,6 +224,8 @@ path_param!(
     ApiKeyId = "api_key",
     DeadLetterId = "dead_letter",
     AlertId = "alert",
+    WebhookId = "webhook",
+    HookDeliveryId = "webhook_delivery",
     IdentityKeyId = "identity_key",
     TeammateId = "teammate",
     SessionId = "session",

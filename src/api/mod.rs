@@ -78,6 +78,7 @@ pub(crate) mod templates;
 pub(crate) mod topics;
 pub(crate) mod users;
 pub(crate) mod vapid_keys;
+pub(crate) mod webhooks;
 
 use std::sync::Arc;
 
@@ -132,6 +133,7 @@ fn routes_by_caller() -> Routes {
             .merge(campaigns::routes())
             .merge(deliveries::routes())
             .merge(dead_letters::routes())
+            .merge(webhooks::routes())
             .merge(explain::routes())
             .merge(events::routes())
             .merge(stream::routes())

@@ -28,6 +28,7 @@ mod template;
 mod topic;
 mod vapid;
 mod watch;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -120,6 +121,14 @@ enum Verb {
     Segment {
         #[command(subcommand)]
         verb: segment::Segment,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Have others told over HTTP of what happens: make, try out, list and change webhooks, and send again what had failed.
+    #[command(after_help = MORE_SETTINGS)]
+    Webhook {
+        #[command(subcommand)]
+        verb: webhook::Webhook,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -390,6 +399,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Webhook { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),

@@ -8,6 +8,7 @@ use super::policies::Policies;
 use super::says::Says;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
+use crate::model::hook::Heard;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::template::Said;
@@ -46,6 +47,8 @@ pub(super) struct Message {
     pub accepted_at: Timestamp,
     /// Whether it has figures over time of its own.
     pub charted: bool,
+    /// What its app's webhooks are told of.
+    pub heard: Heard,
     pub expires_at: Timestamp,
     /// The request that it came with, if its deliveries are to be traced.
     pub traced: Option<otlp::Origin>,
@@ -91,6 +94,7 @@ impl Message {
             sla_s: row.sla_s,
             accepted_at: row.accepted_at,
             charted: row.charted,
+            heard: row.heard,
             expires_at: row.expires_at,
             traced: tracer.origin(row.traceparent.as_deref()),
         })
@@ -98,7 +102,7 @@ impl Message {
 
     /// Its part in figures over time.
     fn origin(&self) -> Origin {
-        Origin { accepted_at: self.accepted_at, enveloped: self.enveloped, charted: self.charted }
+        Origin { accepted_at: self.accepted_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
     }
 
     /// The policy in force for a recipient whose own, as it is stored, is `subscription`.

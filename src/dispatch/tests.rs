@@ -62,6 +62,7 @@ fn message(tier: Tier) -> Arc<Message> {
         sla_s: None,
         accepted_at: NOW,
         charted: false,
+        heard: crate::model::hook::Heard::default(),
         expires_at: NOW,
         traced: None,
     })

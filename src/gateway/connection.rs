@@ -9,10 +9,11 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio_rustls::client::TlsStream;
 
+use super::Reply;
 use super::driver::{Driver, NoReply, Progress};
 use super::http1::Http1;
 use super::http2::Http2;
-use super::{Post, Reply};
+use super::request::Outgoing;
 use crate::classify::Failure;
 
 /// A connection with its bookkeeping. Whoever drops the last handle lets it close once its requests are done.
@@ -64,7 +65,7 @@ impl Connection {
 
     /// Sends a request and waits for its answer. A peer that has answered nobody since the request began is taken for
     /// dead at its deadline, and the connection retired.
-    pub(super) async fn exchange(&self, post: &Post, authority: &Authority) -> Result<Reply, NoReply> {
+    pub(super) async fn exchange(&self, post: &impl Outgoing, authority: &Authority) -> Result<Reply, NoReply> {
         let heard = || self.progress.heard.load(Ordering::Relaxed);
         let heard_before = heard();
         let reply = match &self.wire {

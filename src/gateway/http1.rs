@@ -11,7 +11,8 @@ use tokio::time::timeout_at;
 use tokio_rustls::client::TlsStream;
 
 use super::driver::{Driver, NoReply, Progress};
-use super::{BODY_MAX, Post, Reply, request};
+use super::request::{self, Outgoing};
+use super::{BODY_MAX, Reply};
 use crate::classify::Failure;
 
 /// Octets of a response's head that are read.
@@ -35,8 +36,9 @@ impl Http1 {
     }
 
     /// Request out, answer in.
-    pub(super) async fn exchange(&self, post: &Post, progress: &Progress) -> Result<Reply, NoReply> {
-        let request = request::http1(post, Full::new(post.body.clone())).ok_or(NoReply::Failed(Failure::Forbidden))?;
+    pub(super) async fn exchange(&self, post: &impl Outgoing, progress: &Progress) -> Result<Reply, NoReply> {
+        let request =
+            request::http1(post, Full::new(post.body().clone())).ok_or(NoReply::Failed(Failure::Forbidden))?;
         let mut sender = self.sender.lock().take().ok_or(NoReply::NotSent)?;
         let head = async {
             sender.ready().await.map_err(|_| NoReply::NotSent)?;
@@ -47,12 +49,12 @@ impl Http1 {
                 None => NoReply::Failed(Failure::Reset),
             })
         };
-        let response = timeout_at(post.deadline, head).await.map_err(|_| NoReply::Failed(Failure::Deadline))??;
+        let response = timeout_at(post.deadline(), head).await.map_err(|_| NoReply::Failed(Failure::Deadline))??;
         progress.heard();
         let (head, mut body) = response.into_parts();
         let mut kept = BytesMut::new();
         // Neither the deadline nor a broken connection takes back the status.
-        if let Ok(true) = timeout_at(post.deadline, read(&mut body, &mut kept)).await {
+        if let Ok(true) = timeout_at(post.deadline(), read(&mut body, &mut kept)).await {
             *self.sender.lock() = Some(sender);
         }
         Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: kept.freeze() })

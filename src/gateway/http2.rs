@@ -18,7 +18,8 @@ use tokio::time::timeout_at;
 use tokio_rustls::client::TlsStream;
 
 use super::driver::{Driver, NoReply, Progress};
-use super::{BODY_MAX, Post, Reply, request};
+use super::request::{self, Outgoing};
+use super::{BODY_MAX, Reply};
 use crate::classify::Failure;
 
 /// Octets that a peer may send on one stream before we read them: more than we keep of a body.
@@ -65,7 +66,7 @@ impl Http2 {
     /// One stream: request out, answer in.
     pub(super) async fn exchange(
         &self,
-        post: &Post,
+        post: &impl Outgoing,
         authority: &Authority,
         progress: &Progress,
     ) -> Result<Reply, NoReply> {
@@ -76,16 +77,16 @@ impl Http2 {
         let (response, mut stream) = sender.send_request(request, false).map_err(|_| NoReply::NotSent)?;
         progress.sent();
         // A stream that has ended already says why in its response.
-        let _ = stream.send_data(post.body.clone(), true);
+        let _ = stream.send_data(post.body().clone(), true);
         drop((sender, stream));
 
-        let response = timeout_at(post.deadline, response).await.map_err(|_| NoReply::Failed(Failure::Deadline))?;
+        let response = timeout_at(post.deadline(), response).await.map_err(|_| NoReply::Failed(Failure::Deadline))?;
         let (head, mut body) = response.map_err(|why| NoReply::Failed(failure(&why)))?.into_parts();
         progress.heard();
         let mut kept = BytesMut::new();
         if !body.is_end_stream() {
             // Neither the deadline nor a reset takes back the status; what is left of the stream is reset on drop.
-            let _ = timeout_at(post.deadline, read(&mut body, &mut kept)).await;
+            let _ = timeout_at(post.deadline(), read(&mut body, &mut kept)).await;
         }
         Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: kept.freeze() })
     }

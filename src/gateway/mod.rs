@@ -124,6 +124,18 @@ pub struct Post {
     pub deadline: Instant,
 }
 
+/// One request to somebody else than a push service, such as a webhook's receiver. Nothing in it is logged.
+pub(crate) struct Call {
+    /// Where to.
+    pub endpoint: Endpoint,
+    /// All headers but `Host`.
+    pub headers: HeaderMap,
+    /// What is said.
+    pub body: Bytes,
+    /// Waiting for a connection or a free stream counts against it.
+    pub deadline: Instant,
+}
+
 /// What a gateway answered. `Debug` leaves out headers and body: `Location` can cancel the message.
 #[derive(Clone)]
 pub struct Reply {
@@ -220,6 +232,11 @@ impl Gateways {
     /// [`Failure::Withdrawn`] if the answer was no; nothing was sent then.
     pub async fn post_if(&self, post: Post, may_start: impl Fn() -> bool) -> Result<Reply, Failure> {
         self.origin(post.endpoint.authority())?.exchange(&post, &may_start).await
+    }
+
+    /// Makes another POST than a push, in the same way.
+    pub(crate) async fn call(&self, call: Call) -> Result<Reply, Failure> {
+        self.origin(call.endpoint.authority())?.exchange(&call, &|| true).await
     }
 
     fn origin(&self, authority: &str) -> Result<Arc<Origin>, Failure> {

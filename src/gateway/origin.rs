@@ -9,10 +9,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::Reply;
 use super::connect::Connector;
 use super::connection::Connection;
 use super::driver::{Driver, NoReply};
-use super::{Post, Reply};
+use super::request::Outgoing;
 use crate::classify::Failure;
 
 /// Connections that one request is offered to. Each that does not take it was about to close, so a second offer
@@ -63,13 +64,13 @@ impl Origin {
     /// Sends a request on the least busy connection, if it still may when there is room for it.
     pub(super) async fn exchange(
         self: &Arc<Self>,
-        post: &Post,
+        post: &impl Outgoing,
         may_start: &impl Fn() -> bool,
     ) -> Result<Reply, Failure> {
         for _ in 0..OFFERS {
             let place = match self.take()? {
                 Some(place) => place,
-                None => timeout_at(post.deadline, self.wait()).await.map_err(|_| Failure::Deadline)??,
+                None => timeout_at(post.deadline(), self.wait()).await.map_err(|_| Failure::Deadline)??,
             };
             if !may_start() {
                 return Err(Failure::Withdrawn);

@@ -1,37 +1,88 @@
-//! The head of a POST to a push resource: RFC 8030 section 5, RFC 8291 section 4, RFC 8292 section 3, and nothing
-//! that they do not ask for.
+//! The heads of POSTs. To a push resource: RFC 8030 section 5, RFC 8291 section 4, RFC 8292 section 3, and nothing that they
+//! do not ask for.
 
+use bytes::Bytes;
 use http::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use tokio::time::Instant;
 
-use super::Post;
+use super::{Call, Post};
 use crate::model::lane::Gateway;
+use crate::model::subscription::Endpoint;
 
 const TTL: HeaderName = HeaderName::from_static("ttl");
 const URGENCY: HeaderName = HeaderName::from_static("urgency");
 const TOPIC: HeaderName = HeaderName::from_static("topic");
 const WNS_CACHE_POLICY: HeaderName = HeaderName::from_static("x-wns-cache-policy");
 
+/// A POST, as it goes out.
+pub(super) trait Outgoing {
+    /// Where to.
+    fn endpoint(&self) -> &Endpoint;
+    /// All headers but `Host`.
+    fn headers(&self) -> HeaderMap;
+    /// What is said.
+    fn body(&self) -> &Bytes;
+    /// When nobody waits for its answer any more.
+    fn deadline(&self) -> Instant;
+}
+
+impl Outgoing for Post {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn headers(&self) -> HeaderMap {
+        push_headers(self)
+    }
+
+    fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
+
+impl Outgoing for Call {
+    fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn headers(&self) -> HeaderMap {
+        self.headers.clone()
+    }
+
+    fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    fn deadline(&self) -> Instant {
+        self.deadline
+    }
+}
+
 /// For HTTP/2: scheme, authority and path as pseudo headers.
-pub(super) fn http2(post: &Post, authority: &Authority) -> Option<Request<()>> {
+pub(super) fn http2(post: &impl Outgoing, authority: &Authority) -> Option<Request<()>> {
     let mut parts = Parts::default();
     parts.scheme = Some(Scheme::HTTPS);
     parts.authority = Some(authority.clone());
     parts.path_and_query = Some(path(post)?);
-    Some(request(Uri::from_parts(parts).ok()?, headers(post), ()))
+    Some(request(Uri::from_parts(parts).ok()?, post.headers(), ()))
 }
 
 /// For HTTP/1.1: the path in the request line, the authority as `Host`.
-pub(super) fn http1<B>(post: &Post, body: B) -> Option<Request<B>> {
-    let mut headers = headers(post);
-    headers.insert(HOST, HeaderValue::from_str(post.endpoint.authority()).ok()?);
+pub(super) fn http1<B>(post: &impl Outgoing, body: B) -> Option<Request<B>> {
+    let mut headers = post.headers();
+    headers.insert(HOST, HeaderValue::from_str(post.endpoint().authority()).ok()?);
     Some(request(Uri::from(path(post)?), headers, body))
 }
 
 /// `None` for a path that [`recognise`](super::Gateways::recognise) would have refused.
-fn path(post: &Post) -> Option<PathAndQuery> {
-    PathAndQuery::try_from(post.endpoint.expose_path()).ok()
+fn path(post: &impl Outgoing) -> Option<PathAndQuery> {
+    PathAndQuery::try_from(post.endpoint().expose_path()).ok()
 }
 
 fn request<B>(uri: Uri, headers: HeaderMap, body: B) -> Request<B> {
@@ -42,7 +93,7 @@ fn request<B>(uri: Uri, headers: HeaderMap, body: B) -> Request<B> {
     request
 }
 
-fn headers(post: &Post) -> HeaderMap {
+fn push_headers(post: &Post) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(9);
     headers.insert(AUTHORIZATION, post.authorization.clone());
     // Apple refuses a TTL that is not positive; a second is the nearest it takes.

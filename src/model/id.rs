@@ -143,6 +143,15 @@ typed_id!(
     AlertId, "al_"
 );
 
+typed_id!(
+    /// A receiver of an app's events.
+    WebhookId, "wh_"
+);
+typed_id!(
+    /// A request to a webhook's receiver: the `webhook-id` of each of its tries.
+    HookDeliveryId, "whd_"
+);
+
 /// The UUID after an id's: a list of what lies below it, the newest first, begins with that id.
 pub(crate) fn just_above(id: impl Into<Uuid>) -> Uuid {
     Uuid::from_u128(id.into().as_u128().saturating_add(1))

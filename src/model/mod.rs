@@ -7,6 +7,7 @@ pub(crate) mod duration;
 pub(crate) mod fact;
 pub(crate) mod filter;
 pub(crate) mod habits;
+pub(crate) mod hook;
 pub(crate) mod id;
 pub(crate) mod lane;
 pub(crate) mod message;

@@ -80,6 +80,7 @@ mod tests {
     use crate::campaign::state::State as CampaignState;
     use crate::campaign::zones::Past;
     use crate::classify::DeadReason;
+    use crate::model::hook::{DeliveryState, DisabledWhy, EventType, WebhookState};
     use crate::model::lane::Gateway;
     use crate::model::message::MessageState;
     use crate::model::permission::{Join, Maker};
@@ -121,7 +122,11 @@ mod tests {
             CampaignState,
             Past,
             Otherwise,
-            DidNot
+            DidNot,
+            EventType,
+            WebhookState,
+            DisabledWhy,
+            DeliveryState
         );
     }
 }

@@ -61,7 +61,7 @@ async fn step(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool
     let Some(due) = steps::lock_due(&mut tx, now).await? else { return Ok(false) };
     let Some(plan) = open(vault, &due) else {
         error!(campaign = %due.id, "the plan of a campaign cannot be opened; it waits");
-        steps::set_out(&mut tx, due.id, State::Scheduled, Some(now + LATER)).await?;
+        steps::set_out(&mut tx, due.id, State::Scheduled, Some(now + LATER), now).await?;
         tx.commit().await?;
         return Ok(true);
     };
@@ -263,7 +263,7 @@ impl Step<'_> {
     async fn set_out(&self, conn: &mut PgConnection, next_run: NextRun) -> sqlx::Result<()> {
         let ahead = steps::ahead(conn, self.due.id).await?;
         let (state, next_at) = outlook(&ahead, next_run, self.now);
-        steps::set_out(conn, self.due.id, state, next_at).await
+        steps::set_out(conn, self.due.id, state, next_at, self.now).await
     }
 }
 

@@ -16,6 +16,7 @@ use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::policy::runaway::Guard;
 use crate::store::audience::erasures::Erasure;
+use crate::store::hooks::deliveries as hooks;
 use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
@@ -42,6 +43,8 @@ const KEEP_AGAIN: Duration = Duration::from_secs(60);
 /// connection. A chunk of 2,000 messages with their counts takes 80 ms on two busy cores, so that 5,000 go in a second: 400
 /// million a day, where 230 codes a second make 20 million.
 const REST_FACTOR: u32 = 4;
+/// How long it is kept when a webhook's receiver took what.
+const DELIVERED_KEPT: Duration = Duration::from_secs(3 * 86_400);
 /// How long the search for messages that name an erased user may take.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
 
@@ -208,6 +211,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| partitions::clear_defaults(pool, history)).await?;
     until_none(|| retention::clear_brief(pool, now)).await?;
     until_none(|| topics::clear_unused(pool, now)).await?;
+    until_none(|| hooks::clear(pool, now - DELIVERED_KEPT, now - kept.archive)).await?;
     until_none(|| retention::clear_archive(pool, now - kept.archive)).await?;
     for step in Step::ALL {
         until_none(|| retention::clear_rollups(pool, step, now - kept.metrics.of(step) - step.slack())).await?;

@@ -33,6 +33,7 @@ use crate::api::{self, ApiState, Engine, Work};
 use crate::config::{Config, OidcClient};
 use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
+use crate::hooks;
 use crate::http_server;
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
@@ -44,6 +45,9 @@ use crate::store::outcomes::rollups::MetricsKept;
 use context::{Context, Migrations};
 use exposition::Exposition;
 use maintenance::Retention;
+
+/// Connections to one host of webhooks' receivers, at most: enough for several that hang to leave others theirs.
+const RECEIVER_CONNECTIONS: usize = 64;
 
 /// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
 /// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
@@ -83,7 +87,10 @@ async fn serve(
     let otlp = config.otlp().map(|settings| Arc::new(Otlp::start(settings, context.clock.clone())));
     let tracer = otlp.as_ref().map_or_else(Tracer::off, |otlp| otlp.tracer());
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
-    let (dispatcher, mut engines) = start_engines(context, config, &gateways, &metrics, &tracer);
+    // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
+    let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS, ..gateway_settings(config)? };
+    let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
+    let (dispatcher, mut engines) = start_engines(context, config, &gateways, &receivers, &metrics, &tracer);
     if let Some(otlp) = &otlp {
         engines.spawn(tell_metrics_on(otlp.clone(), exposition.clone()));
     }
@@ -129,6 +136,7 @@ fn start_engines(
     context: &Context,
     config: &Config,
     gateways: &Gateways,
+    receivers: &Gateways,
     metrics: &Arc<Metrics>,
     tracer: &Tracer,
 ) -> (Option<Arc<Dispatcher>>, JoinSet<()>) {
@@ -153,6 +161,9 @@ fn start_engines(
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
         engines.spawn(campaigns::advance_on(pool.clone(), vault.clone(), clock.clone()));
         engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
+        engines.spawn(hooks::pack_on(pool.clone(), vault.clone(), clock.clone()));
+        let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers.clone());
+        engines.spawn(hooks::send_on(sender));
     }
     (dispatcher, engines)
 }

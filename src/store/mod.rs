@@ -14,19 +14,21 @@
 //! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
 //! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id
 //! 6. `message_counts` by (message, lane)
-//! 7. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
+//! 7. `webhooks` by id, and `apps` for what they hear
+//! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
 //!
 //! Whoever [adds to or forgets `habits`](audience::habits) waits for an advisory lock and holds it to the end: whoever has that takes no
 //! lock of 0 to 5 any more.
 //!
 //! Rows that many transactions add to come late, so that they are held for a short time. [`tally`](outcomes::tally) writes 6. What figures
-//! over time are told is [noted](outcomes::notes) at any place: rows that are only inserted keep nobody waiting.
+//! over time and [webhooks](hooks) are told is [noted](outcomes::notes) at any place: rows that are only inserted keep nobody waiting.
 //! Parts of one statement have no order of their own (Postgres runs those that nothing refers to backwards): where one
 //! statement writes both, the later refers to the earlier. What collides all the same is undone by Postgres and
 //! [runs again](operations::retrying).
 
 pub(crate) mod audience;
 pub(crate) mod campaigns;
+pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod operations;
 pub(crate) mod outcomes;

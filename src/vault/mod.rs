@@ -27,6 +27,13 @@ pub struct Unopenable {
     place: &'static str,
 }
 
+impl Unopenable {
+    /// A value of that place that opened, and is not what belongs there.
+    pub(crate) fn of(place: Column) -> Self {
+        Self { place }
+    }
+}
+
 /// Where a sealed value lives: `table.column`. Part of what the seal authenticates.
 pub(crate) type Column = &'static str;
 
@@ -45,6 +52,13 @@ pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 
 /// A secret that user tokens are signed with.
 pub(crate) const IDENTITY_SECRET: Column = "identity_keys.secret";
+
+/// Where a webhook's receiver is.
+pub(crate) const WEBHOOK_URL: Column = "webhooks.url";
+/// What requests to a webhook's receiver are signed with, the former secret included.
+pub(crate) const WEBHOOK_SECRET: Column = "webhooks.secret";
+/// What a webhook's receiver is still to be told.
+pub(crate) const WEBHOOK_BODY: Column = "webhook_deliveries.body";
 
 /// What a browser keeps while its user is at the OpenID provider: in no table, but in a cookie.
 pub(crate) const OIDC_ATTEMPT: Column = "cookie.oidc";

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bellwire::testkit::dispatch::Settings;
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::hook::Heard;
 use bellwire::testkit::model::id::{AppId, LaneId, SubscriptionId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::ledger::{
@@ -427,7 +428,7 @@ async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -
         tier: Tier::Promotional,
         life: row.recipient.life,
         proven: false,
-        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false },
+        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
         sla: None,
     };
     Settlement::new(delivery, fate)

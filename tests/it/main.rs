@@ -66,4 +66,5 @@ mod templates;
 mod throttles;
 mod tiers;
 mod tokens;
+mod webhooks;
 mod wire;

@@ -8,6 +8,7 @@ use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
 use bellwire::testkit::model::clock::Timestamp;
 use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::hook::Heard;
 use bellwire::testkit::model::id::{AppId, LaneId, MessageId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::keys::audit::{self, Actor, Entry};
@@ -341,7 +342,7 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
         tier,
         life: row.recipient.life,
         proven: true,
-        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false },
+        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
         sla: None,
     };
     let settlement = Settlement::new(delivery, Fate::Deferred(Due::Parked));

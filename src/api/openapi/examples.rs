@@ -66,6 +66,13 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             {"tiers": ["promotional"], "max": 5, "window": "7d"},
         ]}),
         Some("GuardBody") => json!({"factor": 5}),
+        Some("NewWebhook") => json!({
+            "name": "CRM", "url": "https://hooks.shop.example/bellwire",
+            "events": ["delivery.gone", "delivery.dead", "delivery.clicked", "campaign.state"],
+        }),
+        Some("WebhookChange") => json!({"enabled": true}),
+        Some("SecretRotation") => json!({"overlap_hours": 24}),
+        Some("WebhookReplay") => json!({"since": "2027-01-15T08:00:00Z"}),
         Some("Slas") => json!({"transactional": 10}),
         Some("FlowBody") => json!({"rate": 100, "period": "1s", "parallelism": 20}),
         Some("OrderBody") => json!({"seconds": 600, "reason": "the push service announced an outage"}),

@@ -39,7 +39,7 @@ Browsers send it from this server's own pages only: requests must come with `Sec
 anything, at least with an `Origin` of this server.";
 
 /// What each group of routes is for.
-const TAGS: [(&str, &str); 17] = [
+const TAGS: [(&str, &str); 18] = [
     ("Messages", "Sending, watching, pausing and cancelling; each delivery with its attempts."),
     ("Templates", "What is written once and filled in for each recipient."),
     ("Campaigns", "Plans that end in messages: scheduling, testing variants, watching how they go."),
@@ -50,6 +50,7 @@ const TAGS: [(&str, &str); 17] = [
     ("Policies", "When deliveries are tried again, and when they may go out at all."),
     ("Flow control", "How much is let through."),
     ("Dead letters", "Deliveries that were given up: finding, replaying, discarding, exporting."),
+    ("Webhooks", "Who is told over HTTP of what happens, signed as Standard Webhooks has it."),
     ("Events", "What happened, for whoever keeps a copy."),
     ("Apps", "Sites, and who did what to them."),
     ("API keys", "What servers call with."),

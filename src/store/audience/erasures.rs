@@ -17,6 +17,7 @@ use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::habits;
 use crate::store::audience::subscriptions::end;
 use crate::store::audience::subscriptions::row::{SubscriptionRow, lock};
+use crate::store::hooks;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::dead_letters::Filter;
 use crate::store::outcomes::dead_letters::handling::look_again;
@@ -209,6 +210,7 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
     )
     .fetch_one(&mut *conn)
     .await?;
+    hooks::deliveries::forget(conn, vault, AppId(forgotten.app), row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
     caps::forget(&mut *conn, AppId(forgotten.app), browser).await?;
     habits::forget(conn, AppId(forgotten.app), browser).await

@@ -392,9 +392,17 @@ pub(crate) async fn set_out(
     id: CampaignId,
     state: State,
     next_at: Option<Timestamp>,
+    now: Timestamp,
 ) -> sqlx::Result<()> {
-    sqlx::query!("UPDATE campaigns SET state = $2, next_at = $3 WHERE id = $1", id.0, state.name(), next_at)
-        .execute(conn)
-        .await
-        .map(drop)
+    sqlx::query!(
+        "UPDATE campaigns SET state = $2, next_at = $3, changed_at = CASE WHEN state = $2 THEN changed_at ELSE $4 END
+         WHERE id = $1",
+        id.0,
+        state.name(),
+        next_at,
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
 }

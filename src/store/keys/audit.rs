@@ -120,6 +120,16 @@ actions! {
     TemplateSet = "template.set",
     /// A template was removed.
     TemplateRemoved = "template.removed",
+    /// A webhook was made.
+    WebhookCreated = "webhook.created",
+    /// A webhook was changed, enabled or disabled.
+    WebhookChanged = "webhook.changed",
+    /// A webhook was removed.
+    WebhookRemoved = "webhook.removed",
+    /// A webhook was given another secret.
+    WebhookSecretRotated = "webhook.secret_rotated",
+    /// Requests to a webhook's receiver that had failed were made again.
+    WebhookReplayed = "webhook.replayed",
     /// A delivery policy was set.
     PolicySet = "policy.set",
     /// A delivery policy was taken away.

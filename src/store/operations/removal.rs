@@ -14,6 +14,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::habits;
+use crate::store::hooks::webhooks;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::{self, Waiting};
 use crate::store::outcomes::ledger::unsent::{self, How};
@@ -264,6 +265,7 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 /// refers to any of them still.
 async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = pool.begin().await?;
+    webhooks::remove_all(&mut tx, app).await?;
     sqlx::query!("DELETE FROM campaigns WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM message_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM topics WHERE app = $1", app.0).execute(&mut *tx).await?;

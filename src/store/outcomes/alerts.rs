@@ -23,6 +23,9 @@ named! {
         /// An app sent far more than its size explains. Maintenance raises it as it holds the app, and it is resolved when somebody
         /// releases that.
         Runaway = "runaway",
+        /// A webhook was disabled since it failed for days or is gone, or events for it are dropped since too much waits. Whoever sends
+        /// to it, or packs, raises it.
+        Webhook = "webhook",
     }
 }
 

@@ -5,6 +5,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::ReceiptKind;
+use crate::model::hook::Heard;
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::Waiting;
@@ -61,14 +62,15 @@ pub async fn write(
         let counted = lock_counts(&mut tx, receipts, kept_since).await?;
         let mut batch: Vec<&Receipt> = receipts
             .iter()
-            .filter(|(app, receipt)| counted.contains(&(receipt.message, *app)))
+            .filter(|(app, receipt)| counted.iter().any(|it| (it.message, it.app) == (receipt.message, *app)))
             .map(|(_, r)| r)
             .collect();
         // The first of its kind counts; and everybody writes in the order of the key.
         batch.sort_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind.code()));
         batch.dedup_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind));
+        let heard: Vec<MessageId> = counted.iter().filter(|it| it.heard).map(|it| it.message).collect();
         if !batch.is_empty() {
-            let arrived = insert(&mut tx, &batch, now).await?;
+            let arrived = insert(&mut tx, &batch, &heard, now).await?;
             unsent::end(&mut tx, arrived, How::Accepted("a receipt came"), now).await?;
             prove_keys(&mut tx, &batch, now).await?;
         }
@@ -77,13 +79,21 @@ pub async fn write(
     .await
 }
 
+/// A message whose counts are locked.
+struct Counted {
+    message: MessageId,
+    app: AppId,
+    /// Whether webhooks are told of its receipts.
+    heard: bool,
+}
+
 /// Locks the counts of the batch's messages, so that of two batches of one message the later sees what the earlier wrote:
-/// only then is it certain which receipt of a delivery is its first. Returns (message, app) of those that are there.
+/// only then is it certain which receipt of a delivery is its first. Returns those that are there.
 async fn lock_counts(
     conn: &mut PgConnection,
     receipts: &[(AppId, Receipt)],
     kept_since: Timestamp,
-) -> sqlx::Result<Vec<(MessageId, AppId)>> {
+) -> sqlx::Result<Vec<Counted>> {
     let mut messages: Vec<MessageId> = receipts.iter().map(|(_, receipt)| receipt.message).collect();
     messages.sort_unstable();
     messages.dedup();
@@ -93,18 +103,29 @@ async fn lock_counts(
            locked AS (
              INSERT INTO receipt_counts (message) SELECT id FROM there ORDER BY id
              ON CONFLICT (message) DO UPDATE SET message = excluded.message)
-         SELECT id, app FROM there"#,
+         SELECT id, app, (SELECT heard FROM apps WHERE id = there.app) AS "heard!" FROM there"#,
         &messages as &[MessageId],
         kept_since
     )
     .fetch_all(conn)
     .await?;
-    Ok(rows.into_iter().map(|row| (MessageId(row.id), AppId(row.app))).collect())
+    let counted = rows.into_iter().map(|row| Counted {
+        message: MessageId(row.id),
+        app: AppId(row.app),
+        heard: Heard(row.heard).has_receipts(),
+    });
+    Ok(counted.collect())
 }
 
-/// Inserts, counts and notes, for figures over time and for [habits](crate::store::audience::habits). Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
+/// Inserts, counts and notes, for figures over time, for [habits](crate::store::audience::habits) and, those of messages that
+/// are `heard`, for webhooks. Returns what the new ones took out of the queue. Receipts of a subscription that is erased are
 /// in no figures over time.
-async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
+async fn insert(
+    conn: &mut PgConnection,
+    batch: &[&Receipt],
+    heard: &[MessageId],
+    now: Timestamp,
+) -> sqlx::Result<Vec<Waiting>> {
     sqlx::query_as!(
         Waiting,
         r#"WITH inserted AS (
@@ -132,9 +153,12 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> 
                    JOIN subscriptions s ON s.shard = i.shard AND s.id = i.subscription
                    GROUP BY i.message, s.lane, i.kind) by_lane
              JOIN messages m ON m.id = by_lane.message),
-           told AS (
+           habits AS (
              INSERT INTO habit_notes (shard, subscription, message, kind, at)
-             SELECT shard, subscription, message, kind, at FROM inserted WHERE kind IN (1, 2))
+             SELECT shard, subscription, message, kind, at FROM inserted WHERE kind IN (1, 2)),
+           told AS (
+             INSERT INTO webhook_notes (message, subscription, kind, at)
+             SELECT message, subscription, 20 + kind, $7 FROM inserted WHERE message = ANY ($9))
          DELETE FROM queue q USING (SELECT DISTINCT shard, subscription, message FROM inserted) i
          WHERE q.shard = i.shard AND q.subscription = i.subscription AND q.message = i.message
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries"#,
@@ -145,7 +169,8 @@ async fn insert(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> 
         &batch.iter().map(|receipt| receipt.at).collect::<Vec<_>>(),
         &batch.iter().map(|receipt| receipt.action.as_deref()).collect::<Vec<_>>() as &[Option<&str>],
         now,
-        CHARTED_ABOVE
+        CHARTED_ABOVE,
+        heard as &[MessageId]
     )
     .fetch_all(conn)
     .await

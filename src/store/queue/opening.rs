@@ -6,6 +6,7 @@ use sqlx::PgPool;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
+use crate::model::hook::Heard;
 use crate::model::id::{AppId, LaneId, MessageId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::policy::calendar::Calendar;
@@ -46,6 +47,8 @@ pub(crate) struct MessageRow {
     pub accepted_at: Timestamp,
     /// Whether it has figures over time of its own.
     pub charted: bool,
+    /// What its app's webhooks are told of.
+    pub heard: Heard,
     /// When it ends.
     pub expires_at: Timestamp,
     /// The span of the request that it came with, if that was traced.
@@ -71,7 +74,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         r#"
         SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at, m.traceparent,
                m.audience_estimate > $2 AS "charted!",
-               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, a.caps, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
+               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, a.caps, a.heard, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
                s.sla_seconds
         FROM unnest($1::uuid[]) AS wanted (id)
         JOIN messages m ON m.id = wanted.id
@@ -106,6 +109,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
         accepted_at: row.accepted_at,
         charted: row.charted,
+        heard: Heard(row.heard),
         expires_at: row.expires_at,
         traceparent: row.traceparent,
     });

@@ -21,7 +21,7 @@ use crate::support::app::{DAY, RETENTION};
 use crate::support::authenticator::Authenticator;
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
-const UNLOGGED: [(&str, &str); 18] = [
+const UNLOGGED: [(&str, &str); 19] = [
     ("POST /v1/apps/{app}/subscriptions", "single registrations are many, and browsers' own"),
     ("PATCH /v1/apps/{app}/subscriptions/{subscription}", "the same"),
     ("DELETE /v1/apps/{app}/subscriptions/{subscription}", "the same"),
@@ -33,6 +33,7 @@ const UNLOGGED: [(&str, &str); 18] = [
     ("POST /v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", "the same"),
     ("POST /v1/apps/{app}/receipts", "browsers report; nobody decides anything"),
     ("POST /v1/apps/{app}/campaigns/{campaign}/test", "a message is its own record"),
+    ("POST /v1/apps/{app}/webhooks/{webhook}/test", "its delivery is its own record"),
     ("POST /v1/apps/{app}/segments/preview", "changes nothing"),
     ("POST /v1/apps/{app}/templates/check", "changes nothing"),
     ("POST /v1/apps/{app}/templates/preview", "changes nothing"),
@@ -57,6 +58,8 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     let reminder =
         json!({"to": {"users": ["otto@example.com"]}, "content": content(), "send_at": at, "key": "reminder"});
     api.post("/messages", reminder).await.ok(202);
+    let receiver = json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]});
+    let webhook = format!("/webhooks/{}", text(&api.post("/webhooks", receiver.clone()).await.ok(201)["id"]));
     let api_key = text(&api.post("/api-keys", json!({"name": "n", "scopes": ["read"]})).await.ok(201)["id"]);
     let identity_key = text(&api.post("/identity-keys", json!({"name": "n"})).await.ok(201)["id"]);
     let vapid_key = text(&api.app["vapid_key"]["id"]);
@@ -118,6 +121,16 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (delete.clone(), shop("/topics/staff"), Value::Null, &[Action::TopicRemoved]),
         (put.clone(), shop("/segments/beta"), json!({"expression": "tag('beta')"}), &[Action::SegmentSet]),
         (delete.clone(), shop("/segments/beta"), Value::Null, &[Action::SegmentRemoved]),
+        (post.clone(), shop("/webhooks"), receiver.clone(), &[Action::WebhookCreated]),
+        (patch.clone(), shop(&webhook), json!({"enabled": false}), &[Action::WebhookChanged]),
+        (post.clone(), shop(&format!("{webhook}/rotate-secret")), json!({}), &[Action::WebhookSecretRotated]),
+        (
+            post.clone(),
+            shop(&format!("{webhook}/replay")),
+            json!({"since": "2026-01-01T00:00:00Z"}),
+            &[Action::WebhookReplayed],
+        ),
+        (delete.clone(), shop(&webhook), Value::Null, &[Action::WebhookRemoved]),
         (post.clone(), shop("/messages/by-key/reminder/cancel"), Value::Null, &[Action::MessageCancelled]),
         (put.clone(), shop("/templates/hi"), json!({"content": {"title": "Hi"}}), &[Action::TemplateSet]),
         (delete.clone(), shop("/templates/hi"), Value::Null, &[Action::TemplateRemoved]),

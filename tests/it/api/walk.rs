@@ -84,6 +84,10 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/identity-keys" => json!({"name": "n"}),
         "PUT /v1/apps/{app}/segments/{segment}" => json!({"expression": "tag('beta')"}),
         "POST /v1/apps/{app}/segments/preview" => json!({"segment": "tag('beta')"}),
+        "POST /v1/apps/{app}/webhooks" => {
+            json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]})
+        }
+        "POST /v1/apps/{app}/webhooks/{webhook}/replay" => json!({"since": "2026-01-01T00:00:00Z"}),
         "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
         "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
@@ -107,6 +111,8 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
         "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
         "PATCH /v1/apps/{app}"
+        | "PATCH /v1/apps/{app}/webhooks/{webhook}"
+        | "POST /v1/apps/{app}/webhooks/{webhook}/rotate-secret"
         | "PATCH /v1/apps/{app}/subscriptions/{subscription}"
         | "PATCH /v1/apps/{app}/topics/{topic}"
         | "POST /v1/apps/{app}/policies/preview"
@@ -204,7 +210,7 @@ impl Walk {
         let subscription = self.api.subscribe(&fcm(&format!("place-{n}")), json!({"topics": ["news"]})).await;
         let subscription_id = text(&subscription["id"]);
         let mut filled = Vec::new();
-        let mut message = None;
+        let (mut message, mut webhook) = (None, None::<String>);
         for segment in template.split('/') {
             filled.push(match segment {
                 "{app}" => "shop".to_owned(),
@@ -247,6 +253,14 @@ impl Walk {
                     made.unwrap().0.id.to_string()
                 }
                 "{identity_key}" => text(&self.api.post("/identity-keys", json!({"name": "k"})).await.ok(201)["id"]),
+                "{webhook}" => {
+                    let body = request("POST /v1/apps/{app}/webhooks", n).1;
+                    webhook.insert(text(&self.api.post("/webhooks", body).await.ok(201)["id"])).clone()
+                }
+                "{webhook_delivery}" => {
+                    let test = format!("/webhooks/{}/test", webhook.as_deref().expect("its webhook comes before it"));
+                    text(&self.api.post(&test, json!({})).await.ok(202)["id"])
+                }
                 "{teammate}" => {
                     let (invited, _) =
                         self.api.invite(&format!("place-{n}@example.com"), json!([{"role": "viewer"}])).await;
@@ -444,6 +458,7 @@ impl Walk {
             }
             // Kept few: an app, and a teammate, may have ten.
             sqlx::query("DELETE FROM identity_keys").execute(&self.api.pool).await.unwrap();
+            sqlx::query("DELETE FROM webhooks").execute(&self.api.pool).await.unwrap();
             sqlx::query("DELETE FROM passkeys").execute(&self.api.pool).await.unwrap();
             // Whoever has signed out has to ask on.
             let back = "UPDATE sessions SET ended_at = NULL FROM teammates t WHERE t.id = teammate AND t.email NOT LIKE 'gone%'";

@@ -135,6 +135,11 @@ impl PushService {
         self.state.statuses.lock().extend(statuses.iter().rev());
     }
 
+    /// Answers the next requests as if nobody had said how.
+    pub fn forget_answers(&self) {
+        self.state.statuses.lock().clear();
+    }
+
     /// Holds answers back until it is told otherwise.
     pub fn hold(&self, held: bool) {
         self.state.held.send_replace(held);

@@ -14,6 +14,7 @@ use super::settlement::{Due, Fate, Fenced, Settlement, stored, stored_status};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::store::audience::refusals;
+use crate::store::hooks;
 use crate::store::outcomes::copy::Rows;
 use crate::store::outcomes::notes;
 use crate::store::outcomes::tally::Tally;
@@ -72,6 +73,7 @@ pub(crate) async fn settle_batch(
         return Ok(Fenced::Out);
     }
     log_attempts(&mut tx, settlements).await?;
+    hooks::notes::write(&mut tx, settlements.iter(), now).await?;
     let mut closing = Closing::of(if counted_last { Tally::of(settlements.iter()) } else { Tally::default() });
     queue_rest(&mut tx, vault, lease, settlements, &mut closing, now).await?;
     consequences::lock(&mut tx, settlements.iter()).await?;

@@ -11,6 +11,7 @@ use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_sta
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::store::audience::refusals;
+use crate::store::hooks;
 use crate::store::outcomes::notes::Profiles;
 use crate::store::outcomes::tally::Tally;
 use crate::vault::Vault;
@@ -47,7 +48,7 @@ async fn settle_different_rows(
     rows: &[&RowSettlement],
     now: Timestamp,
 ) -> sqlx::Result<usize> {
-    let is_special = |s| consequences::is_special(s) || refusals::counts(s);
+    let is_special = |s: &Settlement| consequences::is_special(s) || refusals::counts(s) || s.heard_ending().is_some();
     let special = rows.iter().any(|row| is_special(&row.settlement));
     if !special {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, rows, false, now).await?.len());
@@ -59,6 +60,7 @@ async fn settle_different_rows(
     let written = write_rows(&mut tx, vault, rows, counted_last, now).await?;
     let is_ours = |s: &&Settlement| written.contains(&(s.delivery().subscription, s.delivery().message));
     let closing = Closing::of(if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() });
+    hooks::notes::write(&mut tx, all().filter(is_ours), now).await?;
     refusals::count(&mut tx, all().filter(is_ours), now).await?;
     consequences::write(&mut tx, all().filter(is_ours), closing, now).await?; // last: see there
     tx.commit().await?;

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
+use crate::model::hook::Heard;
 use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::otlp::DeliverySpan;
 use crate::policy::token::Queued;
@@ -143,6 +144,8 @@ pub struct Origin {
     pub enveloped: bool,
     /// Whether it has figures over time of its own.
     pub charted: bool,
+    /// Which endings its app's webhooks are told of.
+    pub heard: Heard,
 }
 
 /// Which delivery is settled.
@@ -250,6 +253,11 @@ impl Settlement {
         (is_late || end.ending().misses_sla()).then_some(sla.seconds)
     }
 
+    /// How it ended, if webhooks are told of that.
+    pub(crate) fn heard_ending(&self) -> Option<Ending> {
+        self.end().map(End::ending).filter(|ending| self.delivery.origin.heard.has(*ending))
+    }
+
     /// Its message, if that has figures over time of its own.
     pub(crate) fn charted(&self) -> Option<MessageId> {
         self.delivery.origin.charted.then_some(self.delivery.message)
@@ -313,7 +321,7 @@ mod tests {
             tier: Tier::Promotional,
             life: 0,
             proven: true,
-            origin: Origin { accepted_at: NOW, enveloped: true, charted: false },
+            origin: Origin { accepted_at: NOW, enveloped: true, charted: false, heard: Heard::default() },
             sla: seconds.map(|seconds| Sla { seconds, since: NOW }),
         }
     }

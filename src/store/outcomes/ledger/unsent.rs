@@ -9,6 +9,7 @@ use crate::classify::DeadReason;
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::delivery::Ending;
 use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use crate::store::hooks;
 use crate::store::outcomes::notes;
 use crate::store::queue::stops::{StopKind, stop_subscription};
 
@@ -98,6 +99,7 @@ pub(crate) async fn end_within(
     .execute(&mut *conn)
     .await?;
     notes::write_unsent(conn, &rows, how.ending(), now).await?;
+    hooks::notes::write_unsent(conn, &rows, how.ending(), now).await?;
     for row in &rows {
         closing.ended_unsent(row, how.ending());
     }

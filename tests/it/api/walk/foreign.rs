@@ -50,7 +50,12 @@ async fn things(api: &TestApi, app: &Value, key: &str) -> Things {
     let campaign = json!({"slug": "own", "message": {"to": {"all": true}, "content": content()}});
     let campaign = call(Method::POST, "/campaigns", campaign).await;
     let api_key = api_keys::create(&api.pool, &api.vault, Some(id), "k", &[Scope::Read], None, &api.clock).await;
+    let webhook = json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]});
+    let webhook = text(&call(Method::POST, "/webhooks", webhook).await["id"]);
+    let webhook_delivery = text(&call(Method::POST, &format!("/webhooks/{webhook}/test"), Value::Null).await["id"]);
     BTreeMap::from([
+        ("webhook", webhook),
+        ("webhook_delivery", webhook_delivery),
         ("app", slug.clone()),
         ("tier", "promotional".to_owned()),
         ("user", format!("nobody-of-{slug}")),

@@ -1,0 +1,232 @@
+//! Requests to the receivers of webhooks: what became of them, trying one out, and making those again that failed.
+
+use axum::extract::State;
+use axum::http::{StatusCode, Uri};
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::find;
+use crate::api::ApiState;
+use crate::api::auth::{MayManageKeys, MayRead, Server};
+use crate::api::extract::{At, Json, Query};
+use crate::api::paging::{Page, Paging};
+use crate::api::problem::Problem;
+use crate::hooks::test_event;
+use crate::model::hook::{DeliveryState, WebhookState};
+use crate::model::id::{EventId, HookDeliveryId, WebhookId};
+use crate::store::hooks::deliveries::{self, AttemptRow, DeliveryRow, Which};
+use crate::store::hooks::packing::{self, NewDelivery};
+use crate::store::keys::audit::Action;
+use crate::vault::WEBHOOK_BODY;
+
+/// Attempts of a delivery that are shown: the last ones.
+const ATTEMPTS_MAX: i64 = 200;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list_deliveries))
+        .routes(routes!(show_delivery))
+        .routes(routes!(test))
+        .routes(routes!(replay))
+}
+
+/// A request to a webhook's receiver.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookDeliveryView {
+    /// Its id: the `webhook-id` of each try.
+    #[schema(value_type = String)]
+    id: HookDeliveryId,
+    /// Where it stands.
+    state: DeliveryState,
+    /// How many events it tells of.
+    events: i32,
+    /// How often it was tried.
+    attempts: i32,
+    /// When it is tried next, if it is pending.
+    due_at: Option<DateTime<Utc>>,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+    /// When it was taken, or given up.
+    ended_at: Option<DateTime<Utc>>,
+}
+
+impl From<&DeliveryRow> for WebhookDeliveryView {
+    fn from(row: &DeliveryRow) -> Self {
+        Self {
+            id: row.id,
+            state: row.state,
+            events: row.events,
+            attempts: row.attempts,
+            due_at: (row.state == DeliveryState::Pending).then_some(row.due_at),
+            created_at: row.created_at,
+            ended_at: row.ended_at,
+        }
+    }
+}
+
+/// One try of a request.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookAttempt {
+    /// Its number; 0: the first.
+    number: i32,
+    /// When it was answered, or failed.
+    at: DateTime<Utc>,
+    /// The HTTP status of the answer; null: there was none.
+    #[schema(minimum = 100, maximum = 999)]
+    http_status: Option<i16>,
+    /// How long it took.
+    took_ms: i32,
+    /// Why it failed: the first words of the answer, or why there is none.
+    reason: Option<String>,
+}
+
+impl From<AttemptRow> for WebhookAttempt {
+    fn from(row: AttemptRow) -> Self {
+        let AttemptRow { number, at, status, took_ms, reason } = row;
+        Self { number, at, http_status: status, took_ms, reason }
+    }
+}
+
+/// A request with its tries and, until it is taken, what it says.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookDeliveryStory {
+    /// The request.
+    #[serde(flatten)]
+    delivery: WebhookDeliveryView,
+    /// The last 200 tries, in order.
+    tries: Vec<WebhookAttempt>,
+    /// The events that it tells of; null once it was taken.
+    #[schema(value_type = Option<Vec<Object>>)]
+    body: Option<Vec<Value>>,
+}
+
+/// Which requests are wanted.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfState {
+    /// Only those that stand there.
+    state: Option<DeliveryState>,
+    /// Rows per page, 1 to 250; 50 by default.
+    limit: Option<u16>,
+    /// `iterator` of the page before.
+    iterator: Option<String>,
+}
+
+/// Which failed requests to make again: one, or all that were made since.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WebhookReplay {
+    /// Only this one.
+    #[schema(value_type = Option<String>)]
+    webhook_delivery: Option<HookDeliveryId>,
+    /// Those that were first due at this time or later.
+    since: Option<DateTime<Utc>>,
+}
+
+/// What a replay came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookReplayed {
+    /// Requests that will be made again.
+    replayed: u64,
+}
+
+/// Lists requests to a webhook's receiver, the newest first. Those that were taken are kept for three days.
+#[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path), OfState),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<WebhookDeliveryView>)))]
+pub(crate) async fn list_deliveries(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+    uri: Uri,
+    Query(wanted): Query<OfState>,
+) -> Result<Response, Problem> {
+    let OfState { state: stands, limit, iterator } = wanted;
+    let cut = Paging { limit, iterator }.cut()?;
+    let webhook = find(&state, server.app.id, id).await?;
+    let rows = deliveries::list(&state.pool, webhook.id, stands, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, |row| WebhookDeliveryView::from(&row)).answer(&uri))
+}
+
+/// Shows a request to a webhook's receiver, with its tries.
+#[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries/{webhook_delivery}", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path), ("webhook_delivery" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = WebhookDeliveryStory)))]
+pub(crate) async fn show_delivery(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+    At(delivery): At<HookDeliveryId>,
+) -> Result<axum::Json<WebhookDeliveryStory>, Problem> {
+    let webhook = find(&state, server.app.id, id).await?;
+    let row = deliveries::find(&state.pool, webhook.id, delivery).await?;
+    let row = row.ok_or_else(|| Problem::not_found("webhook delivery"))?;
+    let tries = deliveries::attempts(&state.pool, delivery, ATTEMPTS_MAX).await?;
+    let body = match &row.body {
+        None => None,
+        Some(sealed) => serde_json::from_slice(&state.vault.open(WEBHOOK_BODY, delivery, sealed)?).ok(),
+    };
+    let tries = tries.into_iter().map(WebhookAttempt::from).collect();
+    Ok(axum::Json(WebhookDeliveryStory { delivery: (&row).into(), tries, body }))
+}
+
+/// Tries a webhook out: sends its receiver the event `webhook.test`. What comes of it is told by the delivery that is shown.
+#[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/test", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)),
+    security(("api_key" = ["keys"])), responses((status = 202, body = WebhookDeliveryView)))]
+pub(crate) async fn test(
+    server: Server<MayManageKeys>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+) -> Result<(StatusCode, axum::Json<WebhookDeliveryView>), Problem> {
+    let webhook = find(&state, server.app.id, id).await?;
+    if webhook.state == WebhookState::Disabled {
+        return Err(Problem::conflict("webhook_disabled", "The webhook is disabled: nothing is sent to it."));
+    }
+    let (delivery, now) = (HookDeliveryId(state.clock.uuid()), state.clock.now());
+    let body = test_event(EventId(state.clock.uuid()), id, now);
+    let new = NewDelivery {
+        id: delivery,
+        webhook: id,
+        events: 1,
+        body: state.vault.seal(WEBHOOK_BODY, delivery, body.as_bytes()),
+        subscriptions: Vec::new(),
+    };
+    packing::add(&mut *state.pool.acquire().await?, &[new], now).await?;
+    let row = deliveries::find(&state.pool, id, delivery).await?;
+    let row = row.ok_or_else(|| Problem::not_found("webhook"))?;
+    Ok((StatusCode::ACCEPTED, axum::Json((&row).into())))
+}
+
+/// Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.
+#[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/replay", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)), request_body = WebhookReplay,
+    security(("api_key" = ["keys"])), responses((status = 200, body = WebhookReplayed)))]
+pub(crate) async fn replay(
+    server: Server<MayManageKeys>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+    Json(body, _): Json<WebhookReplay>,
+) -> Result<axum::Json<WebhookReplayed>, Problem> {
+    let which = match (body.webhook_delivery, body.since) {
+        (Some(one), None) => Which::One(one),
+        (None, Some(since)) => Which::Since(since),
+        _ => return Err(Problem::invalid_member("", "must have either `webhook_delivery` or `since`")),
+    };
+    let webhook = find(&state, server.app.id, id).await?;
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    let replayed = deliveries::replay(&mut tx, webhook.id, which, now).await?;
+    let detail = json!({"webhook_delivery": body.webhook_delivery, "since": body.since});
+    let n = i64::try_from(replayed).unwrap_or(i64::MAX);
+    server.did(Action::WebhookReplayed, id).with(detail).record(&mut tx, n, now).await?;
+    tx.commit().await?;
+    Ok(axum::Json(WebhookReplayed { replayed }))
+}

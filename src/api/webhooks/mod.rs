@@ -1,0 +1,385 @@
+//! `/v1/apps/{app}/webhooks`: who is told over HTTP of what happens. What is sent, and how it went, is in [`deliveries`].
+
+pub(crate) mod deliveries;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::ApiState;
+use super::auth::{MayManageKeys, MayRead, Server};
+use super::extract::{At, Json, is_plain_text, nullable};
+use super::policies::check;
+use super::problem::{Faults, Problem};
+use crate::hooks::generate;
+use crate::model::hook::{DisabledWhy, EventType, Heard, WebhookState};
+use crate::model::id::{AppId, WebhookId};
+use crate::model::subscription::Endpoint;
+use crate::policy::{Place, Terms};
+use crate::store::Written;
+use crate::store::hooks::webhooks::{self, Added, Said, WEBHOOKS_MAX, Webhook};
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::Action;
+use crate::vault::{WEBHOOK_SECRET, WEBHOOK_URL};
+
+/// Events in one request by default, and at most.
+const MAX_EVENTS_DEFAULT: i32 = 100;
+const MAX_EVENTS_MAX: i32 = 500;
+/// Hours for which a former secret signs beside a new one by default, and at most.
+const OVERLAP_DEFAULT_HOURS: i64 = 24;
+const OVERLAP_MAX_HOURS: i64 = 168;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(show, change, remove))
+        .routes(routes!(rotate_secret))
+        .merge(deliveries::routes())
+}
+
+/// A webhook.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: WebhookId,
+    /// Its name for people.
+    name: String,
+    /// Where its receiver is.
+    url: String,
+    /// What it is told of.
+    events: Vec<EventType>,
+    /// How many events a request may tell of.
+    max_events: i32,
+    /// When a request is made again, in the form it was written. Null: by the preset `sns-customer-managed`, 50 retries in over six
+    /// hours.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+    /// Whether it is told of anything.
+    state: WebhookState,
+    /// Why it is disabled, if it is.
+    disabled_why: Option<DisabledWhy>,
+    /// Its circuit breaker: `closed`, `open` or `half_open`.
+    breaker: String,
+    /// Until when nothing is sent, if that is open.
+    open_until: Option<DateTime<Utc>>,
+    /// Since when its receiver has taken nothing; null: it works, or was never sent anything.
+    failing_since: Option<DateTime<Utc>>,
+    /// Requests that are to be made.
+    pending: i64,
+    /// Requests that were given up, and can be replayed.
+    failed: i64,
+    /// Events that were dropped since too many requests waited.
+    dropped_events: i64,
+    /// Until when the secret before the present one signs, too.
+    former_secret_until: Option<DateTime<Utc>>,
+    /// When it was made.
+    created_at: DateTime<Utc>,
+    /// When it was last changed.
+    changed_at: DateTime<Utc>,
+    /// What requests are signed with, `whsec_…`. Shown now and never again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<String>,
+}
+
+impl WebhookView {
+    fn of(state: &ApiState, row: Webhook) -> Result<Self, Problem> {
+        let now = state.clock.now();
+        Ok(Self {
+            url: open_url(state, &row)?,
+            events: row.events.iter().filter_map(|name| EventType::from_name(name)).collect(),
+            id: row.id,
+            name: row.name,
+            max_events: row.max_events,
+            policy: row.policy,
+            state: row.state,
+            disabled_why: row.disabled_why,
+            breaker: row.breaker,
+            open_until: row.open_until,
+            failing_since: row.failing_since,
+            pending: row.pending,
+            failed: row.failed,
+            dropped_events: row.dropped,
+            former_secret_until: row.former_until.filter(|until| *until > now),
+            created_at: row.created_at,
+            changed_at: row.changed_at,
+            secret: None,
+        })
+    }
+}
+
+fn open_url(state: &ApiState, row: &Webhook) -> Result<String, Problem> {
+    Ok(String::from_utf8_lossy(&state.vault.open(WEBHOOK_URL, row.id, &row.url)?).into_owned())
+}
+
+/// All webhooks of an app.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Webhooks {
+    /// At most ten, the newest first.
+    data: Vec<WebhookView>,
+}
+
+/// A new webhook.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewWebhook {
+    /// Its name for people, 1 to 200 characters.
+    name: String,
+    /// Where its receiver is: `https://`, at a public address.
+    url: String,
+    /// What it is told of.
+    events: Vec<EventType>,
+    /// How many events a request may tell of, 1 to 500; 100 by default.
+    max_events: Option<i32>,
+    /// When a request is made again: a delivery policy in one of the three forms, or null.
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
+}
+
+/// What to change of a webhook; everything else stays.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WebhookChange {
+    /// Its name for people.
+    name: Option<String>,
+    /// Where its receiver is.
+    url: Option<String>,
+    /// What it is told of.
+    events: Option<Vec<EventType>>,
+    /// How many events a request may tell of.
+    max_events: Option<i32>,
+    /// When a request is made again; null: as by default.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Option<Value>>,
+    /// Whether it is told of anything. While it is not, what waits for it waits; what happens is not told later.
+    enabled: Option<bool>,
+}
+
+/// How to change a secret.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecretRotation {
+    /// For how many hours the secret until now signs beside the new one, 0 to 168; 24 by default.
+    overlap_hours: Option<i64>,
+}
+
+/// What an app wants of a webhook, checked. Mistakes go into `faults`.
+struct Wanted<'a> {
+    name: &'a str,
+    url: &'a str,
+    events: &'a [EventType],
+    max_events: i32,
+    policy: Option<&'a Value>,
+}
+
+impl Wanted<'_> {
+    fn check(&self, state: &ApiState, app: &App) -> Result<(), Problem> {
+        let mut faults = Faults::default();
+        faults.require(
+            is_plain_text(self.name, 200),
+            "/name",
+            "must be 1 to 200 characters without control characters",
+        );
+        match Endpoint::parse(self.url) {
+            Err(error) => faults.refuse("/url", error.to_string()),
+            Ok(endpoint) => {
+                if let Err(refused) = state.gateways.recognise(&endpoint) {
+                    faults.refuse("/url", refused.to_string());
+                }
+            }
+        }
+        let tells = |event: &EventType| *event != EventType::WebhookTest;
+        faults.require(
+            !self.events.is_empty() && self.events.len() <= EventType::ALL.len() && self.events.iter().all(tells),
+            "/events",
+            "must name at least one event, and not `webhook.test`, of which every webhook is told",
+        );
+        faults.require(
+            (1..=MAX_EVENTS_MAX).contains(&self.max_events),
+            "/max_events",
+            &format!("must be 1 to {MAX_EVENTS_MAX}"),
+        );
+        if let Some(policy) = self.policy {
+            let parsed = check(policy, &Terms::of(app, Place::Message), "/policy", &mut faults);
+            let throttles = parsed.is_some_and(|parsed| parsed.layer.throttle.is_some());
+            faults.require(!throttles, "/policy/throttlePolicy", "does not hold for webhooks");
+        }
+        faults.finish()
+    }
+
+    fn said(&self, state: &ApiState, id: WebhookId, disabled_why: Option<DisabledWhy>) -> Said {
+        let mut events = self.events.to_vec();
+        events.sort_unstable();
+        events.dedup();
+        Said {
+            name: self.name.to_owned(),
+            url: state.vault.seal(WEBHOOK_URL, id, self.url.as_bytes()),
+            heard: Heard::of(&events),
+            events: events.iter().map(|event| event.name().to_owned()).collect(),
+            max_events: self.max_events,
+            policy: self.policy.cloned(),
+            disabled_why,
+        }
+    }
+}
+
+/// Lists an app's webhooks.
+#[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = Webhooks)))]
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<Webhooks>, Problem> {
+    let rows = webhooks::list(&state.pool, server.app.id, None).await?;
+    let data = rows.into_iter().map(|row| WebhookView::of(&state, row)).collect::<Result<_, _>>()?;
+    Ok(axum::Json(Webhooks { data }))
+}
+
+/// Shows a webhook.
+#[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = WebhookView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+) -> Result<axum::Json<WebhookView>, Problem> {
+    view(&state, server.app.id, id).await.map(axum::Json)
+}
+
+async fn find(state: &ApiState, app: AppId, id: WebhookId) -> Result<Webhook, Problem> {
+    webhooks::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("webhook"))
+}
+
+async fn view(state: &ApiState, app: AppId, id: WebhookId) -> Result<WebhookView, Problem> {
+    WebhookView::of(state, find(state, app, id).await?)
+}
+
+/// Makes a webhook. It is told of what happens from now on; of deliveries of messages that are under way, within a minute. The
+/// secret in the answer is shown this once.
+#[utoipa::path(post, path = "/v1/apps/{app}/webhooks", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug")), request_body = NewWebhook,
+    security(("api_key" = ["keys"])), responses((status = 201, body = WebhookView)))]
+pub(crate) async fn create(
+    server: Server<MayManageKeys>,
+    State(state): State<ApiState>,
+    Json(body, _): Json<NewWebhook>,
+) -> Result<(StatusCode, axum::Json<WebhookView>), Problem> {
+    let wanted = Wanted {
+        name: &body.name,
+        url: &body.url,
+        events: &body.events,
+        max_events: body.max_events.unwrap_or(MAX_EVENTS_DEFAULT),
+        policy: body.policy.as_ref().filter(|policy| !policy.is_null()),
+    };
+    wanted.check(&state, &server.app)?;
+    let (id, secret, now) = (WebhookId(state.clock.uuid()), generate(), state.clock.now());
+    let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
+    let mut tx = state.pool.begin().await?;
+    let said = wanted.said(&state, id, None);
+    if webhooks::add(&mut tx, server.app.id, id, &said, &sealed, now).await? == Added::TooMany {
+        let detail =
+            format!("An app may have at most {WEBHOOKS_MAX} webhooks. Delete one that is not in use any more.");
+        return Err(Problem::conflict("too_many_webhooks", detail));
+    }
+    let detail = json!({"name": said.name, "events": said.events});
+    server.did(Action::WebhookCreated, id).with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    let made = view(&state, server.app.id, id).await?;
+    let secret = Some(secret.write().to_string());
+    Ok((StatusCode::CREATED, axum::Json(WebhookView { secret, ..made })))
+}
+
+/// Changes what is named of a webhook. One that is enabled again is told of what happens from then on.
+#[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)), request_body = WebhookChange,
+    security(("api_key" = ["keys"])), responses((status = 200, body = WebhookView)))]
+pub(crate) async fn change(
+    server: Server<MayManageKeys>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+    Json(body, _): Json<WebhookChange>,
+) -> Result<axum::Json<WebhookView>, Problem> {
+    let before = find(&state, server.app.id, id).await?;
+    let url = open_url(&state, &before)?;
+    let events: Vec<EventType> = before.events.iter().filter_map(|name| EventType::from_name(name)).collect();
+    let wanted = Wanted {
+        name: body.name.as_deref().unwrap_or(&before.name),
+        url: body.url.as_deref().unwrap_or(&url),
+        events: body.events.as_deref().unwrap_or(&events),
+        max_events: body.max_events.unwrap_or(before.max_events),
+        policy: match &body.policy {
+            None => before.policy.as_ref(),
+            Some(policy) => policy.as_ref(),
+        },
+    };
+    wanted.check(&state, &server.app)?;
+    let disabled_why = match body.enabled {
+        None => before.disabled_why,
+        Some(true) => None,
+        Some(false) => Some(before.disabled_why.unwrap_or(DisabledWhy::Asked)),
+    };
+    let (said, now) = (wanted.said(&state, id, disabled_why), state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    if webhooks::change(&mut tx, server.app.id, id, &said, now).await? == Written::Unknown {
+        return Err(Problem::not_found("webhook"));
+    }
+    let detail = json!({"name": said.name, "events": said.events, "enabled": said.disabled_why.is_none()});
+    server.did(Action::WebhookChanged, id).with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    view(&state, server.app.id, id).await.map(axum::Json)
+}
+
+/// Removes a webhook, with all that waits for it.
+#[utoipa::path(delete, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)),
+    security(("api_key" = ["keys"])), responses((status = 204)))]
+pub(crate) async fn remove(
+    server: Server<MayManageKeys>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+) -> Result<StatusCode, Problem> {
+    let mut tx = state.pool.begin().await?;
+    if webhooks::remove(&mut tx, server.app.id, id).await? == Written::Unknown {
+        return Err(Problem::not_found("webhook"));
+    }
+    server.did(Action::WebhookRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives a webhook a new secret, which is shown this once. The one until now signs beside it for a while, so that receivers can
+/// change over without missing anything.
+#[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/rotate-secret", tag = "Webhooks",
+    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)), request_body = SecretRotation,
+    security(("api_key" = ["keys"])), responses((status = 200, body = WebhookView)))]
+pub(crate) async fn rotate_secret(
+    server: Server<MayManageKeys>,
+    State(state): State<ApiState>,
+    At(id): At<WebhookId>,
+    Json(body, _): Json<SecretRotation>,
+) -> Result<axum::Json<WebhookView>, Problem> {
+    let hours = body.overlap_hours.unwrap_or(OVERLAP_DEFAULT_HOURS);
+    if !(0..=OVERLAP_MAX_HOURS).contains(&hours) {
+        return Err(Problem::invalid_member("/overlap_hours", format!("must be 0 to {OVERLAP_MAX_HOURS}")));
+    }
+    let (secret, now) = (generate(), state.clock.now());
+    let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
+    let mut tx = state.pool.begin().await?;
+    let until = now + TimeDelta::hours(hours);
+    if webhooks::rotate(&mut tx, server.app.id, id, &sealed, until, now).await? == Written::Unknown {
+        return Err(Problem::not_found("webhook"));
+    }
+    server.did(Action::WebhookSecretRotated, id).with(json!({"overlap_hours": hours})).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    let view = view(&state, server.app.id, id).await?;
+    Ok(axum::Json(WebhookView { secret: Some(secret.write().to_string()), ..view }))
+}

@@ -1,0 +1,306 @@
+//! `bellwire webhook`: who is told over HTTP of what happens.
+
+use axum::http::Method;
+use chrono::{DateTime, Utc};
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::key::moment;
+use super::local::{Ask, Local, path, rows};
+use super::output::{Output, fields, table, text, time};
+use super::refusal::Names;
+
+const NAMES: &Names = &[
+    ("/name", "--name"),
+    ("/url", "--url"),
+    ("/events", "--event"),
+    ("/max_events", "--max-events"),
+    ("/policy", "--policy"),
+    ("/overlap_hours", "--overlap-hours"),
+    ("/since", "--since"),
+    ("/webhook_delivery", "--delivery"),
+    ("webhook", "WEBHOOK"),
+    ("webhook_delivery", "DELIVERY"),
+    ("state", "--state"),
+    ("limit", "--limit"),
+    ("app", "--app"),
+];
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(super) enum Webhook {
+    /// Make a webhook. Its secret goes to standard output, now and never again.
+    #[command(after_help = "Example:
+  bellwire webhook create --app shop --name CRM --url https://hooks.shop.example/bellwire --event delivery.gone,delivery.clicked")]
+    Create {
+        /// The app's short name or id.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+        #[command(flatten)]
+        says: Says,
+    },
+    /// List an app's webhooks.
+    List {
+        /// The app's short name or id.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+    },
+    /// Show a webhook.
+    Show {
+        #[command(flatten)]
+        webhook: Named,
+    },
+    /// Change a webhook, enable or disable it.
+    #[command(after_help = "Example:\n  bellwire webhook change wh_0198… --app shop --enable")]
+    Change {
+        #[command(flatten)]
+        webhook: Named,
+        #[command(flatten)]
+        says: Says,
+        /// Have it told of what happens from now on.
+        #[arg(long, conflicts_with = "disable")]
+        enable: bool,
+        /// Have it told of nothing.
+        #[arg(long)]
+        disable: bool,
+    },
+    /// Remove a webhook, with all that waits for it.
+    Delete {
+        #[command(flatten)]
+        webhook: Named,
+    },
+    /// Give a webhook a new secret, which goes to standard output; the one until now signs beside it for a while.
+    Rotate {
+        #[command(flatten)]
+        webhook: Named,
+        /// For how many hours, up to 168.
+        #[arg(long, default_value_t = 24)]
+        overlap_hours: i64,
+    },
+    /// Send a webhook's receiver an event that tries it out.
+    Test {
+        #[command(flatten)]
+        webhook: Named,
+    },
+    /// List the newest requests to a webhook's receiver, or show one with its tries.
+    Deliveries {
+        #[command(flatten)]
+        webhook: Named,
+        /// Show this one.
+        #[arg(value_name = "DELIVERY", value_parser = NonEmptyStringValueParser::new())]
+        delivery: Option<String>,
+        /// Only those that are pending, delivered or failed.
+        #[arg(long, value_parser = ["pending", "delivered", "failed"])]
+        state: Option<String>,
+        /// How many, up to 250.
+        #[arg(long, default_value_t = 20)]
+        limit: u16,
+    },
+    /// Make requests again that had failed.
+    #[command(after_help = "Example:\n  bellwire webhook replay wh_0198… --app shop --since 2030-01-31T08:30:00Z")]
+    Replay {
+        #[command(flatten)]
+        webhook: Named,
+        #[command(flatten)]
+        which: Which,
+    },
+}
+
+/// Which webhook.
+#[derive(Debug, Args)]
+pub(super) struct Named {
+    /// Its id
+    #[arg(value_name = "WEBHOOK", value_parser = NonEmptyStringValueParser::new())]
+    id: String,
+    /// The app's short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: String,
+}
+
+impl Named {
+    /// Its path, or one beneath it.
+    fn path<const N: usize>(&self, more: [&str; N]) -> String {
+        path(["apps", &self.app, "webhooks", &self.id]) + &path(more)["/v1".len()..]
+    }
+}
+
+/// What is said of a webhook.
+#[derive(Debug, Args)]
+pub(super) struct Says {
+    /// What people call it.
+    #[arg(long)]
+    name: Option<String>,
+    /// Where its receiver is.
+    #[arg(long)]
+    url: Option<String>,
+    /// What it is told of, such as delivery.gone; several separated by commas.
+    #[arg(long = "event", value_name = "EVENT", value_delimiter = ',')]
+    events: Vec<String>,
+    /// How many events a request may tell of, up to 500.
+    #[arg(long)]
+    max_events: Option<i32>,
+    /// When a request is made again: a delivery policy as JSON.
+    #[arg(long, value_name = "JSON", value_parser = |text: &str| serde_json::from_str::<Value>(text))]
+    policy: Option<Value>,
+}
+
+impl Says {
+    fn body(self) -> Map<String, Value> {
+        let Self { name, url, events, max_events, policy } = self;
+        let events = (!events.is_empty()).then_some(events);
+        let said = json!({"name": name, "url": url, "events": events, "max_events": max_events, "policy": policy});
+        let Value::Object(said) = said else { unreachable!("it is an object") };
+        said.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    }
+}
+
+/// Which requests.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(super) struct Which {
+    /// All that were made since then.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<DateTime<Utc>>,
+    /// Only this one.
+    #[arg(long, value_name = "DELIVERY")]
+    delivery: Option<String>,
+}
+
+impl Webhook {
+    /// Does it.
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let ask = |method: Method, at: String| Ask { names: NAMES, ..Ask::new(method, at) };
+        match self {
+            Self::Create { app, says } => {
+                let made = Ask { body: says.body().into(), ..ask(Method::POST, path(["apps", &app, "webhooks"])) };
+                let made = local.ask(made).await?;
+                out.say(&made, &text(&made, "/secret"))?;
+                out.note(&format!("Made {}. Keep the secret: it is shown only now.", text(&made, "/id")));
+            }
+            Self::List { app } => {
+                let webhooks = local.ask(ask(Method::GET, path(["apps", &app, "webhooks"]))).await?;
+                out.say(&webhooks, &list(&webhooks))?;
+            }
+            Self::Show { webhook } => {
+                let shown = local.ask(ask(Method::GET, webhook.path([]))).await?;
+                out.say(&shown, &show(&shown))?;
+            }
+            Self::Change { webhook, says, enable, disable } => {
+                let mut body = says.body();
+                if enable || disable {
+                    body.insert("enabled".to_owned(), enable.into());
+                }
+                let changed = Ask { body: body.into(), ..ask(Method::PATCH, webhook.path([])) };
+                let changed = local.ask(changed).await?;
+                out.say(&changed, &show(&changed))?;
+            }
+            Self::Delete { webhook } => {
+                local.ask(ask(Method::DELETE, webhook.path([]))).await?;
+                out.say(&json!({"id": webhook.id, "deleted": true}), &format!("{} is gone.", webhook.id))?;
+            }
+            Self::Rotate { webhook, overlap_hours } => {
+                let body = json!({"overlap_hours": overlap_hours});
+                let rotated = Ask { body, ..ask(Method::POST, webhook.path(["rotate-secret"])) };
+                let rotated = local.ask(rotated).await?;
+                out.say(&rotated, &text(&rotated, "/secret"))?;
+                let until = time(&rotated, "/former_secret_until");
+                out.note(&format!(
+                    "Keep the secret: it is shown only now. The former one signs beside it until {until}."
+                ));
+            }
+            Self::Test { webhook } => {
+                let sent = local.ask(ask(Method::POST, webhook.path(["test"]))).await?;
+                out.say(&sent, &text(&sent, "/id"))?;
+                out.note("It is being sent. What comes of it: `bellwire webhook deliveries`.");
+            }
+            Self::Deliveries { webhook, delivery: Some(delivery), .. } => {
+                let shown = local.ask(ask(Method::GET, webhook.path(["deliveries", &delivery]))).await?;
+                out.say(&shown, &story(&shown))?;
+            }
+            Self::Deliveries { webhook, delivery: None, state, limit } => {
+                let state = state.map(|state| format!("&state={state}")).unwrap_or_default();
+                let at = format!("{}?limit={limit}{state}", webhook.path(["deliveries"]));
+                let page = local.ask(ask(Method::GET, at)).await?;
+                out.say(&page, &deliveries(&page))?;
+                if page["done"] == false {
+                    out.note("There may be more.");
+                }
+            }
+            Self::Replay { webhook, which: Which { since, delivery } } => {
+                let body = json!({"since": since, "webhook_delivery": delivery});
+                let done = Ask { body, ..ask(Method::POST, webhook.path(["replay"])) };
+                let done = local.ask(done).await?;
+                out.say(&done, &format!("{} will be sent again.", text(&done, "/replayed")))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn show(webhook: &Value) -> String {
+    fields([
+        ("webhook", text(webhook, "/id")),
+        ("name", text(webhook, "/name")),
+        ("url", text(webhook, "/url")),
+        ("events", text(webhook, "/events")),
+        ("in a request", text(webhook, "/max_events")),
+        ("policy", text(webhook, "/policy")),
+        ("state", text(webhook, "/state")),
+        ("disabled since it is", text(webhook, "/disabled_why")),
+        ("breaker", text(webhook, "/breaker")),
+        ("failing since", time(webhook, "/failing_since")),
+        ("pending", text(webhook, "/pending")),
+        ("failed", text(webhook, "/failed")),
+        ("dropped events", text(webhook, "/dropped_events")),
+        ("former secret until", time(webhook, "/former_secret_until")),
+    ])
+}
+
+fn list(webhooks: &Value) -> String {
+    let row = |webhook| {
+        [
+            text(webhook, "/id"),
+            text(webhook, "/state"),
+            text(webhook, "/breaker"),
+            text(webhook, "/pending"),
+            text(webhook, "/failed"),
+            text(webhook, "/name"),
+            text(webhook, "/url"),
+        ]
+    };
+    table(["ID", "STATE", "BREAKER", "PENDING", "FAILED", "NAME", "URL"], rows(webhooks).map(row))
+}
+
+fn deliveries(page: &Value) -> String {
+    let row = |delivery| {
+        [
+            text(delivery, "/id"),
+            text(delivery, "/state"),
+            text(delivery, "/events"),
+            text(delivery, "/attempts"),
+            time(delivery, "/created_at"),
+            time(delivery, "/due_at"),
+        ]
+    };
+    table(["ID", "STATE", "EVENTS", "TRIES", "MADE", "NEXT TRY"], rows(page).map(row))
+}
+
+fn story(delivery: &Value) -> String {
+    let tries = delivery["tries"].as_array().into_iter().flatten().map(|tried| {
+        [
+            text(tried, "/number"),
+            time(tried, "/at"),
+            text(tried, "/http_status"),
+            text(tried, "/took_ms"),
+            text(tried, "/reason"),
+        ]
+    });
+    let about = fields([
+        ("delivery", text(delivery, "/id")),
+        ("state", text(delivery, "/state")),
+        ("events", text(delivery, "/events")),
+        ("next try", time(delivery, "/due_at")),
+    ]);
+    format!("{about}\n\n{}", table(["TRY", "AT", "STATUS", "MS", "REASON"], tries))
+}

@@ -1,0 +1,81 @@
+//! Events as receivers read them. Their shape is stable: members may be added, never changed or taken away.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::model::clock::Timestamp;
+use crate::model::hook::EventType;
+use crate::model::id::{AppId, EventId, SubscriptionId};
+use crate::store::hooks::packing::{Note, Told};
+
+/// An event, ready to be sent to whoever is told of it.
+#[derive(Debug)]
+pub(super) struct Event {
+    pub app: AppId,
+    pub kind: EventType,
+    pub at: Timestamp,
+    /// Whom it names by their user.
+    pub names: Option<SubscriptionId>,
+    /// All of it, as JSON.
+    pub json: String,
+}
+
+/// What is written, in the members that Standard Webhooks proposes.
+#[derive(Serialize)]
+struct Written<'a> {
+    id: EventId,
+    #[serde(rename = "type")]
+    kind: EventType,
+    timestamp: Timestamp,
+    data: &'a Value,
+}
+
+fn write(id: EventId, kind: EventType, timestamp: Timestamp, data: &Value) -> String {
+    serde_json::to_string(&Written { id, kind, timestamp, data }).expect("texts and numbers")
+}
+
+impl Event {
+    /// What a note tells. None: it is of a kind that a newer version of the program knows.
+    pub(super) fn noted(note: Note) -> Option<Self> {
+        let kind = EventType::of_note(note.kind)?;
+        let mut data = json!({
+            "message": note.message, "campaign": note.campaign, "subscription": note.subscription, "user_id": note.user_id,
+        });
+        match kind {
+            EventType::DeliveryClicked => data["action"] = json!(note.action),
+            EventType::DeliveryDisplayed | EventType::DeliveryClosed | EventType::DeliveryAccepted => {}
+            _ => {
+                data["attempts"] = json!(note.attempt.map(|attempt| attempt + 1));
+                data["status"] = json!(note.status);
+                data["reason"] = json!(note.reason);
+            }
+        }
+        let names = note.user_id.is_some().then_some(note.subscription);
+        Some(Self { app: note.app, kind, at: note.at, names, json: write(note.id, kind, note.at, &data) })
+    }
+
+    /// What the event stream told.
+    pub(super) fn told(told: &Told) -> Option<Self> {
+        let kind = EventType::from_name(&told.kind)?;
+        let json = write(told.id, kind, told.at, &told.data);
+        Some(Self { app: told.app, kind, at: told.at, names: None, json })
+    }
+}
+
+/// A body that tries a webhook out.
+pub(crate) fn test(id: EventId, webhook: impl Serialize, at: Timestamp) -> String {
+    body([write(id, EventType::WebhookTest, at, &json!({"webhook": webhook})).as_str()].into_iter())
+}
+
+/// The body of a request with these events: a JSON array.
+pub(super) fn body<'a>(events: impl Iterator<Item = &'a str>) -> String {
+    let mut body = String::from("[");
+    for (place, event) in events.enumerate() {
+        if place > 0 {
+            body.push(',');
+        }
+        body.push_str(event);
+    }
+    body.push(']');
+    body
+}

@@ -1,0 +1,131 @@
+//! Packs what happened into requests. Any replica in the maintenance role does it, one at a time.
+
+use std::time::Duration;
+
+use sqlx::PgPool;
+use tracing::warn;
+
+use super::event::{Event, body};
+use crate::model::clock::{Clock, Timestamp, uuid_of};
+use crate::model::hook::EventType;
+use crate::model::id::HookDeliveryId;
+use crate::store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREAM_MAX};
+use crate::vault::{Vault, WEBHOOK_BODY};
+
+/// How often it is looked for what happened.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Octets of a request's body, at most, unless a single event is longer.
+const BODY_MAX: usize = 256 * 1024;
+
+/// Packs for ever.
+pub(crate) async fn pack_on(pool: PgPool, vault: Vault, clock: Clock) {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if let Err(error) = pack(&pool, &vault, clock.now()).await {
+            warn!(%error, "what webhooks are to be told could not be packed; it is tried again");
+        }
+    }
+}
+
+/// Packs all that happened.
+pub async fn pack(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
+    while packing::any(pool).await? && round(pool, vault, now).await? {}
+    Ok(())
+}
+
+/// Packs some of what happened. Returns whether there may be more.
+async fn round(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool> {
+    let Some(mut tx) = packing::begin(pool).await? else { return Ok(false) };
+    let hearers = packing::hearers(&mut tx).await?;
+    let (noted, notes) = packing::take_notes(&mut tx).await?;
+    let mut apps: Vec<_> = hearers.iter().map(|hearer| hearer.app).collect();
+    apps.sort_unstable();
+    apps.dedup();
+    let kinds = EventType::ALL.map(|kind| kind.name().to_owned());
+    let (streamed, told) = packing::take_stream(pool, &mut tx, &apps, &kinds).await?;
+    let mut events: Vec<Event> = notes.into_iter().filter_map(Event::noted).collect();
+    events.extend(told.iter().filter_map(Event::told));
+    for hearer in &hearers {
+        let heard: Vec<&Event> = events.iter().filter(|event| hears(hearer, event)).collect();
+        let requests = split(&heard, usize::try_from(hearer.max_events).unwrap_or(1));
+        let kept = requests.len().min(usize::try_from(hearer.room).unwrap_or(0));
+        let new: Vec<_> = requests[..kept].iter().map(|events| delivery(vault, hearer, events, now)).collect();
+        packing::add(&mut tx, &new, now).await?;
+        if kept < requests.len() {
+            let dropped = requests[kept..].iter().map(|events| events.len()).sum();
+            packing::dropped(&mut tx, hearer, dropped, now).await?;
+        }
+    }
+    tx.commit().await?;
+    Ok(noted == NOTES_MAX || streamed == STREAM_MAX)
+}
+
+fn hears(hearer: &Hearer, event: &Event) -> bool {
+    hearer.app == event.app
+        && event.at >= hearer.heard_from
+        && hearer.events.iter().any(|name| name == event.kind.name())
+}
+
+/// Events in order, in requests of at most so many, and of as many octets as they may have.
+fn split<'a, 'e>(events: &'e [&'a Event], max_events: usize) -> Vec<&'e [&'a Event]> {
+    let (mut requests, mut from, mut octets) = (Vec::new(), 0, 0);
+    for (place, event) in events.iter().enumerate() {
+        let is_full = place - from >= max_events || octets + event.json.len() > BODY_MAX;
+        if place > from && is_full {
+            requests.push(&events[from..place]);
+            (from, octets) = (place, 0);
+        }
+        octets += event.json.len() + 1;
+    }
+    if from < events.len() {
+        requests.push(&events[from..]);
+    }
+    requests
+}
+
+fn delivery(vault: &Vault, hearer: &Hearer, events: &[&Event], now: Timestamp) -> NewDelivery {
+    let id = HookDeliveryId(uuid_of(now));
+    let body = body(events.iter().map(|event| event.json.as_str()));
+    NewDelivery {
+        id,
+        webhook: hearer.id,
+        events: events.len(),
+        body: vault.seal(WEBHOOK_BODY, id, body.as_bytes()),
+        subscriptions: packing::named(events.iter().filter_map(|event| event.names)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::id::AppId;
+
+    fn event(octets: usize) -> Event {
+        let (app, at) = (AppId(Uuid::nil()), Timestamp::UNIX_EPOCH);
+        Event { app, kind: EventType::DeliveryGone, at, names: None, json: "x".repeat(octets) }
+    }
+
+    #[test]
+    fn a_request_has_so_many_events_and_octets_at_most_and_every_event_is_in_one() {
+        let sizes = |octets: &[usize], max_events| {
+            let events: Vec<Event> = octets.iter().map(|octets| event(*octets)).collect();
+            let events: Vec<&Event> = events.iter().collect();
+            split(&events, max_events).into_iter().map(<[_]>::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[], 10), [0; 0]);
+        assert_eq!(sizes(&[1; 25], 10), [10, 10, 5]);
+        assert_eq!(sizes(&[1; 3], 1), [1, 1, 1]);
+        assert_eq!(sizes(&[BODY_MAX / 2; 5], 10), [2, 2, 1]);
+        assert_eq!(sizes(&[1, 2 * BODY_MAX, 1], 10), [1, 1, 1], "one that is too long goes alone");
+    }
+
+    #[test]
+    fn a_body_is_a_json_array() {
+        assert_eq!(body([].into_iter()), "[]");
+        assert_eq!(body(["{}", "{}"].into_iter()), "[{},{}]");
+    }
+}

@@ -1,0 +1,79 @@
+//! Signatures as Standard Webhooks has them (standard-webhooks.com): HMAC-SHA-256 over `id.timestamp.body`, by a secret that the
+//! receiver has.
+
+use std::fmt;
+
+use aws_lc_rs::{hmac, rand};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use zeroize::Zeroizing;
+
+/// What every written secret begins with.
+const PREFIX: &str = "whsec_";
+/// Octets of a new secret; the specification asks for 24 to 64.
+const LEN: usize = 32;
+
+/// The octets of a new secret.
+pub(crate) fn generate() -> Secret {
+    let mut octets = Zeroizing::new(vec![0; LEN]);
+    rand::fill(&mut octets).expect("the system's randomness");
+    Secret(octets)
+}
+
+/// A secret. `Debug` shows nothing of it.
+pub(crate) struct Secret(Zeroizing<Vec<u8>>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Secret {
+    /// One that was stored.
+    pub(crate) fn from_octets(octets: Vec<u8>) -> Self {
+        Self(octets.into())
+    }
+
+    /// Its octets, to be sealed.
+    pub(crate) fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As its receiver is given it.
+    pub(crate) fn write(&self) -> Zeroizing<String> {
+        Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(&*self.0)))
+    }
+
+    /// The signature of a request: `v1,` and base64.
+    pub(super) fn sign(&self, id: &str, timestamp_s: i64, body: &[u8]) -> String {
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, &self.0));
+        context.update(format!("{id}.{timestamp_s}.").as_bytes());
+        context.update(body);
+        format!("v1,{}", STANDARD.encode(context.sign()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signature_is_what_the_specifications_own_library_computes() {
+        for body in ["", "[]", r#"[{"type":"delivery.accepted","data":{"user_id":"ä"}}]"#] {
+            let secret = generate();
+            let theirs = standardwebhooks::Webhook::new(&secret.write()).unwrap();
+            let theirs = theirs.sign("whd_1", 1_700_000_000, body.as_bytes()).unwrap();
+            assert_eq!(secret.sign("whd_1", 1_700_000_000, body.as_bytes()), theirs);
+            assert_ne!(secret.sign("whd_2", 1_700_000_000, body.as_bytes()), theirs);
+            assert_ne!(generate().sign("whd_1", 1_700_000_000, body.as_bytes()), theirs);
+        }
+    }
+
+    #[test]
+    fn a_secret_shows_itself_only_where_it_is_asked_to() {
+        let secret = Secret::from_octets(vec![7; LEN]);
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+        assert_eq!(*secret.write(), "whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=");
+    }
+}

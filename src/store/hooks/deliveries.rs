@@ -1,0 +1,250 @@
+//! Requests to receivers of webhooks: claimed under a lease, settled under its fence, kept until they are taken or too old.
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
+use crate::model::hook::DeliveryState;
+use crate::model::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
+use crate::vault::{Vault, WEBHOOK_BODY};
+
+/// Rows that retention deletes at a time: each takes its attempts along.
+const CHUNK: i64 = 2_000;
+
+/// A delivery under our lease.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    pub id: HookDeliveryId,
+    pub lease: Uuid,
+    /// Sealed.
+    pub body: Vec<u8>,
+    pub retries: i32,
+}
+
+/// Claims deliveries of a webhook that are due, the oldest first. Whoever crashes with them leaves them to whoever looks after
+/// `until`.
+pub(crate) async fn claim(
+    pool: &PgPool,
+    webhook: WebhookId,
+    limit: usize,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<Vec<Claimed>> {
+    let claimed = sqlx::query_as!(
+        Claimed,
+        r#"UPDATE webhook_deliveries SET lease = $3, due_at = $4 WHERE id = ANY (ARRAY(
+             SELECT id FROM webhook_deliveries WHERE webhook = $1 AND state = 'pending' AND due_at <= $2
+             ORDER BY due_at, id LIMIT $5 FOR UPDATE SKIP LOCKED))
+           RETURNING id AS "id: HookDeliveryId", lease AS "lease!", body AS "body!", retries"#,
+        webhook.0,
+        now,
+        uuid_of(now),
+        until,
+        i64::try_from(limit).unwrap_or(i64::MAX)
+    );
+    claimed.fetch_all(pool).await
+}
+
+/// What a request came to.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub id: HookDeliveryId,
+    pub lease: Uuid,
+    pub state: DeliveryState,
+    /// When it is due again, if it is pending still.
+    pub due_at: Timestamp,
+    pub at: Timestamp,
+    pub status: Option<u16>,
+    pub took_ms: u32,
+    /// At most 300 characters, without NUL.
+    pub reason: Option<String>,
+}
+
+/// Writes down what requests came to: those that are still ours.
+pub(crate) async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<()> {
+    let status = |it: &Settled| it.status.map(|status| i16::try_from(status).unwrap_or(i16::MAX));
+    sqlx::query!(
+        "WITH given AS (
+             SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::smallint[],
+                                  $7::integer[], $8::text[])
+                 AS g (id, lease, state, due_at, at, status, took_ms, reason)
+         ),
+         written AS (
+             UPDATE webhook_deliveries d
+             SET state = g.state, due_at = g.due_at, lease = NULL, attempts = d.attempts + 1, retries = d.retries + 1,
+                 body = CASE WHEN g.state <> 'delivered' THEN d.body END,
+                 subscriptions = CASE WHEN g.state = 'delivered' THEN '{}' ELSE d.subscriptions END,
+                 ended_at = CASE WHEN g.state <> 'pending' THEN g.at END
+             FROM given g WHERE d.id = g.id AND d.lease = g.lease AND d.state = 'pending'
+             RETURNING d.id, d.attempts - 1 AS number
+         )
+         INSERT INTO webhook_attempts (delivery, number, at, status, took_ms, reason)
+         SELECT w.id, w.number, g.at, g.status, g.took_ms, g.reason FROM written w JOIN given g ON g.id = w.id",
+        &settled.iter().map(|it| it.id.0).collect::<Vec<_>>(),
+        &settled.iter().map(|it| it.lease).collect::<Vec<_>>(),
+        &settled.iter().map(|it| it.state.name().to_owned()).collect::<Vec<_>>(),
+        &settled.iter().map(|it| it.due_at).collect::<Vec<_>>(),
+        &settled.iter().map(|it| it.at).collect::<Vec<_>>(),
+        &settled.iter().map(status).collect::<Vec<_>>() as &[Option<i16>],
+        &settled.iter().map(|it| i32::try_from(it.took_ms).unwrap_or(i32::MAX)).collect::<Vec<_>>(),
+        &settled.iter().map(|it| it.reason.as_deref()).collect::<Vec<_>>() as &[Option<&str>]
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// A row of `webhook_deliveries`.
+#[derive(Debug)]
+pub(crate) struct DeliveryRow {
+    pub id: HookDeliveryId,
+    pub state: DeliveryState,
+    pub events: i32,
+    /// Sealed.
+    pub body: Option<Vec<u8>>,
+    pub attempts: i32,
+    pub due_at: Timestamp,
+    pub created_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// A webhook's deliveries with ids below `before`, the newest first: in that state, or in any. Their bodies are left out.
+pub(crate) async fn list(
+    pool: &PgPool,
+    webhook: WebhookId,
+    state: Option<DeliveryState>,
+    before: Uuid,
+    limit: i64,
+) -> sqlx::Result<Vec<DeliveryRow>> {
+    sqlx::query_as!(
+        DeliveryRow,
+        r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
+                  created_at, ended_at
+           FROM webhook_deliveries WHERE webhook = $1 AND ($2::text IS NULL OR state = $2) AND id < $3
+           ORDER BY id DESC LIMIT $4"#,
+        webhook.0,
+        state.map(DeliveryState::name),
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// One of them, with its body.
+pub(crate) async fn find(pool: &PgPool, webhook: WebhookId, id: HookDeliveryId) -> sqlx::Result<Option<DeliveryRow>> {
+    sqlx::query_as!(
+        DeliveryRow,
+        r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, body, attempts, due_at, created_at,
+                  ended_at
+           FROM webhook_deliveries WHERE webhook = $1 AND id = $2"#,
+        webhook.0,
+        id.0
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// A row of `webhook_attempts`.
+#[derive(Debug)]
+pub(crate) struct AttemptRow {
+    pub number: i32,
+    pub at: Timestamp,
+    pub status: Option<i16>,
+    pub took_ms: i32,
+    pub reason: Option<String>,
+}
+
+/// The last attempts of a delivery, in order.
+pub(crate) async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> sqlx::Result<Vec<AttemptRow>> {
+    let mut newest = sqlx::query_as!(
+        AttemptRow,
+        "SELECT number, at, status, took_ms, reason FROM webhook_attempts WHERE delivery = $1 ORDER BY number DESC LIMIT $2",
+        id.0,
+        limit
+    )
+    .fetch_all(pool)
+    .await?;
+    newest.reverse();
+    Ok(newest)
+}
+
+/// Which failed deliveries to send again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Which {
+    /// This one.
+    One(HookDeliveryId),
+    /// Those that were made at this time or later.
+    Since(Timestamp),
+}
+
+/// Has failed deliveries sent again, each under its own id and with all its retries. Returns how many.
+pub(crate) async fn replay(
+    conn: &mut PgConnection,
+    webhook: WebhookId,
+    which: Which,
+    now: Timestamp,
+) -> sqlx::Result<u64> {
+    let (one, since) = match which {
+        Which::One(id) => (Some(id.0), Uuid::nil()),
+        Which::Since(at) => (None, first_uuid_of(at)),
+    };
+    let replayed = sqlx::query!(
+        "UPDATE webhook_deliveries SET state = 'pending', retries = 0, due_at = $4, ended_at = NULL, lease = NULL
+         WHERE webhook = $1 AND state = 'failed' AND id >= $3 AND ($2::uuid IS NULL OR id = $2)",
+        webhook.0,
+        one,
+        since,
+        now
+    );
+    Ok(replayed.execute(conn).await?.rows_affected())
+}
+
+/// Takes a user out of everything that receivers are still to be told of one of their subscriptions.
+pub(crate) async fn forget(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    app: AppId,
+    subscription: SubscriptionId,
+) -> sqlx::Result<()> {
+    let rows = sqlx::query!(
+        r#"SELECT d.id, d.body AS "body!" FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
+           WHERE w.app = $1 AND d.state <> 'delivered' AND d.subscriptions @> ARRAY[$2::uuid] ORDER BY d.id FOR UPDATE OF d"#,
+        app.0,
+        subscription.0
+    );
+    for row in rows.fetch_all(&mut *conn).await? {
+        let opened = vault.open(WEBHOOK_BODY, row.id, &row.body).ok();
+        let Some(mut events) = opened.and_then(|body| serde_json::from_slice::<Vec<Value>>(&body).ok()) else {
+            continue;
+        };
+        let named = subscription.to_string();
+        for event in events.iter_mut().filter(|event| event["data"]["subscription"] == named) {
+            event["data"]["user_id"] = Value::Null;
+        }
+        let body = serde_json::to_vec(&events).expect("it was JSON");
+        sqlx::query!(
+            "UPDATE webhook_deliveries SET body = $2, subscriptions = array_remove(subscriptions, $3) WHERE id = $1",
+            row.id,
+            vault.seal(WEBHOOK_BODY, row.id, &body),
+            subscription.0
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Deletes a chunk of what was delivered before `delivered`, and of what failed before `failed`.
+pub(crate) async fn clear(pool: &PgPool, delivered: Timestamp, failed: Timestamp) -> sqlx::Result<u64> {
+    let cleared = sqlx::query!(
+        "DELETE FROM webhook_deliveries WHERE id = ANY (
+           ARRAY(SELECT id FROM webhook_deliveries WHERE state = 'delivered' AND ended_at < $1 LIMIT $3 FOR UPDATE SKIP LOCKED)
+           || ARRAY(SELECT id FROM webhook_deliveries WHERE state = 'failed' AND ended_at < $2 LIMIT $3 FOR UPDATE SKIP LOCKED))",
+        delivered,
+        failed,
+        CHUNK
+    );
+    Ok(cleared.execute(pool).await?.rows_affected())
+}

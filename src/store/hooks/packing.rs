@@ -1,0 +1,227 @@
+//! What is noted and told, taken out to be packed into deliveries: all in one transaction, so that each event is packed once,
+//! whatever breaks off.
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool, Postgres, Transaction};
+use uuid::Uuid;
+
+use crate::model::clock::{Timestamp, uuid_of};
+use crate::model::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
+use crate::store::BEGIN_BY_INDEX;
+use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::outcomes::stream::{self, Position, StreamRow};
+
+/// Notes that one round takes.
+pub(crate) const NOTES_MAX: i64 = 5_000;
+/// Stored events of the stream that one round takes.
+pub(crate) const STREAM_MAX: i64 = 500;
+/// Deliveries of a webhook that are kept for it, waiting or failed: what comes on top is dropped, with an alert.
+const KEPT_MAX: i64 = 5_000;
+
+/// A webhook that is told of what happens.
+#[derive(Debug, Clone)]
+pub(crate) struct Hearer {
+    pub id: WebhookId,
+    pub app: AppId,
+    /// [`EventType`](crate::model::hook::EventType) names.
+    pub events: Vec<String>,
+    pub max_events: i32,
+    pub heard_from: Timestamp,
+    /// How many deliveries there is room for.
+    pub room: i64,
+}
+
+/// What became of a delivery.
+#[derive(Debug)]
+pub(crate) struct Note {
+    pub id: EventId,
+    pub app: AppId,
+    /// See [`EventType::of_note`](crate::model::hook::EventType::of_note).
+    pub kind: i16,
+    pub at: Timestamp,
+    pub message: MessageId,
+    /// The campaign that the message is of.
+    pub campaign: Option<CampaignId>,
+    pub subscription: SubscriptionId,
+    pub user_id: Option<String>,
+    /// The last attempt, of a delivery that was not accepted: its number, HTTP status and reason.
+    pub attempt: Option<i32>,
+    pub status: Option<i16>,
+    pub reason: Option<String>,
+    /// Which button was clicked.
+    pub action: Option<String>,
+}
+
+/// A delivery to make.
+#[derive(Debug)]
+pub(crate) struct NewDelivery {
+    pub id: HookDeliveryId,
+    pub webhook: WebhookId,
+    pub events: usize,
+    /// Sealed.
+    pub body: Vec<u8>,
+    /// Whom it names.
+    pub subscriptions: Vec<SubscriptionId>,
+}
+
+/// Begins a round, unless somebody else is at it.
+pub(crate) async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'static, Postgres>>> {
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let alone = sqlx::query_scalar!(
+        r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0)) AS "alone!""#
+    );
+    Ok(alone.fetch_one(&mut *tx).await?.then_some(tx))
+}
+
+/// Whether anybody is told of anything, or something is noted that nobody is told of any more.
+pub(crate) async fn any(pool: &PgPool) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM webhooks WHERE state = 'active') OR EXISTS (SELECT FROM webhook_notes) AS "any!""#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// All who are told.
+pub(crate) async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>> {
+    sqlx::query_as!(
+        Hearer,
+        r#"SELECT w.id AS "id: WebhookId", w.app AS "app: AppId", w.events, w.max_events, w.heard_from,
+                  $1 - (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state <> 'delivered') AS "room!"
+           FROM webhooks w WHERE w.state = 'active'"#,
+        KEPT_MAX
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Takes notes out, each with what is to be told of it. Those of messages that are not there any more are forgotten. Returns
+/// how many were taken, too.
+pub(crate) async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>)> {
+    let rows = sqlx::query!(
+        r#"
+        WITH taken AS (
+            DELETE FROM webhook_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_notes LIMIT $1))
+            RETURNING message, subscription, kind, at
+        )
+        SELECT t.message AS "message!", t.subscription AS "subscription!", t.kind AS "kind!", t.at AS "at!", m.app AS "app?", p.campaign AS "campaign?", s.user_id AS "user_id?",
+               l.attempt AS "attempt?", l.status AS "status?", l.reason AS "reason?", r.action AS "action?"
+        FROM taken t
+        LEFT JOIN messages m ON m.id = t.message
+        LEFT JOIN LATERAL (SELECT campaign FROM campaign_parts WHERE message = t.message LIMIT 1) p ON true
+        LEFT JOIN subscriptions s
+            ON s.shard = get_byte(uuid_send(t.subscription), 15) & 63 AND s.id = t.subscription
+        LEFT JOIN LATERAL (
+            SELECT attempt, status, reason FROM attempts a
+            WHERE t.kind BETWEEN 2 AND 7 AND a.message = t.message AND a.subscription = t.subscription
+            ORDER BY attempt DESC LIMIT 1) l ON true
+        LEFT JOIN LATERAL (
+            SELECT action FROM receipts e
+            WHERE t.kind = 22 AND e.message = t.message AND e.subscription = t.subscription AND e.kind = 2 LIMIT 1) r ON true
+        "#,
+        NOTES_MAX
+    )
+    .fetch_all(conn)
+    .await?;
+    let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    let notes = rows.into_iter().filter_map(|row| {
+        Some(Note {
+            id: EventId(uuid_of(row.at)),
+            app: AppId(row.app?),
+            kind: row.kind,
+            at: row.at,
+            message: MessageId(row.message),
+            campaign: row.campaign.map(CampaignId),
+            subscription: SubscriptionId(row.subscription),
+            user_id: row.user_id,
+            attempt: row.attempt,
+            status: row.status,
+            reason: row.reason,
+            action: row.action,
+        })
+    });
+    Ok((taken, notes.collect()))
+}
+
+/// Something that the event stream tells, too.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub id: EventId,
+    pub app: AppId,
+    pub kind: String,
+    pub at: Timestamp,
+    pub data: Value,
+}
+
+/// Takes what the event stream tells of these apps, and moves the cursor. The rows stay for listeners. Returns how many were
+/// taken, too.
+pub(crate) async fn take_stream(
+    pool: &PgPool,
+    conn: &mut PgConnection,
+    apps: &[AppId],
+    kinds: &[String],
+) -> sqlx::Result<(i64, Vec<Told>)> {
+    let cursor = sqlx::query!(r#"SELECT xid::text::bigint AS "xid!", seq FROM webhook_cursor"#);
+    let cursor = cursor.fetch_one(&mut *conn).await?;
+    let at = Position { xid: cursor.xid, seq: cursor.seq };
+    let end = stream::kept(pool).await?.end;
+    // A cursor that came with a dump says nothing about this cluster's transactions.
+    let after = if at > end { end } else { at };
+    let rows = stream::read(pool, after, Position::LAST, Some(apps), Some(kinds), STREAM_MAX).await?;
+    let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    let to = rows.last().map_or(after, StreamRow::position);
+    if to != at {
+        sqlx::query!("UPDATE webhook_cursor SET xid = $1::bigint::text::xid8, seq = $2", to.xid, to.seq)
+            .execute(conn)
+            .await?;
+    }
+    let told = rows.into_iter().filter_map(|row| {
+        let StreamRow { at, app, kind, data, .. } = row;
+        Some(Told { id: EventId(uuid_of(at)), app: app?, kind, at, data })
+    });
+    Ok((taken, told.collect()))
+}
+
+/// Makes deliveries, due at once.
+pub(crate) async fn add(conn: &mut PgConnection, deliveries: &[NewDelivery], now: Timestamp) -> sqlx::Result<()> {
+    for new in deliveries {
+        sqlx::query!(
+            "INSERT INTO webhook_deliveries (id, webhook, events, body, subscriptions, due_at, created_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $6)",
+            new.id.0,
+            new.webhook.0,
+            i32::try_from(new.events).unwrap_or(i32::MAX),
+            new.body,
+            &new.subscriptions as &[SubscriptionId],
+            now
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// Counts events that there was no room for, and raises an alert.
+pub(crate) async fn dropped(conn: &mut PgConnection, hearer: &Hearer, n: usize, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE webhooks SET dropped = dropped + $2 WHERE id = $1",
+        hearer.id.0,
+        i64::try_from(n).unwrap_or(i64::MAX)
+    )
+    .execute(&mut *conn)
+    .await?;
+    let detail = format!(
+        "events for a webhook are dropped: {KEPT_MAX} requests to its receiver wait or have failed. See to its receiver, or disable it"
+    );
+    let subject = hearer.id.to_string();
+    let alert = Alert { app: Some(hearer.app), kind: Kind::Webhook, subject: &subject, detail: &detail };
+    alerts::raise(conn, &alert, now).await.map(drop)
+}
+
+/// Whom a delivery names, as ids of rows.
+pub(crate) fn named(subscriptions: impl Iterator<Item = SubscriptionId>) -> Vec<SubscriptionId> {
+    let mut named: Vec<Uuid> = subscriptions.map(Uuid::from).collect();
+    named.sort_unstable();
+    named.dedup();
+    named.into_iter().map(SubscriptionId).collect()
+}
