@@ -35,6 +35,7 @@ pub(crate) mod health;
 pub(crate) mod hygiene;
 pub(crate) mod identity;
 pub(crate) mod identity_keys;
+pub(crate) mod imports;
 pub(crate) mod intake;
 pub(crate) mod known_keys;
 mod later;
@@ -113,6 +114,7 @@ fn routes_by_caller() -> Routes {
             .merge(vapid_keys::routes())
             .merge(users::routes())
             .merge(topics::routes())
+            .merge(imports::routes())
             .merge(segments::routes())
             .merge(policies::routes())
             .merge(preview::routes())

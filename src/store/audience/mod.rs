@@ -4,6 +4,7 @@ pub(crate) mod audience_counts;
 pub(in crate::store) mod candidates;
 pub(crate) mod erasures;
 pub(crate) mod hygiene;
+pub(crate) mod imports;
 pub(crate) mod judge;
 pub(crate) mod membership;
 pub(crate) mod people;
