@@ -21,7 +21,7 @@ use crate::support::app::{DAY, RETENTION};
 use crate::support::authenticator::Authenticator;
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
-const UNLOGGED: [(&str, &str); 18] = [
+const UNLOGGED: [(&str, &str); 19] = [
     ("POST /v1/apps/{app}/subscriptions", "single registrations are many, and browsers' own"),
     ("PATCH /v1/apps/{app}/subscriptions/{subscription}", "the same"),
     ("DELETE /v1/apps/{app}/subscriptions/{subscription}", "the same"),
@@ -31,6 +31,7 @@ const UNLOGGED: [(&str, &str); 18] = [
     ("POST /v1/apps/{app}/messages/batch", "the same"),
     ("POST /v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", "a delivery's story tells of it"),
     ("POST /v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", "the same"),
+    ("POST /v1/apps/{app}/imports/{import}", "its beginning is logged, and its end"),
     ("POST /v1/apps/{app}/receipts", "browsers report; nobody decides anything"),
     ("POST /v1/apps/{app}/campaigns/{campaign}/test", "a message is its own record"),
     ("POST /v1/apps/{app}/segments/preview", "changes nothing"),
@@ -148,6 +149,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
             Value::Null,
             &[Action::DeadLettersExported],
         ),
+        (post.clone(), shop("/imports"), json!([]), &[Action::ImportBegun, Action::ImportFinished]),
         (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
         (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
         (post.clone(), shop("/release"), Value::Null, &[Action::AppReleased]),

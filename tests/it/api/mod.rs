@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod batch;
 mod door;
+mod imports;
 mod keys;
 mod lineage;
 mod message_list;
