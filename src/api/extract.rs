@@ -22,8 +22,8 @@ use super::problem::{FieldError, Problem, pointer_segment};
 use super::segments::SegmentName;
 use crate::model::delivery::Tier;
 use crate::model::id::{
-    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, MessageId, PasskeyId, SessionId,
-    SubscriptionId, TeammateId, VapidKeyId, WebhookId,
+    AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, ImportId, MessageId, PasskeyId,
+    SessionId, SubscriptionId, TeammateId, VapidKeyId, WebhookId,
 };
 use crate::store::keys::apps::{self, App};
 
@@ -78,6 +78,11 @@ impl Recheck {
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
         Self(Arc::new(move |state| Box::pin(ask(state))))
+    }
+
+    /// Asks. For bodies that are taken in bit by bit: before each bit.
+    pub(super) async fn ask(&self, state: &ApiState) -> Result<(), Problem> {
+        (self.0)(state.clone()).await
     }
 }
 
@@ -157,13 +162,13 @@ fn too_large(limit: usize) -> Problem {
 }
 
 /// 408: the body takes too long.
-fn too_slow(within: Duration) -> Problem {
+pub(super) fn too_slow(within: Duration) -> Problem {
     let detail = format!("The body did not come within {} s.", within.as_secs_f64());
     Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
         .with_header(header::CONNECTION, HeaderValue::from_static("close"))
 }
 
-fn malformed(detail: String) -> Problem {
+pub(super) fn malformed(detail: String) -> Problem {
     Problem::new(StatusCode::BAD_REQUEST, "malformed_json", detail)
 }
 
@@ -231,6 +236,7 @@ path_param!(
     SessionId = "session",
     PasskeyId = "passkey",
     ErasureId = "erasure",
+    ImportId = "import",
     AppRef = "app",
     TopicName = "topic",
     MessageKey = "key",

@@ -38,6 +38,7 @@ pub(crate) mod health;
 pub(crate) mod hygiene;
 pub(crate) mod identity;
 pub(crate) mod identity_keys;
+pub(crate) mod imports;
 pub(crate) mod intake;
 pub(crate) mod known_keys;
 mod later;
@@ -121,6 +122,7 @@ fn routes_by_caller() -> Routes {
             .merge(vapid_keys::routes())
             .merge(users::routes())
             .merge(topics::routes())
+            .merge(imports::routes())
             .merge(segments::routes())
             .merge(policies::routes())
             .merge(preview::routes())

@@ -35,6 +35,9 @@ use crate::store::queue::sending::Born;
 use crate::store::queue::stops::Stop;
 use crate::vault::Vault;
 
+/// Imports and exports that one process makes at a time.
+const TRANSFERS_AT_ONCE: usize = 4;
+
 /// What the API asks of its surroundings.
 #[derive(Clone)]
 pub struct ApiState {
@@ -64,6 +67,8 @@ pub struct ApiState {
     pub(super) simulations: Places,
     /// Places for searches through deliveries, messages and dead letters, each of which keeps a connection to the database busy.
     pub(super) searches: Places,
+    /// Places for imports and exports, which keep a connection to the database busy for as long as their files take.
+    pub(super) transfers: Places,
     pub(super) known_keys: Arc<KnownKeys>,
     pub(super) passwords: Passwords,
     pub(super) known_apps: Arc<cors::KnownApps>,
@@ -238,12 +243,22 @@ impl ApiState {
             charts,
             simulations,
             searches,
+            transfers: Places::new(TRANSFERS_AT_ONCE),
             known_keys: Arc::default(),
             passwords: Passwords::new(),
             known_apps: Arc::default(),
             schema_checked: Arc::default(),
             readiness: Arc::new(Remembered::new(health::READ_EVERY)),
         }
+    }
+
+    /// Waits for a place to take an app's subscriptions in or out. 503: too many do, or the app itself does so too often.
+    pub(super) async fn place_to_transfer(&self, app: AppId) -> Result<Place, Problem> {
+        const BUSY: Busy = Busy {
+            code: "transfers_busy",
+            detail: "More imports and exports are under way than this process makes at a time.",
+        };
+        self.transfers.take(Some(app), self.settings.place_patience, &BUSY).await
     }
 
     /// Waits for a place to search through what an app has sent. 503: too many search, or the app itself does so too often.

@@ -1,5 +1,7 @@
 //! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, looked after by whoever holds their token.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
@@ -19,6 +21,7 @@ use super::problem::{Faults, Problem};
 use super::refused::{self, RefusedView};
 use super::segments::Chosen;
 use super::{ApiState, Work};
+use crate::gateway::HostRefused;
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
@@ -110,21 +113,21 @@ impl SubscriptionView {
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PushSubscription {
     /// The push resource's URL.
-    endpoint: String,
+    pub(super) endpoint: String,
     /// When the push service will drop it, in milliseconds since 1970.
     #[serde(rename = "expirationTime")]
-    expiration_time: Option<f64>,
+    pub(super) expiration_time: Option<f64>,
     /// What payloads are sealed with.
-    keys: PushKeys,
+    pub(super) keys: PushKeys,
 }
 
 /// Keys of a `PushSubscription`, each in any of base64's four spellings.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PushKeys {
     /// The browser's public key: an uncompressed point on P-256.
-    p256dh: String,
+    pub(super) p256dh: String,
     /// The authentication secret, 16 octets.
-    auth: String,
+    pub(super) auth: String,
 }
 
 /// A subscription to register or refresh.
@@ -234,11 +237,33 @@ pub(crate) struct SubscriptionQuery {
 }
 
 /// Checked parts of a [`PushSubscription`].
-struct Address {
-    endpoint: Endpoint,
-    keys: BrowserKeys,
-    gateway: Gateway,
-    expires_at: Option<DateTime<Utc>>,
+#[derive(Debug)]
+pub(super) struct Address {
+    pub endpoint: Endpoint,
+    pub keys: BrowserKeys,
+    pub gateway: Gateway,
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// Hosts of no known push service that were asked about: each is once, however many endpoints it has in a file.
+#[derive(Debug, Default)]
+pub(super) struct Hosts(HashMap<String, Result<(), HostRefused>>);
+
+impl Hosts {
+    /// More are forgotten, and asked about again.
+    const MAX: usize = 1_000;
+
+    async fn check(&mut self, endpoint: &Endpoint, state: &ApiState) -> Result<(), HostRefused> {
+        if let Some(known) = self.0.get(endpoint.authority()) {
+            return *known;
+        }
+        if self.0.len() >= Self::MAX {
+            self.0.clear();
+        }
+        let checked = state.gateways.check_public(endpoint).await;
+        self.0.insert(endpoint.authority().to_owned(), checked);
+        checked
+    }
 }
 
 fn field_of(error: &InvalidSubscription) -> &'static str {
@@ -250,7 +275,13 @@ fn field_of(error: &InvalidSubscription) -> &'static str {
 }
 
 /// Checks what the browser gave. The network is asked last, and only about hosts of no known push service.
-async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, faults: &mut Faults) -> Option<Address> {
+pub(super) async fn check_address(
+    given: &PushSubscription,
+    app: &App,
+    state: &ApiState,
+    hosts: &mut Hosts,
+    faults: &mut Faults,
+) -> Option<Address> {
     let endpoint = Endpoint::parse(&given.endpoint).map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
     let keys = BrowserKeys::parse(&given.keys.p256dh, &given.keys.auth);
     let keys = keys.map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
@@ -272,7 +303,7 @@ async fn check_address(given: &PushSubscription, app: &App, state: &ApiState, fa
             faults.refuse(at, "is not of a known push service, and this app lets in no others");
             return None;
         }
-        state.gateways.check_public(&endpoint).await.map_err(|e| faults.refuse(at, e.to_string())).ok()?;
+        hosts.check(&endpoint, state).await.map_err(|e| faults.refuse(at, e.to_string())).ok()?;
     }
     Some(Address { endpoint, keys: keys?, gateway, expires_at })
 }
@@ -323,7 +354,7 @@ pub(crate) async fn register(
     };
     faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");
     let policy = policies::of_new_subscription(body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
-    let address = check_address(&body.subscription, &client.app, &state, &mut faults).await;
+    let address = check_address(&body.subscription, &client.app, &state, &mut Hosts::default(), &mut faults).await;
     faults.finish()?;
     let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
     let replaced_token = replaced_token.flatten();
@@ -343,6 +374,7 @@ pub(crate) async fn register(
         right: client.right(),
         replaces,
         policy: policy.as_ref().map(|(policy, by)| (policy, *by)),
+        created_at: None,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
     answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))

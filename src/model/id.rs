@@ -130,6 +130,10 @@ typed_id!(
     ErasureId, "ers_"
 );
 typed_id!(
+    /// A file of subscriptions on its way in.
+    ImportId, "imp_"
+);
+typed_id!(
     /// Something that webhooks are told.
     EventId, "evt_"
 );

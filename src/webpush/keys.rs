@@ -74,8 +74,8 @@ impl SigningKey {
         Ok(Self { public: public.as_bytes().try_into().expect("an uncompressed point has 65 octets"), private })
     }
 
-    /// Reads a private key as other senders keep it: PEM (PKCS#8 or SEC1), a JWK, or base64 of the number alone, in
-    /// any spelling. If the public key stands beside it (base64 of the uncompressed point), it must belong to it.
+    /// Reads a private key as other senders keep it: PEM (PKCS#8 or SEC1), a JWK, the JSON of `web-push`, or base64
+    /// of the number alone, in any spelling. If the public key stands beside it (base64 of the uncompressed point), it must belong to it.
     pub fn import(private: &str, public: Option<&str>) -> Result<Self, KeyError> {
         let text = private.trim();
         let key = if text.contains("-----BEGIN ") {
@@ -151,6 +151,9 @@ impl SigningKey {
     }
 
     fn from_jwk(text: &str) -> Result<Self, KeyError> {
+        if let Ok(Pair { public_key, private_key }) = serde_json::from_str::<Pair>(text) {
+            return Self::import(&Zeroizing::new(private_key), public_key.as_deref());
+        }
         let jwk: Jwk = serde_json::from_str(text).map_err(|_| KeyError::Jwk)?;
         if jwk.kty != "EC" || jwk.crv != "P-256" {
             return Err(KeyError::Jwk);
@@ -191,6 +194,15 @@ struct Jwk {
     x: Option<String>,
     y: Option<String>,
     d: Option<String>,
+}
+
+/// What `web-push generate-vapid-keys --json` prints.
+#[derive(Deserialize)]
+struct Pair {
+    #[serde(rename = "publicKey", alias = "public_key")]
+    public_key: Option<String>,
+    #[serde(rename = "privateKey", alias = "private_key")]
+    private_key: String,
 }
 
 /// A big-endian number without its leading zeros.
@@ -302,6 +314,7 @@ mod tests {
                 sec1.to_string(),
                 key.expose_jwk().to_string(),
                 format!(" {}\n", &*key.expose_raw()),
+                format!(r#"{{"publicKey":"{}","privateKey":"{}"}}"#, key.public_base64(), &*key.expose_raw()),
             ];
             for form in forms {
                 let read = SigningKey::import(&form, Some(&key.public_base64())).unwrap();

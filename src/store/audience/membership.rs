@@ -1,6 +1,8 @@
 //! Who is in which topic, and who may change that.
 
-use sqlx::{PgConnection, PgPool};
+use std::collections::HashMap;
+
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
@@ -102,6 +104,28 @@ async fn join(
         id.0,
         lane.0,
         topics,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Puts active subscriptions, each in its lane, into topics that the transaction holds.
+pub(in crate::store) async fn join_all(
+    conn: &mut PgConnection,
+    members: &[(SubscriptionId, LaneId, i32)],
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+         SELECT shard, subscription, topic, lane, $5
+         FROM unnest($1::smallint[], $2::uuid[], $3::integer[], $4::integer[]) AS t (shard, subscription, topic, lane)
+         ON CONFLICT DO NOTHING",
+        &members.iter().map(|(id, ..)| id.shard()).collect::<Vec<_>>(),
+        &members.iter().map(|(id, ..)| id.0).collect::<Vec<_>>(),
+        &members.iter().map(|(.., topic)| *topic).collect::<Vec<_>>(),
+        &members.iter().map(|(_, lane, _)| lane.0).collect::<Vec<_>>(),
         now
     )
     .execute(conn)
@@ -232,4 +256,24 @@ pub(in crate::store) async fn names_of(
     )
     .fetch_all(conn)
     .await
+}
+
+/// The names of the topics that these subscriptions are in, each one's sorted; those in none are left out.
+pub(in crate::store) async fn names_of_all(
+    executor: impl PgExecutor<'_>,
+    ids: &[SubscriptionId],
+) -> Result<HashMap<SubscriptionId, Vec<String>>, sqlx::Error> {
+    let joined = sqlx::query!(
+        r#"SELECT m.subscription AS "id: SubscriptionId", t.name FROM topic_members m JOIN topics t ON t.id = m.topic
+         WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) ORDER BY t.name"#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId]
+    )
+    .fetch_all(executor)
+    .await?;
+    let mut names: HashMap<SubscriptionId, Vec<String>> = HashMap::new();
+    for row in joined {
+        names.entry(row.id).or_default().push(row.name);
+    }
+    Ok(names)
 }

@@ -5,6 +5,7 @@ pub(in crate::store) mod candidates;
 pub(crate) mod erasures;
 pub(crate) mod habits;
 pub(crate) mod hygiene;
+pub(crate) mod imports;
 pub(crate) mod judge;
 pub(crate) mod membership;
 pub(crate) mod people;

@@ -1,10 +1,13 @@
 //! How a subscription comes about: registered, refreshed, brought back, or [in the place of another
 //! one](crate::store::audience::succession). Who may go on with a known one is decided in [`known`].
 
+pub(in crate::store) mod bulk;
 mod known;
 
+use std::collections::HashSet;
+
 use known::{Case, Verdict};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
@@ -29,7 +32,7 @@ use crate::store::{audience::judge, audience::membership, queue::lanes, queue::p
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// A checked request to register.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Registration<'a> {
     /// A fresh UUIDv7, of which a new subscription's id is made.
     pub id: Uuid,
@@ -55,6 +58,8 @@ pub(crate) struct Registration<'a> {
     pub replaces: Option<(SubscriptionId, Right<'a>)>,
     /// The delivery policy that it is to have from now on, and who says so; none: it stays as it is.
     pub policy: Option<(&'a Value, Actor)>,
+    /// When it was made, if that was elsewhere and before; only of a new one.
+    pub created_at: Option<Timestamp>,
 }
 
 /// What became of it.
@@ -150,14 +155,14 @@ async fn register_within(
         forget_what_servers_said(conn, old).await?;
     }
     let (row, new) = match known {
-        Some(id) => (refresh(conn, vault, request, id, now).await?, false),
+        Some(id) => (refresh_known(conn, vault, request, id, now).await?, false),
         None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
             Some(row) => (row, true),
             // Another request registered it since we looked. Its transaction has ended: now it can be seen. Erased in the
             // same instant, it is a 500, and a retry helps.
             None => {
                 let known = find_endpoint(conn, request.app, shard, &mac).await?.ok_or(sqlx::Error::RowNotFound)?;
-                (refresh(conn, vault, request, known, now).await?, false)
+                (refresh_known(conn, vault, request, known, now).await?, false)
             }
         },
     };
@@ -201,16 +206,29 @@ async fn find_endpoint(
     Ok(id.map(SubscriptionId))
 }
 
-/// Refreshes a known subscription, or brings an ended one back with a new `since`.
-async fn refresh(
+async fn refresh_known(
     conn: &mut PgConnection,
     vault: &Vault,
     request: &Registration<'_>,
     id: SubscriptionId,
     now: Timestamp,
 ) -> Result<SubscriptionRow, Unregistered> {
+    let Some(before) = lock(conn, request.app, id).await? else {
+        return Err(Unregistered::Refused(Registered::Taken));
+    };
+    refresh(conn, vault, request, before, now).await
+}
+
+/// Refreshes a known subscription, which is locked, or brings an ended one back with a new `since`. What is as it was, and was
+/// heard of within the day, is not written.
+async fn refresh(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    before: SubscriptionRow,
+    now: Timestamp,
+) -> Result<SubscriptionRow, Unregistered> {
     let refused = |answer| Err(Unregistered::Refused(answer));
-    let Some(before) = lock(conn, request.app, id).await? else { return refused(Registered::Taken) };
     let given = address(request.keys, request.endpoint);
     let same_keys = vault.open(ADDRESS, before.id, &before.address).is_ok_and(|there| there.ct_eq(&given).into());
     let verdict = known::judge(&Case {
@@ -309,7 +327,7 @@ fn begin(
         token_version: 1,
         keys_proven_at: None,
         last_seen: now,
-        created_at: now,
+        created_at: request.created_at.unwrap_or(now),
         ended_at: None,
     }
 }
@@ -330,32 +348,57 @@ async fn insert(
     if !request.wanted.apply(&mut row) {
         return Err(Unregistered::Refused(Registered::TooLarge));
     }
-    let done = sqlx::query!(
-        "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
+    let added = insert_all(conn, request.app, &[(&row, old.map(|old| old.id))]).await?;
+    Ok(added.contains(&id).then_some(row))
+}
+
+/// Adds new subscriptions, each with the one that it takes the place of. Returns those that are added: the endpoints of the
+/// others are known after all.
+async fn insert_all(
+    conn: &mut PgConnection,
+    app: AppId,
+    rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
+) -> sqlx::Result<HashSet<SubscriptionId>> {
+    fn each<'a, T>(
+        rows: &'a [(&SubscriptionRow, Option<SubscriptionId>)],
+        of: impl Fn(&'a SubscriptionRow) -> T,
+    ) -> Vec<T> {
+        rows.iter().map(|(row, _)| of(row)).collect()
+    }
+    let added = sqlx::query_scalar!(
+        r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
            attributes, locale, timezone, expires_at, last_seen, created_at)
-         VALUES ($1, $2, $3, $4, 'active', coalesce((SELECT origin_id FROM subscriptions WHERE shard = $5 AND id = $6), $2),
-           $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $16)
-         ON CONFLICT (app, endpoint_mac, shard) DO NOTHING",
-        id.shard(),
-        id.0,
-        request.app.0,
-        lane.0,
-        old.map(|old| old.id.shard()),
-        old.map(|old| old.id.0),
-        row.since,
-        mac.as_slice(),
-        row.address,
-        row.user_id,
-        &row.tags,
-        row.attributes,
-        row.locale,
-        row.timezone,
-        row.expires_at,
-        now
+         SELECT t.shard, t.id, $1, t.lane, 'active',
+           coalesce((SELECT o.origin_id FROM subscriptions o WHERE o.shard = t.old_shard AND o.id = t.old), t.id),
+           t.since, t.endpoint_mac, t.address, t.user_id, ARRAY(SELECT jsonb_array_elements_text(t.tags)), t.attributes, t.locale,
+           t.timezone, t.expires_at, t.last_seen, t.created_at
+         FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::smallint[], $6::uuid[], $7::timestamptz[], $8::bytea[],
+           $9::bytea[], $10::text[], $11::jsonb[], $12::jsonb[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[],
+           $17::timestamptz[])
+           AS t (shard, id, lane, old_shard, old, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
+             expires_at, last_seen, created_at)
+         ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
+        app.0,
+        &each(rows, |row| row.id.shard()),
+        &each(rows, |row| row.id.0),
+        &each(rows, |row| row.lane.0),
+        &rows.iter().map(|(_, old)| old.map(|old| old.shard())).collect::<Vec<_>>() as &[Option<i16>],
+        &rows.iter().map(|(_, old)| old.map(|old| old.0)).collect::<Vec<_>>() as &[Option<Uuid>],
+        &each(rows, |row| row.since),
+        &each(rows, |row| row.endpoint_mac.as_slice()) as &[&[u8]],
+        &each(rows, |row| row.address.as_slice()) as &[&[u8]],
+        &each(rows, |row| row.user_id.as_deref()) as &[Option<&str>],
+        &each(rows, |row| json!(row.tags)),
+        &each(rows, |row| row.attributes.clone()),
+        &each(rows, |row| row.locale.as_deref()) as &[Option<&str>],
+        &each(rows, |row| row.timezone.as_deref()) as &[Option<&str>],
+        &each(rows, |row| row.expires_at) as &[Option<Timestamp>],
+        &each(rows, |row| row.last_seen),
+        &each(rows, |row| row.created_at)
     )
-    .execute(conn)
+    .fetch_all(conn)
     .await?;
-    Ok((done.rows_affected() == 1).then_some(row))
+    Ok(added.into_iter().collect())
 }
 
 /// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one

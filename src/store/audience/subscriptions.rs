@@ -11,7 +11,7 @@ use crate::model::id::{AppId, SubscriptionId, just_above};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::SubscriptionState;
-use crate::store::audience::membership::{leave_all, leave_closed, names_of, set_topics};
+use crate::store::audience::membership::{leave_all, leave_closed, names_of, names_of_all, set_topics};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::unsent::{cancel_previous_users, cancel_subscription};
@@ -130,17 +130,12 @@ async fn with_topics(
     rows: Vec<SubscriptionRow>,
 ) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
     let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
-    let joined = sqlx::query!(
-        "SELECT m.subscription, t.name FROM topic_members m JOIN topics t ON t.id = m.topic
-         WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) ORDER BY t.name",
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId]
-    )
-    .fetch_all(pool)
-    .await?;
-    let names_of =
-        |id: SubscriptionId| joined.iter().filter(|m| m.subscription == id.0).map(|m| m.name.clone()).collect();
-    Ok(rows.into_iter().map(|row| (names_of(row.id), row)).map(|(names, row)| (row, names)).collect())
+    let mut names = names_of_all(pool, &ids).await?;
+    let with_names = |row: SubscriptionRow| {
+        let names = names.remove(&row.id).unwrap_or_default();
+        (row, names)
+    };
+    Ok(rows.into_iter().map(with_names).collect())
 }
 
 /// The last subscription that a list looks at, unless there are not so many.

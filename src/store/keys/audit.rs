@@ -80,6 +80,10 @@ actions! {
     VapidKeyChanged = "vapid_key.changed",
     /// A VAPID private key was taken out.
     VapidKeyExported = "vapid_key.exported",
+    /// A file of subscriptions began to be taken in.
+    ImportBegun = "import.begun",
+    /// A file of subscriptions was taken in to its end.
+    ImportFinished = "import.finished",
     /// Dead letters were sent again.
     DeadLettersReplayed = "dead_letters.replayed",
     /// Dead letters were put aside.

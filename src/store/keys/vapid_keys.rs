@@ -118,6 +118,21 @@ pub(crate) async fn find(pool: &PgPool, app: AppId, id: VapidKeyId) -> Result<Op
     .await
 }
 
+/// The key of an app that has this public half.
+pub(crate) async fn find_public(
+    pool: &PgPool,
+    app: AppId,
+    public_key: &[u8],
+) -> Result<Option<VapidKeyId>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT id AS "id: VapidKeyId" FROM vapid_keys WHERE app = $1 AND public_key = $2"#,
+        app.0,
+        public_key
+    )
+    .fetch_optional(pool)
+    .await
+}
+
 /// An app's keys with ids below `before`, the newest first, each with how many active subscriptions depend on it.
 pub(crate) async fn list(
     pool: &PgPool,

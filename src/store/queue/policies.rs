@@ -124,3 +124,20 @@ pub(crate) async fn set_subscription(
     .await?;
     Ok(Written::by(done.rows_affected()))
 }
+
+/// Sets a subscription's policy unless it is that one already. Returns whether it was another one.
+pub(crate) async fn adopt_subscription(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: SubscriptionId,
+    policy: &Value,
+) -> Result<bool, sqlx::Error> {
+    let done = sqlx::query!(
+        "UPDATE subscriptions SET policy = $4 WHERE shard = $1 AND id = $2 AND app = $3 AND policy IS DISTINCT FROM $4",
+        id.shard(),
+        id.0,
+        app.0,
+        policy
+    );
+    Ok(done.execute(conn).await?.rows_affected() == 1)
+}

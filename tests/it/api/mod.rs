@@ -5,6 +5,7 @@ mod audit;
 mod batch;
 mod door;
 mod edits;
+mod imports;
 mod keys;
 mod lineage;
 mod message_list;

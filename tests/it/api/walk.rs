@@ -91,7 +91,9 @@ fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
         "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
         "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
-        "POST /v1/apps/{app}/receipts" => json!([]),
+        "POST /v1/apps/{app}/receipts" | "POST /v1/apps/{app}/imports" | "POST /v1/apps/{app}/imports/{import}" => {
+            json!([])
+        }
         "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
         "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
         "POST /v1/apps/{app}/campaigns" | "PUT /v1/apps/{app}/campaigns/{campaign}" => campaign(n),
@@ -269,6 +271,7 @@ impl Walk {
                 "{session}" => self.session(shown).await,
                 "{passkey}" => self.passkey(shown).await,
                 "{alert}" => self.alert(n).await,
+                "{import}" => text(&self.api.post("/imports", json!([])).await.ok(201)["id"]),
                 "{erasure}" => {
                     let erase = format!("/v1/apps/shop/users/user-{n}");
                     text(&self.api.call(Method::DELETE, &erase, Some(&self.api.key), None).await.ok(200)["id"])

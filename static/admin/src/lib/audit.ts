@@ -21,6 +21,8 @@ export const ACTIONS: Record<Action, string> = {
   "dead_letters.replayed": "replayed dead letters",
   "dead_letters.discarded": "discarded dead letters",
   "dead_letters.exported": "exported dead letters",
+  "import.begun": "began to take in a file of subscriptions",
+  "import.finished": "took in a file of subscriptions",
   "message.paused": "paused a message",
   "message.resumed": "resumed a message",
   "message.cancelled": "cancelled a message",

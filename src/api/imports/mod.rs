@@ -1,0 +1,266 @@
+//! `/v1/apps/{app}/imports`: subscriptions in bulk. A file is taken in as it comes, in the memory of a few thousand lines; what it
+//! came to is kept, with what was wrong.
+
+mod columns;
+mod entry;
+mod run;
+mod split;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+
+use super::ApiState;
+use super::auth::{MayChangeSubscribers, MayRead, Server};
+use super::extract::{At, Query, Recheck};
+use super::paging::{Page, Paging};
+use super::problem::Problem;
+use crate::model::id::ImportId;
+use crate::store::audience::imports::{self, Fault, ImportRow};
+use crate::store::keys::audit::Action;
+use columns::Columns;
+use entry::Reader;
+use run::{Incoming, Source};
+use split::Format;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, resume))
+}
+
+/// A file of subscriptions, and how far it has come.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Import)]
+pub(crate) struct ImportView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: ImportId,
+    /// `ndjson`, `csv` or `json`.
+    format: String,
+    /// Whether nothing of it stays.
+    dry_run: bool,
+    /// Lines of the file that are dealt with (of an array: elements). One that broke off goes on with the next.
+    lines: i64,
+    /// Subscriptions that are new.
+    added: i64,
+    /// Subscriptions that were there, and say now what the file says.
+    known: i64,
+    /// Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
+    /// here, and lines of an export that are no subscriptions.
+    left_out: i64,
+    /// Lines that are wrong.
+    refused: i64,
+    /// Columns that say nothing to us, at most 20.
+    ignored: Vec<String>,
+    /// What was wrong, at most the first 1,000; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    faults: Option<Vec<ImportFault>>,
+    /// When it began.
+    created_at: DateTime<Utc>,
+    /// When it last went on.
+    changed_at: DateTime<Utc>,
+    /// When the end of the file was seen; null: it was not, and the import can go on.
+    finished_at: Option<DateTime<Utc>>,
+}
+
+/// What is wrong with a line. Never a value: that may be a secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ImportFault {
+    /// The line, from 1; of an array, the number of the element.
+    line: i64,
+    /// The field; empty: the line as a whole.
+    field: String,
+    /// What is wrong and what is allowed.
+    reason: String,
+}
+
+impl From<ImportRow> for ImportView {
+    fn from(row: ImportRow) -> Self {
+        Self {
+            id: row.id,
+            format: row.format,
+            dry_run: row.dry_run,
+            lines: row.lines,
+            added: row.added,
+            known: row.known,
+            left_out: row.left_out,
+            refused: row.refused,
+            ignored: row.ignored,
+            faults: None,
+            created_at: row.created_at,
+            changed_at: row.changed_at,
+            finished_at: row.finished_at,
+        }
+    }
+}
+
+impl From<Fault> for ImportFault {
+    fn from(Fault { line, field, reason }: Fault) -> Self {
+        Self { line, field, reason }
+    }
+}
+
+/// How to read a file.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ImportQuery {
+    /// Its form; by default as `Content-Type` says.
+    #[param(inline)]
+    format: Option<Format>,
+    /// Do everything and keep nothing of it but the report.
+    #[serde(default)]
+    dry_run: bool,
+    /// Names of columns and what they mean here, at most 100: `abo:endpoint,kunde:user_id`.
+    map: Option<String>,
+}
+
+/// How to go on with a file.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ResumeQuery {
+    /// The line of the file that the body begins with, at most the one after `lines`; 1 by default: the whole file once more, of
+    /// which the lines that are dealt with are passed over. A part of a CSV file has the heading first.
+    #[param(minimum = 1)]
+    from: Option<i64>,
+    /// As it was given first.
+    map: Option<String>,
+}
+
+/// Lists an app's imports, the newest first; the last 100 are kept.
+#[utoipa::path(get, path = "/v1/apps/{app}/imports", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<ImportView>)))]
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = imports::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    Ok(cut.page(rows, |row| row.id, ImportView::from).answer(&uri))
+}
+
+/// Shows how far an import has come, and what was wrong.
+#[utoipa::path(get, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("import" = String, Path)),
+    security(("api_key" = ["read"])), responses((status = 200, body = ImportView)))]
+pub(crate) async fn show(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(id): At<ImportId>,
+) -> Result<axum::Json<ImportView>, Problem> {
+    let row = imports::find(&state.pool, server.app.id, id).await?.ok_or_else(|| Problem::not_found("import"))?;
+    view(&state, row).await
+}
+
+async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>, Problem> {
+    let faults = imports::faults(&state.pool, row.id).await?.into_iter().map(ImportFault::from).collect();
+    Ok(axum::Json(ImportView { faults: Some(faults), ..row.into() }))
+}
+
+/// Takes in a file of subscriptions of any length, and answers when its end was seen. Each line is registered as a server registers
+/// one, a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed
+/// over. The same file twice makes nothing new.
+///
+/// Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
+#[utoipa::path(post, path = "/v1/apps/{app}/imports", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ImportQuery),
+    request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
+    security(("api_key" = ["subscribers"])), responses((status = 201, body = ImportView)))]
+pub(crate) async fn create(
+    server: Server<MayChangeSubscribers>,
+    State(state): State<ApiState>,
+    Query(query): Query<ImportQuery>,
+    request: Request,
+) -> Result<(StatusCode, axum::Json<ImportView>), Problem> {
+    let format = query.format.or_else(|| said_format(&request)).ok_or_else(|| {
+        let detail =
+            "Say by `format` or `Content-Type` what this is: application/x-ndjson, text/csv or application/json.";
+        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
+    })?;
+    let reader = Reader::new(Columns::read(query.map.as_deref())?);
+    let _place = state.place_to_transfer(server.app.id).await?;
+    let (id, now) = (ImportId(state.clock.uuid()), state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    imports::create(&mut tx, server.app.id, id, format.name(), query.dry_run, now).await?;
+    let entry = server.did(Action::ImportBegun, id).with(json!({"dry_run": query.dry_run}));
+    entry.record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    let incoming = Incoming { id, dry_run: query.dry_run, lines: 0, from: 1, recheck: None };
+    let done = take_in(&server, &state, (format, reader), incoming, request).await?;
+    Ok((StatusCode::CREATED, done))
+}
+
+/// Goes on with an import that broke off, with the rest of its file or with all of it. One that has ended stays as it is.
+#[utoipa::path(post, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("import" = String, Path), ResumeQuery),
+    request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
+    security(("api_key" = ["subscribers"])), responses((status = 200, body = ImportView)))]
+pub(crate) async fn resume(
+    server: Server<MayChangeSubscribers>,
+    State(state): State<ApiState>,
+    At(id): At<ImportId>,
+    Query(query): Query<ResumeQuery>,
+    request: Request,
+) -> Result<axum::Json<ImportView>, Problem> {
+    let row = imports::find(&state.pool, server.app.id, id).await?.ok_or_else(|| Problem::not_found("import"))?;
+    let from = query.from.unwrap_or(1);
+    if !(1..=row.lines.saturating_add(1)).contains(&from) {
+        let detail = format!("must be 1 to {}, the line after those that are dealt with", row.lines + 1);
+        return Err(Problem::invalid_parameter("from", detail));
+    }
+    if row.finished_at.is_some() {
+        return view(&state, row).await;
+    }
+    let format = [Format::Ndjson, Format::Csv, Format::Json].into_iter().find(|format| format.name() == row.format);
+    let format = format.ok_or_else(Problem::internal)?;
+    let reader = Reader::new(Columns::read(query.map.as_deref())?);
+    let _place = state.place_to_transfer(server.app.id).await?;
+    let incoming = Incoming { id, dry_run: row.dry_run, lines: row.lines, from, recheck: None };
+    take_in(&server, &state, (format, reader), incoming, request).await
+}
+
+async fn take_in(
+    server: &Server<MayChangeSubscribers>,
+    state: &ApiState,
+    how: (Format, Reader),
+    incoming: Incoming,
+    mut request: Request,
+) -> Result<axum::Json<ImportView>, Problem> {
+    let id = incoming.id;
+    let incoming = Incoming { recheck: request.extensions_mut().remove::<Recheck>(), ..incoming };
+    let body = request.into_body().into_data_stream();
+    let done = async {
+        let source = Source::new(server, state, how, &incoming, body).await?;
+        run::run(server, state, incoming, source).await
+    };
+    done.await.map_err(|problem| {
+        let place = HeaderValue::try_from(format!("/v1/apps/{}/imports/{id}", server.app.slug));
+        match place {
+            Ok(place) => problem.with_header(header::LOCATION, place),
+            Err(_) => problem,
+        }
+    })?;
+    let row = imports::find(&state.pool, server.app.id, id).await?.ok_or_else(Problem::internal)?;
+    view(state, row).await
+}
+
+/// The form that `Content-Type` names.
+fn said_format(request: &Request) -> Option<Format> {
+    let said = request.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
+    match said.split(';').next()?.trim().to_ascii_lowercase().as_str() {
+        "application/x-ndjson" | "application/ndjson" | "application/jsonl" => Some(Format::Ndjson),
+        "text/csv" => Some(Format::Csv),
+        "application/json" => Some(Format::Json),
+        _ => None,
+    }
+}

@@ -1,0 +1,336 @@
+//! Takes a file in, part by part: while one is being written the next is read and checked. The memory is that of two parts.
+
+use std::collections::HashMap;
+
+use axum::body::BodyDataStream;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use super::super::ApiState;
+use super::super::auth::{Caller, MayChangeSubscribers, Server};
+use super::super::details::Said;
+use super::super::extract::{Recheck, malformed, too_slow};
+use super::super::policies::of_new_subscription;
+use super::super::problem::{Faults, FieldError, Problem};
+use super::super::subscriptions::{Address, Hosts, PushKeys, PushSubscription, check_address};
+use super::entry::{Entry, Reader, Wrong};
+use super::split::{Format, RECORD_MAX, Record, Splitter};
+use crate::model::base64url;
+use crate::model::clock::Timestamp;
+use crate::model::id::{ImportId, VapidKeyId};
+use crate::model::permission::Speaker;
+use crate::store::audience::imports::{self, Batch, Fault, Numbered};
+use crate::store::audience::registration::Registration;
+use crate::store::audience::subscriptions::{Changes, Merge, Right};
+use crate::store::keys::apps::App;
+use crate::store::keys::audit::{Action, Actor};
+use crate::store::keys::vapid_keys;
+
+/// Records of a part, which are registered in one transaction.
+const PART: usize = 1_000;
+/// Records that are checked before others have their turn on this thread.
+const TURN: usize = 50;
+/// Ways to name a VAPID key that are remembered.
+const KEYS_MAX: usize = 1_000;
+
+/// A file that comes in.
+pub(super) struct Incoming {
+    pub id: ImportId,
+    pub dry_run: bool,
+    /// So many lines are dealt with.
+    pub lines: i64,
+    /// The number of the body's first line; of a CSV file, of the first below its heading.
+    pub from: i64,
+    pub recheck: Option<Recheck>,
+}
+
+/// A subscription that has passed all checks.
+struct Checked {
+    line: i64,
+    id: uuid::Uuid,
+    address: Address,
+    vapid_key: VapidKeyId,
+    stated: bool,
+    wanted: Changes,
+    created_at: Option<Timestamp>,
+    policy: Option<(Value, Actor)>,
+}
+
+impl Checked {
+    /// As a request to register.
+    fn numbered(&self, app: &App) -> Numbered<'_> {
+        let request = Registration {
+            id: self.id,
+            app: app.id,
+            endpoint: &self.address.endpoint,
+            keys: &self.address.keys,
+            gateway: self.address.gateway,
+            vapid_key: self.vapid_key,
+            vapid_key_stated: self.stated,
+            wanted: &self.wanted,
+            expires_at: self.address.expires_at,
+            right: Right::Server,
+            replaces: None,
+            policy: self.policy.as_ref().map(|(policy, by)| (policy, *by)),
+            created_at: self.created_at,
+        };
+        Numbered { line: self.line, request }
+    }
+}
+
+/// What was read of a file at a time.
+#[derive(Default)]
+struct Part {
+    after: i64,
+    lines: i64,
+    checked: Vec<Checked>,
+    left_out: i64,
+    refused: i64,
+    faults: Vec<Fault>,
+    ignored: Vec<String>,
+    /// There is no more.
+    is_last: bool,
+}
+
+/// Takes a file in to its end.
+///
+/// # Errors
+/// What was taken in before stays, and is counted: the file can go on there.
+pub(super) async fn run(
+    server: &Server<MayChangeSubscribers>,
+    state: &ApiState,
+    incoming: Incoming,
+    source: Source<'_>,
+) -> Result<(), Problem> {
+    let mut source = source;
+    let mut part = source.gather().await?;
+    while !part.is_last {
+        let (written, next) = tokio::join!(write(state, &server.app, &incoming, &part), source.gather());
+        written?;
+        part = next?;
+    }
+    write(state, &server.app, &incoming, &part).await?;
+    finish(server, state, &incoming, part.lines).await
+}
+
+async fn write(state: &ApiState, app: &App, incoming: &Incoming, part: &Part) -> Result<(), Problem> {
+    if let Some(recheck) = &incoming.recheck {
+        recheck.ask(state).await?;
+    }
+    if part.lines == part.after {
+        return Ok(());
+    }
+    let batch = Batch {
+        after: part.after,
+        lines: part.lines,
+        subscriptions: part.checked.iter().map(|checked| checked.numbered(app)).collect(),
+        left_out: part.left_out,
+        refused: part.refused,
+        faults: part.faults.clone(),
+        ignored: part.ignored.clone(),
+    };
+    let taken = imports::take(&state.pool, &state.vault, (app.id, incoming.id), &batch, state.clock.now()).await?;
+    if taken { Ok(()) } else { Err(elsewhere()) }
+}
+
+async fn finish(
+    server: &Server<MayChangeSubscribers>,
+    state: &ApiState,
+    incoming: &Incoming,
+    lines: i64,
+) -> Result<(), Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    if !imports::finish(&mut tx, incoming.id, lines, now).await? {
+        return Err(elsewhere());
+    }
+    let entry = server.did(Action::ImportFinished, incoming.id).with(json!({"dry_run": incoming.dry_run}));
+    entry.record(&mut tx, lines, now).await?;
+    Ok(tx.commit().await?)
+}
+
+/// 409: somebody else goes on with the import.
+fn elsewhere() -> Problem {
+    Problem::conflict("import_elsewhere", "Another request goes on with this import, or has ended it.")
+}
+
+/// A file as it is read.
+pub(super) struct Source<'a> {
+    state: &'a ApiState,
+    app: &'a App,
+    caller: &'a Caller,
+    body: BodyDataStream,
+    format: Format,
+    splitter: Splitter,
+    reader: Reader,
+    hosts: Hosts,
+    keys: HashMap<String, Option<VapidKeyId>>,
+    active: VapidKeyId,
+    lines: i64,
+    from: i64,
+}
+
+impl<'a> Source<'a> {
+    pub(super) async fn new(
+        server: &'a Server<MayChangeSubscribers>,
+        state: &'a ApiState,
+        (format, reader): (Format, Reader),
+        incoming: &Incoming,
+        body: BodyDataStream,
+    ) -> Result<Self, Problem> {
+        let active = vapid_keys::active(&state.pool, server.app.id).await?.id;
+        let first = if format == Format::Csv { 1 } else { incoming.from };
+        let (splitter, hosts, keys) = (Splitter::new(format, first), Hosts::default(), HashMap::new());
+        let (app, caller, lines, from) = (&server.app, &server.caller, incoming.lines, incoming.from);
+        Ok(Self { state, app, caller, body, format, splitter, reader, hosts, keys, active, lines, from })
+    }
+
+    /// The next part of the file, without what is dealt with already.
+    async fn gather(&mut self) -> Result<Part, Problem> {
+        let mut part = Part { after: self.lines, lines: self.lines, ..Part::default() };
+        let mut records = 0;
+        while records < PART && part.faults.len() < PART {
+            let Some(record) = self.next().await? else {
+                part.lines = part.lines.max(self.splitter.ended());
+                part.is_last = true;
+                break;
+            };
+            records += 1;
+            if records % TURN == 0 {
+                yield_now().await;
+            }
+            if self.format == Format::Csv && self.reader.awaits_heading() {
+                self.reader.heading(record.octets.as_deref().unwrap_or_default());
+                if self.from > 1 {
+                    self.splitter.go_on_at(self.from);
+                } else {
+                    part.lines = part.lines.max(record.end);
+                }
+            } else if record.end > self.lines {
+                part.lines = record.end;
+                self.take(record, &mut part).await?;
+            }
+        }
+        self.lines = part.lines;
+        part.ignored.clone_from(&self.reader.ignored);
+        Ok(part)
+    }
+
+    async fn next(&mut self) -> Result<Option<Record>, Problem> {
+        let no_file = |error: super::split::NoFile| malformed(error.to_string());
+        loop {
+            if let Some(record) = self.splitter.next().map_err(no_file)? {
+                return Ok(Some(record));
+            }
+            let patience = self.state.settings.body_timeout;
+            match timeout(patience, self.body.next()).await.map_err(|_| too_slow(patience))? {
+                Some(octets) => self.splitter.feed(octets.map_err(|_| malformed("The body broke off.".into()))?),
+                None => return self.splitter.finish().map_err(no_file),
+            }
+        }
+    }
+
+    async fn take(&mut self, record: Record, part: &mut Part) -> Result<(), Problem> {
+        let entry = match record.octets {
+            None => {
+                Err(vec![Wrong::new("", format!("has more than {RECORD_MAX} octets, or a quote that is not closed"))])
+            }
+            Some(octets) if self.format == Format::Csv => self.reader.row(&octets),
+            Some(octets) => self.reader.object(&octets),
+        };
+        let checked = match entry {
+            Ok(entry) if entry.left_out => {
+                part.left_out += 1;
+                return Ok(());
+            }
+            Ok(entry) => self.check(record.line, entry).await?,
+            Err(wrong) => Err(wrong),
+        };
+        match checked {
+            Ok(checked) => part.checked.push(checked),
+            Err(wrong) => {
+                part.refused += 1;
+                let fault = |wrong: Wrong| Fault {
+                    line: record.line,
+                    field: wrong.field.chars().take(200).collect(),
+                    reason: wrong.reason.chars().take(500).collect(),
+                };
+                part.faults.extend(wrong.into_iter().map(fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a record as a request to register is checked, by the same code.
+    async fn check(&mut self, line: i64, entry: Entry) -> Result<Result<Checked, Vec<Wrong>>, Problem> {
+        let mut faults = Faults::default();
+        let (now, stated) = (self.state.clock.now(), entry.vapid_key.is_some());
+        for (there, field) in [(&entry.endpoint, "/endpoint"), (&entry.p256dh, "/p256dh"), (&entry.auth, "/auth")] {
+            faults.require(there.is_some(), field, "is missing");
+        }
+        let (Some(endpoint), Some(p256dh), Some(auth)) = (entry.endpoint, entry.p256dh, entry.auth) else {
+            return Ok(Err(wrong(faults)));
+        };
+        let past = entry.created_at.is_none_or(|at| at <= now);
+        faults.require(past, "/created_at", "must not lie in the future");
+        let said = Said {
+            by: Speaker::Server,
+            user_id: entry.user_id.map(Some),
+            tags: entry.tags,
+            attributes: entry.attributes,
+            topics: entry.topics,
+            locale: entry.locale.map(Some),
+            timezone: entry.timezone.map(Some),
+        };
+        let wanted = said.check(Merge::Replace, &mut faults);
+        let vapid_key = match entry.vapid_key {
+            Some(named) => self.key(named).await?,
+            None => Some(self.active),
+        };
+        faults.require(vapid_key.is_some(), "/vapid_key", "is no key of this app");
+        let policy =
+            of_new_subscription(entry.policy, self.app, Some(self.caller), &mut faults).unwrap_or_else(|why| {
+                faults.refuse("/policy", why.detail.clone());
+                None
+            });
+        let given = PushSubscription { endpoint, expiration_time: entry.expires_at, keys: PushKeys { p256dh, auth } };
+        let address = check_address(&given, self.app, self.state, &mut self.hosts, &mut faults).await;
+        let wrong = wrong(faults);
+        let (Some(address), Some(vapid_key), true) = (address, vapid_key, wrong.is_empty()) else {
+            return Ok(Err(wrong));
+        };
+        let (id, created_at) = (self.state.clock.uuid(), entry.created_at);
+        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, policy }))
+    }
+
+    /// The app's key of that id or with that public half.
+    async fn key(&mut self, named: String) -> Result<Option<VapidKeyId>, Problem> {
+        if let Some(known) = self.keys.get(&named) {
+            return Ok(*known);
+        }
+        let found = match (named.parse::<VapidKeyId>(), base64url::decode_any(&named)) {
+            (Ok(id), _) => vapid_keys::find(&self.state.pool, self.app.id, id).await?.map(|key| key.id),
+            (_, Some(public)) => vapid_keys::find_public(&self.state.pool, self.app.id, &public).await?,
+            _ => None,
+        };
+        if self.keys.len() >= KEYS_MAX {
+            self.keys.clear();
+        }
+        self.keys.insert(named, found);
+        Ok(found)
+    }
+}
+
+/// What is wrong by the names of a file's fields.
+fn wrong(faults: Faults) -> Vec<Wrong> {
+    let errors = faults.finish().err().map(|problem| problem.errors.clone()).unwrap_or_default();
+    let wrong = |FieldError { pointer, detail, .. }| {
+        let pointer = pointer.unwrap_or_default();
+        let within = pointer.strip_prefix("/subscription").unwrap_or(&pointer);
+        let field = within.strip_prefix("/keys").unwrap_or(within).trim_start_matches('/');
+        Wrong::new(if field == "expirationTime" { "expires_at" } else { field }, detail)
+    };
+    errors.into_iter().map(wrong).collect()
+}

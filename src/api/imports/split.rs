@@ -1,0 +1,298 @@
+//! Takes a file apart into records as it comes in, in the memory of one record.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Octets of a record at most: an endpoint, keys, and everything else at its limit fit twice.
+pub(super) const RECORD_MAX: usize = 64 * 1024;
+
+/// The form of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = ImportFormat)]
+pub(crate) enum Format {
+    /// A JSON object on each line.
+    Ndjson,
+    /// Comma-separated values (RFC 4180) under a line of names; semicolons and tabs separate, too.
+    Csv,
+    /// An array of JSON objects.
+    Json,
+}
+
+impl Format {
+    /// As it is stored.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ndjson => "ndjson",
+            Self::Csv => "csv",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// A record, and where it stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The line that it begins on, from 1; of an array, the number of the element.
+    pub line: i64,
+    /// The line that it ends on.
+    pub end: i64,
+    /// The record without its line end. None: it is longer than [`RECORD_MAX`].
+    pub octets: Option<Vec<u8>>,
+}
+
+/// Why what came is no file of its form at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NoFile {
+    #[error("The body must be a JSON array of objects.")]
+    NoArray,
+    #[error("The JSON array has no end.")]
+    NoEnd,
+    #[error("Something follows the JSON array.")]
+    More,
+}
+
+/// Where an array is being read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Before,
+    /// So many brackets deep within an element; 0: between its tokens at the top.
+    Inside {
+        depth: usize,
+        text: bool,
+        escaped: bool,
+    },
+    After,
+}
+
+/// Takes a file apart.
+#[derive(Debug)]
+pub(super) struct Splitter {
+    format: Format,
+    /// What has come and is to be read from `at` on.
+    part: Bytes,
+    at: usize,
+    record: Vec<u8>,
+    too_long: bool,
+    /// Lines, or elements, that are over.
+    ended: i64,
+    /// The line that the record begins on.
+    begins: i64,
+    quoted: bool,
+    /// The last octet of the record, kept or not.
+    last: Option<u8>,
+    place: Place,
+}
+
+impl Splitter {
+    /// Of a file whose first line has the number `first`.
+    pub(super) fn new(format: Format, first: i64) -> Self {
+        Self {
+            format,
+            part: Bytes::new(),
+            at: 0,
+            record: Vec::new(),
+            too_long: false,
+            ended: first - 1,
+            begins: first,
+            quoted: false,
+            last: None,
+            place: Place::Before,
+        }
+    }
+
+    /// Says that the next line is this one: what came so far was a heading.
+    pub(super) fn go_on_at(&mut self, line: i64) {
+        (self.ended, self.begins) = (line - 1, line);
+    }
+
+    /// Takes the next part of the file. What [`next`](Self::next) has of the part before must have been taken.
+    pub(super) fn feed(&mut self, part: Bytes) {
+        (self.part, self.at) = (part, 0);
+    }
+
+    /// The next record that is complete.
+    pub(super) fn next(&mut self) -> Result<Option<Record>, NoFile> {
+        while let Some(octet) = self.part.get(self.at).copied() {
+            self.at += 1;
+            let record = match self.format {
+                Format::Ndjson | Format::Csv => self.take_of_lines(octet),
+                Format::Json => self.take_of_array(octet)?,
+            };
+            if record.is_some() {
+                return Ok(record);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last record, if the file does not end with a line end.
+    pub(super) fn finish(&mut self) -> Result<Option<Record>, NoFile> {
+        match self.format {
+            Format::Ndjson | Format::Csv if self.last.is_none() => Ok(None),
+            Format::Ndjson | Format::Csv => {
+                self.ended += 1;
+                Ok(self.complete())
+            }
+            Format::Json => match self.place {
+                Place::Before => Err(NoFile::NoArray),
+                Place::Inside { .. } => Err(NoFile::NoEnd),
+                Place::After => Ok(None),
+            },
+        }
+    }
+
+    /// Lines, or elements, that are over.
+    pub(super) fn ended(&self) -> i64 {
+        self.ended
+    }
+
+    fn take_of_lines(&mut self, octet: u8) -> Option<Record> {
+        if octet == b'\n' {
+            self.ended += 1;
+            if !self.quoted {
+                return self.complete();
+            }
+        }
+        if self.format == Format::Csv && octet == b'"' {
+            // A quote opens a cell where one begins, or goes on with one after a doubled quote.
+            let opens = matches!(self.last, None | Some(b',' | b';' | b'\t' | b'"'));
+            self.quoted = !self.quoted && opens;
+        }
+        self.keep(octet);
+        None
+    }
+
+    fn take_of_array(&mut self, octet: u8) -> Result<Option<Record>, NoFile> {
+        let white = octet.is_ascii_whitespace();
+        match self.place {
+            Place::Before if octet == b'[' => self.place = Place::Inside { depth: 0, text: false, escaped: false },
+            // The mark of UTF-8 that some programs begin files with.
+            Place::Before if white || b"\xef\xbb\xbf".contains(&octet) => {}
+            Place::Before => return Err(NoFile::NoArray),
+            Place::After if white => {}
+            Place::After => return Err(NoFile::More),
+            Place::Inside { depth, text: true, escaped } => {
+                let ends = octet == b'"' && !escaped;
+                self.place = Place::Inside { depth, text: !ends, escaped: octet == b'\\' && !escaped };
+                self.keep(octet);
+            }
+            Place::Inside { depth: 0, .. } if octet == b',' || octet == b']' => {
+                if octet == b']' {
+                    self.place = Place::After;
+                }
+                let is_empty = self.last.is_none();
+                if is_empty && octet == b']' {
+                    return Ok(None);
+                }
+                self.ended += 1;
+                return Ok(self.complete());
+            }
+            Place::Inside { depth, .. } => {
+                let depth = match octet {
+                    b'{' | b'[' => depth + 1,
+                    b'}' | b']' => depth.saturating_sub(1),
+                    _ => depth,
+                };
+                self.place = Place::Inside { depth, text: octet == b'"', escaped: false };
+                if !white || self.last.is_some() {
+                    self.keep(octet);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn keep(&mut self, octet: u8) {
+        self.last = Some(octet);
+        if self.record.len() < RECORD_MAX {
+            self.record.push(octet);
+        } else {
+            self.too_long = true;
+        }
+    }
+
+    /// What was kept as a record, unless it is blank, and a fresh start.
+    fn complete(&mut self) -> Option<Record> {
+        let (line, end) = (self.begins, self.ended);
+        (self.begins, self.quoted, self.last) = (end + 1, false, None);
+        let too_long = std::mem::take(&mut self.too_long);
+        let mut octets = std::mem::take(&mut self.record);
+        if octets.starts_with(b"\xef\xbb\xbf") {
+            octets.drain(..3);
+        }
+        let is_blank = octets.trim_ascii().is_empty() && self.format != Format::Json;
+        (too_long || !is_blank).then_some(Record { line, end, octets: (!too_long).then_some(octets) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines and texts of a file that comes in pieces of that size.
+    fn split(format: Format, file: &str, piece: usize) -> Result<Vec<(i64, i64, String)>, NoFile> {
+        let mut splitter = Splitter::new(format, 1);
+        let mut records = Vec::new();
+        for octets in file.as_bytes().chunks(piece) {
+            splitter.feed(Bytes::copy_from_slice(octets));
+            while let Some(record) = splitter.next()? {
+                records.push(record);
+            }
+        }
+        records.extend(splitter.finish()?);
+        let text = |octets: Option<Vec<u8>>| octets.map_or("too long".to_owned(), |o| String::from_utf8(o).unwrap());
+        Ok(records.into_iter().map(|record| (record.line, record.end, text(record.octets))).collect())
+    }
+
+    #[test]
+    fn records_have_the_numbers_of_their_lines_however_they_come() {
+        let records = |of: &[(i64, i64, &str)]| of.iter().map(|(a, b, text)| (*a, *b, (*text).to_owned())).collect();
+        for (format, file, expected) in [
+            (Format::Ndjson, "", vec![]),
+            (Format::Ndjson, "{}\n\n {\"a\": \"\\\"\"}\n", vec![(1, 1, "{}"), (3, 3, " {\"a\": \"\\\"\"}")]),
+            (Format::Ndjson, "\u{feff}{}\r\n{}", vec![(1, 1, "{}\r"), (2, 2, "{}")]),
+            (Format::Csv, "a,b\n1,\"x\ny\"\n2,3\n", vec![(1, 1, "a,b"), (2, 3, "1,\"x\ny\""), (4, 4, "2,3")]),
+            (
+                Format::Csv,
+                "a\n\"x\"\"\n\"\n5\" b\nc\n",
+                vec![(1, 1, "a"), (2, 3, "\"x\"\"\n\""), (4, 4, "5\" b"), (5, 5, "c")],
+            ),
+            (Format::Json, " [ ] \n", vec![]),
+            (
+                Format::Json,
+                "[{\"a\": \"],[\\\"\"},\n {\"b\": [1, {}]}]",
+                vec![(1, 1, "{\"a\": \"],[\\\"\"}"), (2, 2, "{\"b\": [1, {}]}")],
+            ),
+        ] {
+            for piece in [1, 2, 7, 1_000] {
+                let found = split(format, file, piece);
+                assert_eq!(found, Ok(records(&expected)), "{file:?} in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_array_is_refused() {
+        for (file, why) in
+            [("{}", NoFile::NoArray), ("", NoFile::NoArray), ("[{}", NoFile::NoEnd), ("[{}] x", NoFile::More)]
+        {
+            assert_eq!(split(Format::Json, file, 3), Err(why), "{file}");
+        }
+    }
+
+    #[test]
+    fn a_record_without_end_takes_no_more_memory_than_the_longest() {
+        let mut splitter = Splitter::new(Format::Csv, 1);
+        splitter.feed(Bytes::from_static(b"\""));
+        assert_eq!(splitter.next(), Ok(None));
+        for _ in 0..100 {
+            splitter.feed(vec![b'x'; 10_000].into());
+            assert_eq!(splitter.next(), Ok(None));
+        }
+        assert!(splitter.record.capacity() <= 2 * RECORD_MAX);
+        let last = splitter.finish().unwrap().unwrap();
+        assert_eq!(last.octets, None);
+    }
+}

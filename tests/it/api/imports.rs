@@ -1,0 +1,176 @@
+//! Files of subscriptions, taken in as they come.
+
+use axum::body::{Body, Bytes};
+use axum::http::{Method, Request};
+use bellwire::testkit::webpush::keys::SigningKey;
+use futures_util::stream;
+use serde_json::{Value, json};
+
+use super::{HERE, Reply, TestApi, fcm, push_subscription};
+
+async fn send(api: &TestApi, path: &str, kind: &str, body: impl Into<Body>) -> Reply {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("/v1/apps/shop/imports{path}"))
+        .header("authorization", format!("Bearer {}", api.key))
+        .header("content-type", kind)
+        .extension(HERE);
+    api.send(request.body(body.into()).unwrap()).await
+}
+
+async fn ndjson(api: &TestApi, path: &str, lines: &[Value]) -> Value {
+    let file: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    send(api, path, "application/x-ndjson", file).await.ok(201)
+}
+
+/// A line of a file with further members.
+fn line(name: &str, more: Value) -> Value {
+    let mut line = push_subscription(&fcm(name));
+    line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    line
+}
+
+fn counts(import: &Value) -> [i64; 5] {
+    ["lines", "added", "known", "left_out", "refused"].map(|name| import[name].as_i64().unwrap())
+}
+
+async fn subscriptions(api: &TestApi) -> Vec<Value> {
+    api.get("/subscriptions?limit=250").await.ok(200)["data"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_line_makes_what_a_registration_makes_and_the_same_file_twice_makes_nothing_new() {
+    let api = TestApi::start().await;
+    let said = json!({"user_id": "ann", "tags": ["vip", "beta"], "attributes": {"plan": "pro", "n": 3}, "topics": ["sports", "news"],
+        "locale": "de-AT", "timezone": "Europe/Vienna"});
+    api.subscribe(&fcm("registered"), said.clone()).await;
+    let file = [line("imported", said), line("bare", json!({"created_at": "2025-03-01T10:00:00Z"}))];
+    assert_eq!(counts(&ndjson(&api, "", &file).await), [2, 2, 0, 0, 0]);
+    let all = subscriptions(&api).await;
+    let [bare, imported, registered] = &all[..] else { panic!("{all:?}") };
+    for member in
+        ["state", "gateway", "vapid_key_id", "user_id", "tags", "attributes", "topics", "locale", "timezone", "since"]
+    {
+        assert_eq!(imported[member], registered[member], "{member}");
+    }
+    assert_eq!(bare["created_at"], "2025-03-01T10:00:00Z");
+    assert_ne!(bare["since"], bare["created_at"], "messages from before it came are not for it");
+    assert_eq!(api.get("/topics/sports").await.ok(200)["members"], 2);
+    assert_eq!(counts(&ndjson(&api, "", &file).await), [2, 0, 2, 0, 0]);
+    assert_eq!(subscriptions(&api).await, all);
+}
+
+#[tokio::test]
+async fn a_wrong_line_is_told_of_by_its_number_and_field_without_its_value_and_the_others_are_taken() {
+    let api = TestApi::start().await;
+    let mut no_keys = line("no-keys", json!({}));
+    no_keys.as_object_mut().unwrap().remove("keys");
+    let mut off_curve = line("off-curve", json!({}));
+    off_curve["keys"]["auth"] = "hush".into();
+    let foreign = json!({"endpoint": "https://hush.example/x", "keys": line("x", json!({}))["keys"]});
+    let lines = [
+        line("good", json!({})).to_string(),
+        "hush".to_owned(),
+        no_keys.to_string(),
+        off_curve.to_string(),
+        foreign.to_string(),
+        line("tags", json!({"tags": [""], "vapid_key": "vk_hush"})).to_string(),
+        String::new(),
+        line("last", json!({"shoe_size": 43})).to_string(),
+    ];
+    let import = send(&api, "", "application/x-ndjson", lines.join("\r\n")).await.ok(201);
+    assert_eq!(counts(&import), [8, 2, 0, 0, 5]);
+    let faults = import["faults"].as_array().unwrap();
+    let places: Vec<_> = faults.iter().map(|f| (f["line"].as_i64().unwrap(), f["field"].as_str().unwrap())).collect();
+    let expected = [(2, ""), (3, "p256dh"), (3, "auth"), (4, "auth"), (5, "endpoint"), (6, "tags/0"), (6, "vapid_key")];
+    assert_eq!(places, expected, "{faults:?}");
+    assert!(!import.to_string().contains("hush"), "{import}");
+    assert_eq!(import["ignored"], json!(["shoe_size"]));
+    let shown = api.get(&format!("/imports/{}", import["id"].as_str().unwrap())).await.ok(200);
+    assert_eq!(shown, import);
+}
+
+#[tokio::test]
+async fn csv_and_the_array_of_web_push_say_the_same_as_lines_of_json() {
+    let api = TestApi::start().await;
+    let key = SigningKey::generate();
+    let body = json!({"private_key": *key.expose_raw(), "state": "retired"});
+    let retired = api.post("/vapid-keys", body).await.ok(201);
+    let (a, b) = (push_subscription(&fcm("a")), push_subscription(&fcm("b")));
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let file = format!(
+        "abo;p256dh;auth;uid;tags;attributes;vapid_key;active\n{};{};{};ann;\"vip|beta\";\"{{\"\"plan\"\": \"\"pro\"\"}}\";{};t\n",
+        text(&a["endpoint"]),
+        text(&a["keys"]["p256dh"]),
+        text(&a["keys"]["auth"]),
+        key.public_base64()
+    );
+    let import = send(&api, "?map=abo:endpoint", "text/csv", file.clone()).await.ok(201);
+    assert_eq!(counts(&import), [2, 1, 0, 0, 0], "{import}");
+    let found = &subscriptions(&api).await[0];
+    assert_eq!(
+        (&found["user_id"], &found["tags"], &found["attributes"], &found["vapid_key_id"]),
+        (&json!("ann"), &json!(["beta", "vip"]), &json!({"plan": "pro"}), &retired["id"])
+    );
+    let array = json!([a, b]);
+    let import = send(&api, "", "application/json", array.to_string()).await.ok(201);
+    assert_eq!(counts(&import), [2, 1, 1, 0, 0], "{import}");
+    assert_eq!(send(&api, "", "text/html", "x").await.refusal().0, 415);
+    assert_eq!(send(&api, "", "application/json", "{}").await.refusal().0, 400);
+}
+
+#[tokio::test]
+async fn a_dry_run_tells_what_would_be_and_leaves_nothing() {
+    let api = TestApi::start().await;
+    api.subscribe(&fcm("known"), json!({})).await;
+    let before = subscriptions(&api).await;
+    let file = [line("new", json!({"topics": ["made"]})), line("known", json!({"user_id": "ann"}))];
+    let import = ndjson(&api, "?dry_run=true", &file).await;
+    assert_eq!((counts(&import), &import["dry_run"]), ([2, 1, 1, 0, 0], &json!(true)));
+    assert_eq!(subscriptions(&api).await, before);
+    assert_eq!(api.get("/topics/made").await.status, 404);
+}
+
+#[tokio::test]
+async fn whoever_has_unsubscribed_is_not_brought_back_by_a_list() {
+    let api = TestApi::start().await;
+    let file = [line("left", json!({}))];
+    ndjson(&api, "", &file).await;
+    let id = subscriptions(&api).await[0]["id"].as_str().unwrap().to_owned();
+    api.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{id}"), Some(&api.key), None).await.ok(204);
+    assert_eq!(counts(&ndjson(&api, "", &file).await), [1, 0, 0, 1, 0]);
+    assert_eq!(api.get(&format!("/subscriptions/{id}")).await.ok(200)["state"], "unsubscribed");
+    let ended = line("dead", json!({"unsubscribed_at": "2025-01-01T00:00:00Z"}));
+    assert_eq!(counts(&ndjson(&api, "", &[ended]).await), [1, 0, 0, 1, 0]);
+}
+
+#[tokio::test]
+async fn a_file_that_broke_off_goes_on_after_the_last_line_that_was_stored() {
+    let api = TestApi::start().await;
+    let lines: Vec<String> = (0..2_500).map(|n| format!("{}\n", line(&n.to_string(), json!({})))).collect();
+    let broken = [Ok(Bytes::from(lines[..2_200].concat())), Err(std::io::Error::other("gone"))];
+    let reply = send(&api, "", "application/x-ndjson", Body::from_stream(stream::iter(broken))).await;
+    assert_eq!(reply.status, 400, "{}", reply.json);
+    let place = reply.header("location").strip_prefix("/v1/apps/shop").unwrap().to_owned();
+    let import = api.get(&place).await.ok(200);
+    assert_eq!((counts(&import), &import["finished_at"]), ([2_000, 2_000, 0, 0, 0], &Value::Null));
+    let id = format!("/{}", import["id"].as_str().unwrap());
+    let gap = send(&api, &format!("{id}?from=2002"), "application/x-ndjson", lines[2_001..].concat()).await;
+    assert_eq!(gap.refusal(), (400, "invalid_parameter", vec!["from"]));
+    let rest = send(&api, &format!("{id}?from=2001"), "application/x-ndjson", lines[2_000..2_400].concat()).await;
+    let rest = rest.ok(200);
+    assert_eq!(counts(&rest), [2_400, 2_400, 0, 0, 0]);
+    assert!(rest["finished_at"].is_string(), "the end of that body is the end of the file");
+    let again = send(&api, &id, "application/x-ndjson", lines.concat()).await.ok(200);
+    assert_eq!(again, rest, "what has ended stays as it is");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_a_file_names_twice_is_one_subscription() {
+    let api = TestApi::start().await;
+    let (first, mut second) = (line("twice", json!({"user_id": "ann"})), line("twice", json!({"user_id": "ben"})));
+    second["keys"] = first["keys"].clone();
+    assert_eq!(counts(&ndjson(&api, "", &[first, second]).await), [2, 1, 1, 0, 0]);
+    let all = subscriptions(&api).await;
+    assert_eq!((all.len(), &all[0]["user_id"]), (1, &json!("ben")));
+}
