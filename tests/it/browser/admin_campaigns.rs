@@ -170,6 +170,7 @@ async fn in_chromium_a_campaign_is_written_tried_started_watched_to_its_end_and_
     chromium.evaluate(&says("all 20 accepted")).await;
     look_at(&mut chromium, "campaigns").await;
     chromium.open(&format!("{}/admin/campaigns/winter", site.origin)).await;
+    chromium.evaluate(&says("20 % off")).await;
     click(&mut chromium, "#delete").await;
     chromium.evaluate(&says("so nobody notices")).await;
     click(&mut chromium, "#do-it").await;
