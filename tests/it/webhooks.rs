@@ -351,7 +351,7 @@ async fn receipts_campaigns_messages_and_alerts_are_told_to_who_asked_for_them()
         {"receipt": token, "kind": "displayed"}, {"receipt": token, "kind": "clicked", "action": "buy"},
         {"receipt": token, "kind": "clicked"}, {"receipt": token, "kind": "closed"},
     ]);
-    app.call(Method::POST, "/v1/apps/shop/receipts", reports).await.ok(204);
+    app.call(Method::POST, "/v1/apps/shop/receipts", reports).await.ok(202);
     let later = app.send(json!({"all": true}), json!({"send_at": app.clock.now() + DAY})).await;
     app.steer(&later, "pause").await;
     let campaign = json!({"slug": "spring", "message": {"to": {"all": true}, "content": {"title": "t", "body": "b"}}});
