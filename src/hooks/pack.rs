@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(sizes(&[], 10), [0; 0]);
         assert_eq!(sizes(&[1; 25], 10), [10, 10, 5]);
         assert_eq!(sizes(&[1; 3], 1), [1, 1, 1]);
-        assert_eq!(sizes(&[BODY_MAX / 2; 5], 10), [2, 2, 1]);
+        assert_eq!(sizes(&[BODY_MAX / 2 - 1; 5], 10), [2, 2, 1]);
         assert_eq!(sizes(&[1, 2 * BODY_MAX, 1], 10), [1, 1, 1], "one that is too long goes alone");
     }
 

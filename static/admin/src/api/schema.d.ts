@@ -1984,6 +1984,134 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists an app's webhooks. */
+        get: operations["webhooks_list"];
+        put?: never;
+        /**
+         * Makes a webhook. It is told of what happens from now on; of deliveries of messages that are under way, within a minute. The
+         *     secret in the answer is shown this once.
+         */
+        post: operations["webhooks_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/webhooks/{webhook}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a webhook. */
+        get: operations["webhooks_show"];
+        put?: never;
+        post?: never;
+        /** Removes a webhook, with all that waits for it. */
+        delete: operations["webhooks_remove"];
+        options?: never;
+        head?: never;
+        /** Changes what is named of a webhook. One that is enabled again is told of what happens from then on. */
+        patch: operations["webhooks_change"];
+        trace?: never;
+    };
+    "/v1/apps/{app}/webhooks/{webhook}/deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lists requests to a webhook's receiver, the newest first. Those that were taken are kept for three days. */
+        get: operations["webhooks_deliveries_list_deliveries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/webhooks/{webhook}/deliveries/{webhook_delivery}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Shows a request to a webhook's receiver, with its tries. */
+        get: operations["webhooks_deliveries_show_delivery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/webhooks/{webhook}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time. */
+        post: operations["webhooks_replay"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/webhooks/{webhook}/rotate-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Gives a webhook a new secret, which is shown this once. The one until now signs beside it for a while, so that receivers can
+         *     change over without missing anything.
+         */
+        post: operations["webhooks_rotate_secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/webhooks/{webhook}/test": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Tries a webhook out: sends its receiver the event `webhook.test`. What comes of it is told by the delivery that is shown. */
+        post: operations["webhooks_test"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/audit-log": {
         parameters: {
             query?: never;
@@ -2776,7 +2904,7 @@ export interface components {
          *     that is counted, afterwards it is a new alert.
          * @enum {string}
          */
-        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway";
+        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway" | "webhook";
         /** @description An alert. */
         AlertView: {
             /** @description The app it concerns; null: the server as a whole. */
@@ -3708,6 +3836,11 @@ export interface components {
          * @enum {string}
          */
         Direction: "auto" | "ltr" | "rtl";
+        /**
+         * @description Why a webhook is disabled.
+         * @enum {string}
+         */
+        DisabledWhy: "asked" | "gone" | "failing";
         /** @description Which dead letters to discard. */
         DiscardBody: {
             /**
@@ -3832,6 +3965,11 @@ export interface components {
              */
             subscriptions: number;
         };
+        /**
+         * @description What webhooks can be told of. Names never change.
+         * @enum {string}
+         */
+        EventType: "delivery.accepted" | "delivery.gone" | "delivery.expired" | "delivery.dead" | "delivery.cancelled" | "delivery.capped" | "delivery.displayed" | "delivery.clicked" | "delivery.closed" | "campaign.state" | "message.done" | "message.paused" | "message.resumed" | "message.cancelled" | "alert.raised" | "alert.resolved" | "webhook.test";
         /** @description Something that happened. What is alike within a minute is one event with a count. */
         EventView: components["schemas"]["Body"] & {
             /**
@@ -4683,6 +4821,22 @@ export interface components {
             state?: components["schemas"]["VapidKeyRole"];
             /** @description Contact for push services, `mailto:` or `https:`; by default that of the active key. */
             subject?: string | null;
+        };
+        /** @description A new webhook. */
+        NewWebhook: {
+            /** @description What it is told of. */
+            events: components["schemas"]["EventType"][];
+            /**
+             * Format: int32
+             * @description How many events a request may tell of, 1 to 500; 100 by default.
+             */
+            max_events?: number | null;
+            /** @description Its name for people, 1 to 200 characters. */
+            name: string;
+            /** @description When a request is made again: a delivery policy in one of the three forms, or null. */
+            policy?: Record<string, never> | null;
+            /** @description Where its receiver is: `https://`, at a public address. */
+            url: string;
         };
         /** @description A notification in our own spelling; [`crate::webpush::payload`] turns it into declarative web push JSON. */
         Notification: {
@@ -5648,6 +5802,50 @@ export interface components {
              */
             limit: number;
         };
+        /** @description A page of a list. */
+        Page_WebhookDeliveryView: {
+            /** @description The rows. */
+            data: {
+                /**
+                 * Format: int32
+                 * @description How often it was tried.
+                 */
+                attempts: number;
+                /**
+                 * Format: date-time
+                 * @description When it was made.
+                 */
+                created_at: string;
+                /**
+                 * Format: date-time
+                 * @description When it is tried next, if it is pending.
+                 */
+                due_at?: string | null;
+                /**
+                 * Format: date-time
+                 * @description When it was taken, or given up.
+                 */
+                ended_at?: string | null;
+                /**
+                 * Format: int32
+                 * @description How many events it tells of.
+                 */
+                events: number;
+                /** @description Its id: the `webhook-id` of each try. */
+                id: string;
+                /** @description Where it stands. */
+                state: components["schemas"]["WebhookDeliveryState"];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+        };
         /** @description What to change of a passkey. */
         PasskeyChange: {
             /** @description Its name, 1 to 64 characters. */
@@ -6162,6 +6360,14 @@ export interface components {
          * @enum {string}
          */
         Scope: "send" | "read" | "subscribers" | "messages" | "policies" | "settings" | "keys" | "export" | "operator" | "metrics";
+        /** @description How to change a secret. */
+        SecretRotation: {
+            /**
+             * Format: int64
+             * @description For how many hours the secret until now signs beside the new one, 0 to 168; 24 by default.
+             */
+            overlap_hours?: number | null;
+        };
         /** @description What a segment says. */
         SegmentBody: {
             /** @description What it is for, up to 500 characters. */
@@ -6807,6 +7013,189 @@ export interface components {
             locale?: string | null;
             /** @description Octets of the notification as sent, without our envelope: at most 3,833. */
             octets?: number | null;
+        };
+        /** @description One try of a request. */
+        WebhookAttempt: {
+            /**
+             * Format: date-time
+             * @description When it was answered, or failed.
+             */
+            at: string;
+            /**
+             * Format: int32
+             * @description The HTTP status of the answer; null: there was none.
+             */
+            http_status?: number | null;
+            /**
+             * Format: int32
+             * @description Its number; 0: the first.
+             */
+            number: number;
+            /** @description Why it failed: the first words of the answer, or why there is none. */
+            reason?: string | null;
+            /**
+             * Format: int32
+             * @description How long it took.
+             */
+            took_ms: number;
+        };
+        /** @description What to change of a webhook; everything else stays. */
+        WebhookChange: {
+            /** @description Whether it is told of anything. While it is not, what waits for it waits; what happens is not told later. */
+            enabled?: boolean | null;
+            /** @description What it is told of. */
+            events?: components["schemas"]["EventType"][] | null;
+            /**
+             * Format: int32
+             * @description How many events a request may tell of.
+             */
+            max_events?: number | null;
+            /** @description Its name for people. */
+            name?: string | null;
+            /** @description When a request is made again; null: as by default. */
+            policy?: Record<string, never> | null;
+            /** @description Where its receiver is. */
+            url?: string | null;
+        };
+        /**
+         * @description Where a request to a webhook's receiver stands.
+         * @enum {string}
+         */
+        WebhookDeliveryState: "pending" | "delivered" | "failed";
+        /** @description A request with its tries and, until it is taken, what it says. */
+        WebhookDeliveryStory: components["schemas"]["WebhookDeliveryView"] & {
+            /** @description The events that it tells of; null once it was taken. */
+            body?: Record<string, never>[] | null;
+            /** @description The last 200 tries, in order. */
+            tries: components["schemas"]["WebhookAttempt"][];
+        };
+        /** @description A request to a webhook's receiver. */
+        WebhookDeliveryView: {
+            /**
+             * Format: int32
+             * @description How often it was tried.
+             */
+            attempts: number;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When it is tried next, if it is pending.
+             */
+            due_at?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was taken, or given up.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: int32
+             * @description How many events it tells of.
+             */
+            events: number;
+            /** @description Its id: the `webhook-id` of each try. */
+            id: string;
+            /** @description Where it stands. */
+            state: components["schemas"]["WebhookDeliveryState"];
+        };
+        /** @description Which failed requests to make again: one, or all that were made since. */
+        WebhookReplay: {
+            /**
+             * Format: date-time
+             * @description Those that were first due at this time or later.
+             */
+            since?: string | null;
+            /** @description Only this one. */
+            webhook_delivery?: string | null;
+        };
+        /** @description What a replay came to. */
+        WebhookReplayed: {
+            /**
+             * Format: int64
+             * @description Requests that will be made again.
+             */
+            replayed: number;
+        };
+        /**
+         * @description Whether a webhook is told of anything.
+         * @enum {string}
+         */
+        WebhookState: "active" | "disabled";
+        /** @description A webhook. */
+        WebhookView: {
+            /** @description Its circuit breaker: `closed`, `open` or `half_open`. */
+            breaker: string;
+            /**
+             * Format: date-time
+             * @description When it was last changed.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description When it was made.
+             */
+            created_at: string;
+            disabled_why?: components["schemas"]["DisabledWhy"] | null;
+            /**
+             * Format: int64
+             * @description Events that were dropped since too many requests waited.
+             */
+            dropped_events: number;
+            /** @description What it is told of. */
+            events: components["schemas"]["EventType"][];
+            /**
+             * Format: int64
+             * @description Requests that were given up, and can be replayed.
+             */
+            failed: number;
+            /**
+             * Format: date-time
+             * @description Since when its receiver has taken nothing; null: it works, or was never sent anything.
+             */
+            failing_since?: string | null;
+            /**
+             * Format: date-time
+             * @description Until when the secret before the present one signs, too.
+             */
+            former_secret_until?: string | null;
+            /** @description Its id. */
+            id: string;
+            /**
+             * Format: int32
+             * @description How many events a request may tell of.
+             */
+            max_events: number;
+            /** @description Its name for people. */
+            name: string;
+            /**
+             * Format: date-time
+             * @description Until when nothing is sent, if that is open.
+             */
+            open_until?: string | null;
+            /**
+             * Format: int64
+             * @description Requests that are to be made.
+             */
+            pending: number;
+            /**
+             * @description When a request is made again, in the form it was written. Null: by the preset `sns-customer-managed`, 50 retries in over six
+             *     hours.
+             */
+            policy?: Record<string, never> | null;
+            /** @description What requests are signed with, `whsec_…`. Shown now and never again. */
+            secret?: string | null;
+            /** @description Whether it is told of anything. */
+            state: components["schemas"]["WebhookState"];
+            /** @description Where its receiver is. */
+            url: string;
+        };
+        /** @description All webhooks of an app. */
+        Webhooks: {
+            /** @description At most ten, the newest first. */
+            data: components["schemas"]["WebhookView"][];
         };
         /** @description All is well. */
         Well: {
@@ -7619,7 +8008,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -16120,6 +16509,375 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    webhooks_list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Webhooks"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_create: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "events": [
+                 *         "delivery.gone",
+                 *         "delivery.dead",
+                 *         "delivery.clicked",
+                 *         "campaign.state"
+                 *       ],
+                 *       "name": "CRM",
+                 *       "url": "https://hooks.shop.example/bellwire"
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewWebhook"];
+            };
+        };
+        responses: {
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_remove: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_change: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "enabled": true
+                 *     }
+                 */
+                "application/json": components["schemas"]["WebhookChange"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_deliveries_list_deliveries: {
+        parameters: {
+            query?: {
+                /** @description Only those that stand there. */
+                state?: components["schemas"]["WebhookDeliveryState"];
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_WebhookDeliveryView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_deliveries_show_delivery: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+                webhook_delivery: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveryStory"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_replay: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "since": "2027-01-15T08:00:00Z"
+                 *     }
+                 */
+                "application/json": components["schemas"]["WebhookReplay"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookReplayed"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_rotate_secret: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "overlap_hours": 24
+                 *     }
+                 */
+                "application/json": components["schemas"]["SecretRotation"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    webhooks_test: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                webhook: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Accepted; it is being done */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WebhookDeliveryView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     audit_log_list: {
         parameters: {
             query?: {
@@ -16128,7 +16886,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
