@@ -53,6 +53,7 @@ pub(super) const KINDS: &[Kind] = &[
     k("forbidden", 403, "Whoever asks is known, but may not do this.", "Use a key with the scope, or a teammate with the role, that the operation names."),
     k("idempotency_key_in_progress", 409, "The first request with this `Idempotency-Key` has not come to its end.", "Repeat it after `Retry-After`: it then gets the first one's answer."),
     k("idempotency_key_reused", 422, "This `Idempotency-Key` was used for another request: its path, its body or its headers differ.", "Make a new key for every new request, and repeat a request only as it was."),
+    k("import_elsewhere", 409, "Another request goes on with this import, or has ended it.", "Look at the import: it says how far it has come and whether it has ended."),
     k("internal", 500, "Something went wrong in the server.", "Tell whoever runs it the `request_id`, by which the log knows it."),
     k("invalid", 422, "The body is well-formed, but members are wrong.", "`errors` points to each, and says what is allowed."),
     k("invalid_header", 400, "A header is wrong.", "`errors` names it, and says what is allowed."),
@@ -91,8 +92,10 @@ pub(super) const KINDS: &[Kind] = &[
     k("too_many_segments", 409, "The app has as many segments as it may.", "Delete some that are not used."),
     k("too_many_templates", 409, "The app has as many templates as it may.", "Delete some that are not used."),
     k("too_many_topics", 409, "The app has as many topics as it may.", "Delete some that are not used."),
+    k("too_many_webhooks", 409, "The app has as many webhooks as one app may have.", "Delete one that is not in use any more."),
     k("topic_exists", 409, "The app has a topic of this name.", "Use it, or choose another name."),
     k("topic_in_use", 409, "A message is still being fanned out to the topic.", "Wait until it is, or cancel the message."),
+    k("transfers_busy", 503, "More imports are under way than the process, or the app, may make at a time.", LATER),
     k("unauthorized", 401, "The request shows no key or token, or one that is not valid (any more).", "Send `Authorization: Bearer` and a valid API key, or sign in."),
     k("unreachable", 409, "The subscription of this dead letter is not active any more.", "Discard the letter."),
     k("unsupported_media_type", 415, "The body is not sent as JSON.", "Send `Content-Type: application/json`."),
@@ -111,6 +114,7 @@ pub(super) const KINDS: &[Kind] = &[
     k("user_token_without_expiry", 403, "The user token has no `exp`.", "Add the time when it expires, in seconds since 1970."),
     k("vapid_key_differs", 409, "The endpoint is registered under another VAPID key.", "Let the browser subscribe with the app's present key."),
     k("vapid_key_known", 409, "The app has this VAPID key already.", "Nothing: it can be used."),
+    k("webhook_disabled", 409, "The webhook is disabled, so nothing is sent to it.", "Enable it, then ask again."),
 ];
 
 #[cfg(test)]

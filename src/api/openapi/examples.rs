@@ -103,3 +103,16 @@ fn template() -> Value {
         "too_long": {"cut": "body"},
     })
 }
+
+/// The example of a file of subscriptions.
+pub(super) fn file() -> Value {
+    json!([{
+        "endpoint": "https://fcm.googleapis.com/fcm/send/eWFudDpleGFtcGxl",
+        "keys": {
+            "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+            "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+        },
+        "user_id": "ann",
+        "tags": ["beta"],
+    }])
+}

@@ -153,7 +153,8 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     if takes_json {
         let content = &mut operation["requestBody"]["content"]["application/json"];
         let name = schema_name(&content["schema"]);
-        if let Some(example) = examples::of(name.as_deref()) {
+        let is_file = content["schema"]["type"] == "array";
+        if let Some(example) = if is_file { Some(examples::file()) } else { examples::of(name.as_deref()) } {
             content["example"] = example;
         }
         // An order without a body is the plain order.
@@ -186,9 +187,14 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
 const ONCE_BESIDE: [&str; 3] =
     ["/v1/apps/{app}/messages", "/v1/apps/{app}/campaigns/{campaign}/test", "/v1/team/{teammate}/reset"];
 /// Requests that answer 201, but are not: a browser is registered once by its endpoint, and nobody signs in twice with what works
-/// once.
-const NEVER_ONCE: [&str; 4] =
-    ["/v1/apps/{app}/subscriptions", "/v1/session", "/v1/session/passkeys", "/v1/session/passkeys/options"];
+/// once. The same file taken in twice makes nothing new.
+const NEVER_ONCE: [&str; 5] = [
+    "/v1/apps/{app}/imports",
+    "/v1/apps/{app}/subscriptions",
+    "/v1/session",
+    "/v1/session/passkeys",
+    "/v1/session/passkeys/options",
+];
 
 fn is_made_once(path: &str, method: &str, operation: &Value) -> bool {
     let makes = operation["responses"]["201"].is_object() && !NEVER_ONCE.contains(&path);
@@ -431,7 +437,10 @@ mod tests {
         let schemas = api["components"]["schemas"].as_object().expect("schemas");
         for (route, operation) in operations(&api).filter(|(_, operation)| operation["requestBody"].is_object()) {
             let content = &operation["requestBody"]["content"]["application/json"];
-            assert!(content["example"].is_object(), "{route} has no example: write one in `examples`");
+            assert!(
+                content["example"].is_object() || content["example"].is_array(),
+                "{route} has no example: write one in `examples`"
+            );
             let differs = mismatch::between(schemas, &content["schema"], &content["example"]);
             assert!(differs.is_empty(), "{route}: {differs:?}");
         }

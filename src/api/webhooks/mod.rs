@@ -4,6 +4,7 @@ pub(crate) mod deliveries;
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use utoipa_axum::routes;
 use super::ApiState;
 use super::auth::{MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, is_plain_text, nullable};
+use super::once::{Instead, Making};
 use super::policies::check;
 use super::problem::{Faults, Problem};
 use crate::hooks::generate;
@@ -271,8 +273,8 @@ async fn view(state: &ApiState, app: AppId, id: WebhookId) -> Result<WebhookView
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
-    Json(body, _): Json<NewWebhook>,
-) -> Result<(StatusCode, axum::Json<WebhookView>), Problem> {
+    Making(body, pending): Making<NewWebhook>,
+) -> Result<Response, Instead> {
     let wanted = Wanted {
         name: &body.name,
         url: &body.url,
@@ -283,19 +285,18 @@ pub(crate) async fn create(
     wanted.check(&state, &server.app)?;
     let (id, secret, now) = (WebhookId(state.clock.uuid()), generate(), state.clock.now());
     let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
-    let mut tx = state.pool.begin().await?;
+    let mut once = pending.begin(&state).await?;
     let said = wanted.said(&state, id, None);
-    if webhooks::add(&mut tx, server.app.id, id, &said, &sealed, now).await? == Added::TooMany {
+    if webhooks::add(once.conn(), server.app.id, id, &said, &sealed, now).await? == Added::TooMany {
         let detail =
             format!("An app may have at most {WEBHOOKS_MAX} webhooks. Delete one that is not in use any more.");
-        return Err(Problem::conflict("too_many_webhooks", detail));
+        return Err(Problem::conflict("too_many_webhooks", detail).into());
     }
     let detail = json!({"name": said.name, "events": said.events});
-    server.did(Action::WebhookCreated, id).with(detail).record(&mut tx, 1, now).await?;
-    tx.commit().await?;
-    let made = view(&state, server.app.id, id).await?;
-    let secret = Some(secret.write().to_string());
-    Ok((StatusCode::CREATED, axum::Json(WebhookView { secret, ..made })))
+    server.did(Action::WebhookCreated, id).with(detail).record(once.conn(), 1, now).await?;
+    let made = webhooks::find(once.conn(), server.app.id, id).await?.ok_or_else(Problem::internal)?;
+    let shown = WebhookView { secret: Some(secret.write().to_string()), ..WebhookView::of(&state, made)? };
+    once.finish(&state, StatusCode::CREATED, &shown).await
 }
 
 /// Changes what is named of a webhook. One that is enabled again is told of what happens from then on.

@@ -1,7 +1,7 @@
 //! Webhooks as their app sets them, and how their receivers are.
 
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
@@ -118,7 +118,11 @@ async fn hear(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
 }
 
 /// An app's webhooks, the newest first; or only one.
-pub(crate) async fn list(pool: &PgPool, app: AppId, only: Option<WebhookId>) -> sqlx::Result<Vec<Webhook>> {
+pub(crate) async fn list(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    only: Option<WebhookId>,
+) -> sqlx::Result<Vec<Webhook>> {
     sqlx::query_as!(
         Webhook,
         r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState",
@@ -130,13 +134,13 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, only: Option<WebhookId>) -> 
         app.0,
         only.map(|id| id.0)
     )
-    .fetch_all(pool)
+    .fetch_all(executor)
     .await
 }
 
 /// One of an app's webhooks.
-pub(crate) async fn find(pool: &PgPool, app: AppId, id: WebhookId) -> sqlx::Result<Option<Webhook>> {
-    Ok(list(pool, app, Some(id)).await?.pop())
+pub(crate) async fn find(executor: impl PgExecutor<'_>, app: AppId, id: WebhookId) -> sqlx::Result<Option<Webhook>> {
+    Ok(list(executor, app, Some(id)).await?.pop())
 }
 
 /// Says other things of a webhook. Enabled again, it is told of what happens from then on, and its breaker lets a first request
