@@ -992,6 +992,60 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists an app's imports, the newest first; the last 100 are kept.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
+        get: operations["imports_list"];
+        put?: never;
+        /**
+         * Takes in a file of subscriptions of any length, and answers when its end was seen.
+         * @description Each line is registered as a server registers one, a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed over. The same file twice makes nothing new.
+         *
+         *     Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
+        post: operations["imports_create"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/imports/{import}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows how far an import has come, and what was wrong.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
+        get: operations["imports_show"];
+        put?: never;
+        /**
+         * Goes on with an import that broke off, with the rest of its file or with all of it.
+         * @description One that has ended stays as it is.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
+        post: operations["imports_resume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/messages": {
         parameters: {
             query?: never;
@@ -1991,12 +2045,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists an app's webhooks. */
+        /**
+         * Lists an app's webhooks.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["webhooks_list"];
         put?: never;
         /**
-         * Makes a webhook. It is told of what happens from now on; of deliveries of messages that are under way, within a minute. The
-         *     secret in the answer is shown this once.
+         * Makes a webhook.
+         * @description It is told of what happens from now on; of deliveries of messages that are under way, within a minute. The secret in the answer is shown this once.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
          */
         post: operations["webhooks_create"];
         delete?: never;
@@ -2012,15 +2071,26 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a webhook. */
+        /**
+         * Shows a webhook.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["webhooks_show"];
         put?: never;
         post?: never;
-        /** Removes a webhook, with all that waits for it. */
+        /**
+         * Removes a webhook, with all that waits for it.
+         * @description Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         */
         delete: operations["webhooks_remove"];
         options?: never;
         head?: never;
-        /** Changes what is named of a webhook. One that is enabled again is told of what happens from then on. */
+        /**
+         * Changes what is named of a webhook.
+         * @description One that is enabled again is told of what happens from then on.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         */
         patch: operations["webhooks_change"];
         trace?: never;
     };
@@ -2031,7 +2101,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Lists requests to a webhook's receiver, the newest first. Those that were taken are kept for three days. */
+        /**
+         * Lists requests to a webhook's receiver, the newest first.
+         * @description Those that were taken are kept for three days.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["webhooks_deliveries_list_deliveries"];
         put?: never;
         post?: never;
@@ -2048,7 +2123,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Shows a request to a webhook's receiver, with its tries. */
+        /**
+         * Shows a request to a webhook's receiver, with its tries.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
         get: operations["webhooks_deliveries_show_delivery"];
         put?: never;
         post?: never;
@@ -2067,7 +2145,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time. */
+        /**
+         * Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.
+         * @description Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         */
         post: operations["webhooks_replay"];
         delete?: never;
         options?: never;
@@ -2085,8 +2166,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Gives a webhook a new secret, which is shown this once. The one until now signs beside it for a while, so that receivers can
-         *     change over without missing anything.
+         * Gives a webhook a new secret, which is shown this once.
+         * @description The one until now signs beside it for a while, so that receivers can change over without missing anything.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
          */
         post: operations["webhooks_rotate_secret"];
         delete?: never;
@@ -2104,7 +2187,12 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Tries a webhook out: sends its receiver the event `webhook.test`. What comes of it is told by the delivery that is shown. */
+        /**
+         * Tries a webhook out: sends its receiver the event `webhook.test`.
+         * @description What comes of it is told by the delivery that is shown.
+         *
+         *     Takes an API key with the scope `keys`, or a session of somebody with the role `admin`.
+         */
         post: operations["webhooks_test"];
         delete?: never;
         options?: never;
@@ -4351,6 +4439,72 @@ export interface components {
             /** @description At most ten, the newest first. */
             data: components["schemas"]["IdentityKeyView"][];
         };
+        /** @description A file of subscriptions, and how far it has come. */
+        Import: {
+            /**
+             * Format: int64
+             * @description Subscriptions that are new.
+             */
+            added: number;
+            /**
+             * Format: date-time
+             * @description When it last went on.
+             */
+            changed_at: string;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            created_at: string;
+            /** @description Whether nothing of it stays. */
+            dry_run: boolean;
+            /** @description What was wrong, at most the first 1,000; not in lists. */
+            faults?: components["schemas"]["ImportFault"][] | null;
+            /**
+             * Format: date-time
+             * @description When the end of the file was seen; null: it was not, and the import can go on.
+             */
+            finished_at?: string | null;
+            /** @description `ndjson`, `csv` or `json`. */
+            format: string;
+            /** @description Its id. */
+            id: string;
+            /** @description Columns that say nothing to us, at most 20. */
+            ignored: string[];
+            /**
+             * Format: int64
+             * @description Subscriptions that were there, and say now what the file says.
+             */
+            known: number;
+            /**
+             * Format: int64
+             * @description Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
+             *     here, and lines of an export that are no subscriptions.
+             */
+            left_out: number;
+            /**
+             * Format: int64
+             * @description Lines of the file that are dealt with (of an array: elements). One that broke off goes on with the next.
+             */
+            lines: number;
+            /**
+             * Format: int64
+             * @description Lines that are wrong.
+             */
+            refused: number;
+        };
+        /** @description What is wrong with a line. Never a value: that may be a secret. */
+        ImportFault: {
+            /** @description The field; empty: the line as a whole. */
+            field: string;
+            /**
+             * Format: int64
+             * @description The line, from 1; of an array, the number of the element.
+             */
+            line: number;
+            /** @description What is wrong and what is allowed. */
+            reason: string;
+        };
         /** @description Whom to invite. */
         Invitation: {
             /** @description Their address. Nothing is sent there. */
@@ -5371,6 +5525,72 @@ export interface components {
                 /** @description Its id. */
                 id: string;
             })[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+        };
+        /** @description A page of a list. */
+        Page_Import: {
+            /** @description The rows. */
+            data: {
+                /**
+                 * Format: int64
+                 * @description Subscriptions that are new.
+                 */
+                added: number;
+                /**
+                 * Format: date-time
+                 * @description When it last went on.
+                 */
+                changed_at: string;
+                /**
+                 * Format: date-time
+                 * @description When it began.
+                 */
+                created_at: string;
+                /** @description Whether nothing of it stays. */
+                dry_run: boolean;
+                /** @description What was wrong, at most the first 1,000; not in lists. */
+                faults?: components["schemas"]["ImportFault"][] | null;
+                /**
+                 * Format: date-time
+                 * @description When the end of the file was seen; null: it was not, and the import can go on.
+                 */
+                finished_at?: string | null;
+                /** @description `ndjson`, `csv` or `json`. */
+                format: string;
+                /** @description Its id. */
+                id: string;
+                /** @description Columns that say nothing to us, at most 20. */
+                ignored: string[];
+                /**
+                 * Format: int64
+                 * @description Subscriptions that were there, and say now what the file says.
+                 */
+                known: number;
+                /**
+                 * Format: int64
+                 * @description Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
+                 *     here, and lines of an export that are no subscriptions.
+                 */
+                left_out: number;
+                /**
+                 * Format: int64
+                 * @description Lines of the file that are dealt with (of an array: elements). One that broke off goes on with the next.
+                 */
+                lines: number;
+                /**
+                 * Format: int64
+                 * @description Lines that are wrong.
+                 */
+                refused: number;
+            }[];
             /** @description Whether this is the last page. */
             done: boolean;
             /** @description What to ask the next page with; null on the last one. */
@@ -8008,7 +8228,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -8274,6 +8494,7 @@ export interface operations {
                      *                   "dead": 0,
                      *                   "expired": 0,
                      *                   "gone": 0,
+                     *                   "sunset": 0,
                      *                   "targeted": 0,
                      *                   "waiting": 0
                      *                 },
@@ -8301,6 +8522,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8313,6 +8535,7 @@ export interface operations {
                      *                   "dead": 0,
                      *                   "expired": 0,
                      *                   "gone": 0,
+                     *                   "sunset": 0,
                      *                   "targeted": 0,
                      *                   "waiting": 0
                      *                 },
@@ -8333,6 +8556,22 @@ export interface operations {
                      *           },
                      *           "runs": 0,
                      *           "slug": "shop",
+                     *           "standing": {
+                     *             "audience_estimate": 0,
+                     *             "expanded": true,
+                     *             "messages_to_make": 0,
+                     *             "total": {
+                     *               "accepted": 0,
+                     *               "cancelled": 0,
+                     *               "capped": 0,
+                     *               "dead": 0,
+                     *               "expired": 0,
+                     *               "gone": 0,
+                     *               "sunset": 0,
+                     *               "targeted": 0,
+                     *               "waiting": 0
+                     *             }
+                     *           },
                      *           "started_at": "2026-12-01T09:00:00Z",
                      *           "state": "draft",
                      *           "tier": "transactional"
@@ -8458,6 +8697,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8485,6 +8725,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -8497,6 +8738,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8517,6 +8759,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -8592,6 +8850,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8619,6 +8878,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -8631,6 +8891,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8651,6 +8912,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -8773,6 +9050,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8800,6 +9078,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -8812,6 +9091,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8832,6 +9112,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -8937,6 +9233,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8964,6 +9261,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -8976,6 +9274,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -8996,6 +9295,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -9076,6 +9391,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9103,6 +9419,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -9115,6 +9432,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9135,6 +9453,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -9260,6 +9594,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9287,6 +9622,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -9299,6 +9635,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9319,6 +9656,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -9425,6 +9778,11 @@ export interface operations {
                      *         "payload": "…",
                      *         "policy": {},
                      *         "send_at": "2026-12-01T09:00:00Z",
+                     *         "sunset": {
+                     *           "unclicked": 0,
+                     *           "unclicked_for": "…",
+                     *           "welcome": "…"
+                     *         },
                      *         "template": "…",
                      *         "tier": "transactional",
                      *         "timezone": "Europe/Vienna",
@@ -9450,6 +9808,7 @@ export interface operations {
                      *       "schedule": {
                      *         "at": "…",
                      *         "cron": "…",
+                     *         "hour": "campaign",
                      *         "past": "tomorrow",
                      *         "timezone": "Europe/Vienna"
                      *       },
@@ -9462,6 +9821,7 @@ export interface operations {
                      *       },
                      *       "variants": [
                      *         {
+                     *           "hour": "campaign",
                      *           "message": {},
                      *           "name": "news",
                      *           "weight": 1
@@ -9536,6 +9896,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9563,6 +9924,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -9575,6 +9937,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9595,6 +9958,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -9661,6 +10040,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9688,6 +10068,7 @@ export interface operations {
                      *           "dead": 0,
                      *           "expired": 0,
                      *           "gone": 0,
+                     *           "sunset": 0,
                      *           "targeted": 0,
                      *           "waiting": 0
                      *         },
@@ -9700,6 +10081,7 @@ export interface operations {
                      *               "dead": 0,
                      *               "expired": 0,
                      *               "gone": 0,
+                     *               "sunset": 0,
                      *               "targeted": 0,
                      *               "waiting": 0
                      *             },
@@ -9720,6 +10102,22 @@ export interface operations {
                      *       },
                      *       "runs": 0,
                      *       "slug": "shop",
+                     *       "standing": {
+                     *         "audience_estimate": 0,
+                     *         "expanded": true,
+                     *         "messages_to_make": 0,
+                     *         "total": {
+                     *           "accepted": 0,
+                     *           "cancelled": 0,
+                     *           "capped": 0,
+                     *           "dead": 0,
+                     *           "expired": 0,
+                     *           "gone": 0,
+                     *           "sunset": 0,
+                     *           "targeted": 0,
+                     *           "waiting": 0
+                     *         }
+                     *       },
                      *       "started_at": "2026-12-01T09:00:00Z",
                      *       "state": "draft",
                      *       "tier": "transactional"
@@ -11561,6 +11959,327 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    imports_list: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` of the page before. */
+                iterator?: string;
+            };
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "added": 0,
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "dry_run": true,
+                     *           "faults": [
+                     *             {
+                     *               "field": "…",
+                     *               "line": 0,
+                     *               "reason": "…"
+                     *             }
+                     *           ],
+                     *           "finished_at": "2026-12-01T09:00:00Z",
+                     *           "format": "…",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "ignored": [
+                     *             "…"
+                     *           ],
+                     *           "known": 0,
+                     *           "left_out": 0,
+                     *           "lines": 0,
+                     *           "refused": 0
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Page_Import"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    imports_create: {
+        parameters: {
+            query?: {
+                /** @description Its form; by default as `Content-Type` says. */
+                format?: "ndjson" | "csv" | "json";
+                /** @description Do everything and keep nothing of it but the report. */
+                dry_run?: boolean;
+                /** @description Names of columns and what they mean here, at most 100: `abo:endpoint,kunde:user_id`. */
+                map?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example [
+                 *       {
+                 *         "endpoint": "https://fcm.googleapis.com/fcm/send/eWFudDpleGFtcGxl",
+                 *         "keys": {
+                 *           "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+                 *           "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+                 *         },
+                 *         "tags": [
+                 *           "beta"
+                 *         ],
+                 *         "user_id": "ann"
+                 *       }
+                 *     ]
+                 */
+                "application/json": unknown[];
+                "application/x-ndjson": unknown;
+                "text/csv": string;
+            };
+        };
+        responses: {
+            /** @description Made; the body shows it */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "added": 0,
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "dry_run": true,
+                     *       "faults": [
+                     *         {
+                     *           "field": "…",
+                     *           "line": 0,
+                     *           "reason": "…"
+                     *         }
+                     *       ],
+                     *       "finished_at": "2026-12-01T09:00:00Z",
+                     *       "format": "…",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "ignored": [
+                     *         "…"
+                     *       ],
+                     *       "known": 0,
+                     *       "left_out": 0,
+                     *       "lines": 0,
+                     *       "refused": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    imports_show: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                import: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "added": 0,
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "dry_run": true,
+                     *       "faults": [
+                     *         {
+                     *           "field": "…",
+                     *           "line": 0,
+                     *           "reason": "…"
+                     *         }
+                     *       ],
+                     *       "finished_at": "2026-12-01T09:00:00Z",
+                     *       "format": "…",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "ignored": [
+                     *         "…"
+                     *       ],
+                     *       "known": 0,
+                     *       "left_out": 0,
+                     *       "lines": 0,
+                     *       "refused": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    imports_resume: {
+        parameters: {
+            query?: {
+                /**
+                 * @description The line of the file that the body begins with, at most the one after `lines`; 1 by default: the whole file once more, of
+                 *     which the lines that are dealt with are passed over. A part of a CSV file has the heading first.
+                 */
+                from?: number;
+                /** @description As it was given first. */
+                map?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                import: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example [
+                 *       {
+                 *         "endpoint": "https://fcm.googleapis.com/fcm/send/eWFudDpleGFtcGxl",
+                 *         "keys": {
+                 *           "auth": "BTBZMqHH6r4Tts7J_aSIgg",
+                 *           "p256dh": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
+                 *         },
+                 *         "tags": [
+                 *           "beta"
+                 *         ],
+                 *         "user_id": "ann"
+                 *       }
+                 *     ]
+                 */
+                "application/json": unknown[];
+                "application/x-ndjson": unknown;
+                "text/csv": string;
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "added": 0,
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "dry_run": true,
+                     *       "faults": [
+                     *         {
+                     *           "field": "…",
+                     *           "line": 0,
+                     *           "reason": "…"
+                     *         }
+                     *       ],
+                     *       "finished_at": "2026-12-01T09:00:00Z",
+                     *       "format": "…",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "ignored": [
+                     *         "…"
+                     *       ],
+                     *       "known": 0,
+                     *       "left_out": 0,
+                     *       "lines": 0,
+                     *       "refused": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     messages_list: {
         parameters: {
             query?: {
@@ -11601,6 +12320,7 @@ export interface operations {
                      *         {
                      *           "accepted_at": "2026-12-01T09:00:00Z",
                      *           "audience_estimate": 0,
+                     *           "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "content_deleted": true,
                      *           "counts": {
                      *             "accepted": 0,
@@ -11617,6 +12337,7 @@ export interface operations {
                      *             "gone": 0,
                      *             "queued": 0,
                      *             "retrying": 0,
+                     *             "sunset": 0,
                      *             "targeted": 0,
                      *             "unconfirmed": 0
                      *           },
@@ -11646,6 +12367,11 @@ export interface operations {
                      *           "segment": "…",
                      *           "sent_by": "…",
                      *           "state": "scheduled",
+                     *           "sunset": {
+                     *             "unclicked": 0,
+                     *             "unclicked_for": "…",
+                     *             "welcome": "…"
+                     *           },
                      *           "tier": "transactional",
                      *           "to": {},
                      *           "topic_header": "…",
@@ -11943,6 +12669,7 @@ export interface operations {
                      * @example {
                      *       "accepted_at": "2026-12-01T09:00:00Z",
                      *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "content_deleted": true,
                      *       "counts": {
                      *         "accepted": 0,
@@ -11959,6 +12686,7 @@ export interface operations {
                      *         "gone": 0,
                      *         "queued": 0,
                      *         "retrying": 0,
+                     *         "sunset": 0,
                      *         "targeted": 0,
                      *         "unconfirmed": 0
                      *       },
@@ -11988,6 +12716,11 @@ export interface operations {
                      *       "segment": "…",
                      *       "sent_by": "…",
                      *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 0,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
                      *       "tier": "transactional",
                      *       "to": {},
                      *       "topic_header": "…",
@@ -12037,6 +12770,7 @@ export interface operations {
                      * @example {
                      *       "accepted_at": "2026-12-01T09:00:00Z",
                      *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "content_deleted": true,
                      *       "counts": {
                      *         "accepted": 0,
@@ -12053,6 +12787,7 @@ export interface operations {
                      *         "gone": 0,
                      *         "queued": 0,
                      *         "retrying": 0,
+                     *         "sunset": 0,
                      *         "targeted": 0,
                      *         "unconfirmed": 0
                      *       },
@@ -12082,6 +12817,11 @@ export interface operations {
                      *       "segment": "…",
                      *       "sent_by": "…",
                      *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 0,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
                      *       "tier": "transactional",
                      *       "to": {},
                      *       "topic_header": "…",
@@ -12129,6 +12869,7 @@ export interface operations {
                      * @example {
                      *       "accepted_at": "2026-12-01T09:00:00Z",
                      *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "content_deleted": true,
                      *       "counts": {
                      *         "accepted": 0,
@@ -12145,6 +12886,7 @@ export interface operations {
                      *         "gone": 0,
                      *         "queued": 0,
                      *         "retrying": 0,
+                     *         "sunset": 0,
                      *         "targeted": 0,
                      *         "unconfirmed": 0
                      *       },
@@ -12174,6 +12916,11 @@ export interface operations {
                      *       "segment": "…",
                      *       "sent_by": "…",
                      *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 0,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
                      *       "tier": "transactional",
                      *       "to": {},
                      *       "topic_header": "…",
@@ -12222,6 +12969,7 @@ export interface operations {
                      * @example {
                      *       "accepted_at": "2026-12-01T09:00:00Z",
                      *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "content_deleted": true,
                      *       "counts": {
                      *         "accepted": 0,
@@ -12238,6 +12986,7 @@ export interface operations {
                      *         "gone": 0,
                      *         "queued": 0,
                      *         "retrying": 0,
+                     *         "sunset": 0,
                      *         "targeted": 0,
                      *         "unconfirmed": 0
                      *       },
@@ -12267,6 +13016,11 @@ export interface operations {
                      *       "segment": "…",
                      *       "sent_by": "…",
                      *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 0,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
                      *       "tier": "transactional",
                      *       "to": {},
                      *       "topic_header": "…",
@@ -12824,6 +13578,7 @@ export interface operations {
                      * @example {
                      *       "accepted_at": "2026-12-01T09:00:00Z",
                      *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "content_deleted": true,
                      *       "counts": {
                      *         "accepted": 0,
@@ -12840,6 +13595,7 @@ export interface operations {
                      *         "gone": 0,
                      *         "queued": 0,
                      *         "retrying": 0,
+                     *         "sunset": 0,
                      *         "targeted": 0,
                      *         "unconfirmed": 0
                      *       },
@@ -12869,6 +13625,11 @@ export interface operations {
                      *       "segment": "…",
                      *       "sent_by": "…",
                      *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 0,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
                      *       "tier": "transactional",
                      *       "to": {},
                      *       "topic_header": "…",
@@ -12911,6 +13672,7 @@ export interface operations {
                      * @example {
                      *       "accepted_at": "2026-12-01T09:00:00Z",
                      *       "audience_estimate": 0,
+                     *       "campaign": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "content_deleted": true,
                      *       "counts": {
                      *         "accepted": 0,
@@ -12927,6 +13689,7 @@ export interface operations {
                      *         "gone": 0,
                      *         "queued": 0,
                      *         "retrying": 0,
+                     *         "sunset": 0,
                      *         "targeted": 0,
                      *         "unconfirmed": 0
                      *       },
@@ -12956,6 +13719,11 @@ export interface operations {
                      *       "segment": "…",
                      *       "sent_by": "…",
                      *       "state": "scheduled",
+                     *       "sunset": {
+                     *         "unclicked": 0,
+                     *         "unclicked_for": "…",
+                     *         "welcome": "…"
+                     *       },
                      *       "tier": "transactional",
                      *       "to": {},
                      *       "topic_header": "…",
@@ -16512,7 +17280,10 @@ export interface operations {
     webhooks_list: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -16524,11 +17295,48 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "breaker": "…",
+                     *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "disabled_why": "asked",
+                     *           "dropped_events": 0,
+                     *           "events": [
+                     *             "delivery.accepted"
+                     *           ],
+                     *           "failed": 0,
+                     *           "failing_since": "2026-12-01T09:00:00Z",
+                     *           "former_secret_until": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "max_events": 1,
+                     *           "name": "news",
+                     *           "open_until": "2026-12-01T09:00:00Z",
+                     *           "pending": 0,
+                     *           "policy": {},
+                     *           "secret": "…",
+                     *           "state": "active",
+                     *           "url": "https://shop.example/bookings/7"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Webhooks"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -16541,7 +17349,10 @@ export interface operations {
     webhooks_create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -16569,9 +17380,35 @@ export interface operations {
             /** @description Made; the body shows it */
             201: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "breaker": "…",
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_why": "asked",
+                     *       "dropped_events": 0,
+                     *       "events": [
+                     *         "delivery.accepted"
+                     *       ],
+                     *       "failed": 0,
+                     *       "failing_since": "2026-12-01T09:00:00Z",
+                     *       "former_secret_until": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_events": 1,
+                     *       "name": "news",
+                     *       "open_until": "2026-12-01T09:00:00Z",
+                     *       "pending": 0,
+                     *       "policy": {},
+                     *       "secret": "…",
+                     *       "state": "active",
+                     *       "url": "https://shop.example/bookings/7"
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookView"];
                 };
             };
@@ -16591,7 +17428,10 @@ export interface operations {
     webhooks_show: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -16604,11 +17444,44 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "breaker": "…",
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_why": "asked",
+                     *       "dropped_events": 0,
+                     *       "events": [
+                     *         "delivery.accepted"
+                     *       ],
+                     *       "failed": 0,
+                     *       "failing_since": "2026-12-01T09:00:00Z",
+                     *       "former_secret_until": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_events": 1,
+                     *       "name": "news",
+                     *       "open_until": "2026-12-01T09:00:00Z",
+                     *       "pending": 0,
+                     *       "policy": {},
+                     *       "secret": "…",
+                     *       "state": "active",
+                     *       "url": "https://shop.example/bookings/7"
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -16621,7 +17494,10 @@ export interface operations {
     webhooks_remove: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -16643,6 +17519,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -16650,7 +17527,10 @@ export interface operations {
     webhooks_change: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -16675,6 +17555,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "breaker": "…",
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_why": "asked",
+                     *       "dropped_events": 0,
+                     *       "events": [
+                     *         "delivery.accepted"
+                     *       ],
+                     *       "failed": 0,
+                     *       "failing_since": "2026-12-01T09:00:00Z",
+                     *       "former_secret_until": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_events": 1,
+                     *       "name": "news",
+                     *       "open_until": "2026-12-01T09:00:00Z",
+                     *       "pending": 0,
+                     *       "policy": {},
+                     *       "secret": "…",
+                     *       "state": "active",
+                     *       "url": "https://shop.example/bookings/7"
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookView"];
                 };
             };
@@ -16684,6 +17588,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             408: components["responses"]["TooSlow"];
             409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
@@ -16701,7 +17606,10 @@ export interface operations {
                 /** @description `iterator` of the page before. */
                 iterator?: string;
             };
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -16714,11 +17622,38 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "attempts": 0,
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "due_at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "events": 0,
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "state": "pending"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["Page_WebhookDeliveryView"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -16731,7 +17666,10 @@ export interface operations {
     webhooks_deliveries_show_delivery: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -16745,11 +17683,43 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attempts": 0,
+                     *       "body": [
+                     *         {}
+                     *       ],
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "due_at": "2026-12-01T09:00:00Z",
+                     *       "ended_at": "2026-12-01T09:00:00Z",
+                     *       "events": 0,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "state": "pending",
+                     *       "tries": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "http_status": 0,
+                     *           "number": 0,
+                     *           "reason": "…",
+                     *           "took_ms": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookDeliveryStory"];
                 };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -16787,6 +17757,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "replayed": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookReplayed"];
                 };
             };
@@ -16831,6 +17806,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "breaker": "…",
+                     *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "disabled_why": "asked",
+                     *       "dropped_events": 0,
+                     *       "events": [
+                     *         "delivery.accepted"
+                     *       ],
+                     *       "failed": 0,
+                     *       "failing_since": "2026-12-01T09:00:00Z",
+                     *       "former_secret_until": "2026-12-01T09:00:00Z",
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "max_events": 1,
+                     *       "name": "news",
+                     *       "open_until": "2026-12-01T09:00:00Z",
+                     *       "pending": 0,
+                     *       "policy": {},
+                     *       "secret": "…",
+                     *       "state": "active",
+                     *       "url": "https://shop.example/bookings/7"
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookView"];
                 };
             };
@@ -16866,6 +17865,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "attempts": 0,
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "due_at": "2026-12-01T09:00:00Z",
+                     *       "ended_at": "2026-12-01T09:00:00Z",
+                     *       "events": 0,
+                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "state": "pending"
+                     *     }
+                     */
                     "application/json": components["schemas"]["WebhookDeliveryView"];
                 };
             };
@@ -16886,7 +17896,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
