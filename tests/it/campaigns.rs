@@ -419,7 +419,7 @@ async fn a_list_says_how_far_each_campaign_has_come_and_a_message_which_one_made
     let list = app.get("/v1/apps/shop/campaigns").await;
     let [sent, draft] = [&list["data"][0], &list["data"][1]];
     assert_eq!((&sent["slug"], &draft["slug"]), (&json!("spring"), &json!("draft")));
-    let total = json!({"targeted": 3, "waiting": 0, "accepted": 2, "gone": 1, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0});
+    let total = json!({"targeted": 3, "waiting": 0, "accepted": 2, "gone": 1, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0, "sunset": 0});
     let standing = json!({"messages_to_make": 0, "audience_estimate": 3, "expanded": true, "total": total});
     assert_eq!((&sent["standing"], &draft["standing"]), (&standing, &Value::Null));
     assert_eq!(show(&app, "spring").await["progress"]["total"], total, "as its own page has it");
