@@ -36,7 +36,7 @@ pub(super) const KINDS: &[Kind] = &[
     k("body_too_large", 413, "The body has more octets than this route takes.", "Send less at a time; `detail` says how much is allowed. The limit is a setting of the server."),
     k("body_too_slow", 408, "The body did not come in time.", "Send it at once, not as it is made."),
     k("campaign_exists", 409, "The app has a campaign of this slug.", "Choose another slug. To make a request safe to repeat, send an `Idempotency-Key`."),
-    k("campaign_past", 409, "The time at which the campaign was to start has passed.", "Change its plan, then start it."),
+    k("campaign_past", 409, "The time of the campaign has passed.", "If it is a draft, change its plan, then start it; if it is paused, cancel it."),
     k("campaign_started", 409, "The campaign was started, so its plan stays as it is.", "Clone it, and change the copy."),
     k("campaign_state", 409, "The campaign does not stand so that this could be done to it.", "Read its `state`: a draft is started, one that runs is paused or cancelled, one that is paused is resumed."),
     k("campaign_under_way", 409, "The campaign is under way.", "Cancel it first."),

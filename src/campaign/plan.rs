@@ -32,6 +32,13 @@ pub(crate) struct Plan {
     pub follows: Option<Follow>,
 }
 
+impl Plan {
+    /// Whether nothing of it goes out any more.
+    pub(crate) fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+}
+
 /// One of the things that a campaign may say.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Variant {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use chrono_tz::Tz;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{Connection as _, PgConnection, PgPool};
 use tracing::{error, info, warn};
+use uuid::Uuid;
 
 use crate::campaign::parts;
 use crate::campaign::plan::{Audience, Body, DidNot, Otherwise, Plan, Test, WHOLE};
@@ -16,20 +17,22 @@ use crate::campaign::winner::judge;
 use crate::campaign::zones::Zones;
 use crate::model::clock::{Clock, Timestamp, uuid_of};
 use crate::model::filter::{Expression, Filter, Portion};
-use crate::model::id::MessageId;
+use crate::model::id::{CampaignId, MessageId};
 use crate::policy::calendar;
-use crate::store::campaigns::steps::{self, Ahead, Due, DuePart};
+use crate::store::campaigns::steps::{self, Ahead, Due, DuePart, Followed};
+use crate::store::campaigns::turning;
+use crate::store::operations::retrying::is_collision;
 use crate::store::queue::sending::{self, Addressed, Audience as SentTo, NewMessage};
 use crate::vault::{CONTENT, PLAN, Vault};
 
-/// Messages that one step makes.
-const MADE_AT_ONCE: i64 = 20;
 /// How often it is looked whether the last deliveries of a campaign have ended.
 const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
 /// Zones in one list of an expression, which may not hold all there are.
 const ZONES_OF_LIST: usize = 400;
-/// When a campaign is looked at again whose plan does not open, or that follows one that has not run.
+/// When a campaign is looked at again whose plan does not open, whose step fails, or that follows one that has not run.
 const LATER: Duration = Duration::from_secs(60);
+/// The shortest life of a message that is made before its campaign expires: one with no seconds to live is sent whenever it can be.
+const LIFE_MIN: TimeDelta = TimeDelta::seconds(1);
 
 /// How often it is looked for what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -40,38 +43,62 @@ pub(crate) async fn advance_on(pool: PgPool, vault: Vault, clock: Clock) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = advance(&pool, &vault, clock.now()).await {
+        if let Err(error) = advance(&pool, &vault, &clock).await {
             warn!(%error, "campaigns could not be moved on; it is tried again");
         }
     }
 }
 
-/// Does all that is due: makes messages, decides tests, and steers what belongs to campaigns that were turned. A step that fails
-/// is undone; the campaign is due still.
-pub async fn advance(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
-    // Dispatch reads what it has to obey from the database within a second.
-    drop(steps::follow_through(pool, None, now).await?);
-    while step(pool, vault, now).await? {}
-    Ok(())
+/// Does all that is due: makes messages, decides tests, and steers what belongs to campaigns that were turned or have expired. What
+/// fails of one campaign is undone and tried again later, and holds up no other one.
+pub async fn advance(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<()> {
+    while step(pool, vault, clock.now()).await? {}
+    let mut after = CampaignId(Uuid::nil());
+    loop {
+        let turned = turning::unsteered(pool, after).await?;
+        let Some(last) = turned.last() else { return Ok(()) };
+        after = *last;
+        for id in turned {
+            // What it returns is for dispatch, which reads it from the database within a second.
+            if let Err(error) = turning::follow_through(pool, id, clock.now()).await {
+                warn!(%error, campaign = %id, "the messages of a campaign could not be turned; it is tried again");
+            }
+        }
+    }
 }
 
-/// One step of one campaign. False: none is due.
+/// One step of one campaign: at most one message is made, so that an order waits for one and no more. False: none is due.
 async fn step(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool> {
     let mut tx = pool.begin().await?;
     let Some(due) = steps::lock_due(&mut tx, now).await? else { return Ok(false) };
-    let Some(plan) = open(vault, &due) else {
-        error!(campaign = %due.id, "the plan of a campaign cannot be opened; it waits");
-        steps::set_out(&mut tx, due.id, State::Scheduled, Some(now + LATER), now).await?;
-        tx.commit().await?;
-        return Ok(true);
-    };
-    let step = Step { vault, due: &due, plan: &plan, now };
-    let next_run = step.begin_run(&mut tx).await?;
-    step.decide(&mut tx).await?;
-    step.make_messages(&mut tx).await?;
-    step.set_out(&mut tx, next_run).await?;
+    let mut savepoint = tx.begin().await?;
+    match go(&mut savepoint, vault, &due, now).await {
+        Ok(()) => savepoint.commit().await?,
+        Err(error) => {
+            // Fails, too, if it is the connection that is lost.
+            savepoint.rollback().await?;
+            let wait = if is_collision(&error) { LOOK_EVERY } else { LATER };
+            error!(%error, campaign = %due.id, "a step of a campaign failed; it waits");
+            steps::put_off(&mut tx, due.id, now + wait).await?;
+        }
+    }
     tx.commit().await?;
     Ok(true)
+}
+
+/// What a step of a locked campaign does.
+async fn go(conn: &mut PgConnection, vault: &Vault, due: &Due, now: Timestamp) -> sqlx::Result<()> {
+    let Some(plan) = open(vault, due) else {
+        error!(campaign = %due.id, "the plan of a campaign cannot be opened; it waits");
+        return steps::put_off(conn, due.id, now + LATER).await;
+    };
+    let step = Step { vault, due, plan: &plan, now };
+    let next_run = step.begin_run(conn).await?;
+    step.decide(conn).await?;
+    if let Some(part) = steps::due_part(conn, due.id, now).await? {
+        step.make_message(conn, &part).await?;
+    }
+    step.set_out(conn, next_run).await
 }
 
 fn open(vault: &Vault, due: &Due) -> Option<Plan> {
@@ -101,14 +128,19 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
+    /// The first moment at which nothing of it is made any more.
+    fn ends_at(&self) -> Option<Timestamp> {
+        self.plan.expires_at.map(|end| end - LIFE_MIN)
+    }
+
     fn has_expired(&self) -> bool {
-        self.plan.expires_at.is_some_and(|end| end <= self.now)
+        self.ends_at().is_some_and(|end| end <= self.now)
     }
 
     /// Begins a run if it is time. Returns when the next one is.
     async fn begin_run(&self, conn: &mut PgConnection) -> sqlx::Result<NextRun> {
         if self.has_expired() {
-            steps::forget_parts(conn, self.due.id).await?;
+            steps::expire(conn, self.due.id).await?;
             return Ok(NextRun::Never);
         }
         let has_run = self.due.runs > 0;
@@ -117,12 +149,16 @@ impl Step<'_> {
             When::Now | When::Recipients { .. } => self.now,
             When::At(at) => *at,
             When::After(seconds) => match self.followed(conn).await? {
-                Some(at) => at + TimeDelta::seconds(*seconds),
-                None => return Ok(NextRun::At(self.now + LATER)),
+                Some(Followed { at: Some(at), .. }) => at + TimeDelta::seconds(*seconds),
+                Some(Followed { is_on: true, .. }) => return Ok(NextRun::At(self.now + LATER)),
+                Some(Followed { is_on: false, .. }) | None => {
+                    info!(campaign = %self.due.id, "a campaign ends: the one that it follows has ended without a run, or was deleted");
+                    return Ok(NextRun::Never);
+                }
             },
             When::Cron(recurrence) => {
                 let next = recurrence.next(self.now).map_or(NextRun::Never, NextRun::At);
-                let since = self.due.last_at.unwrap_or(self.due.started_at);
+                let since = steps::last_at(conn, self.due).await?.unwrap_or(self.due.started_at);
                 // Of all that were missed only the last is made up for.
                 if let Some(at) = recurrence.last(since, self.now) {
                     self.run(conn, at).await?;
@@ -137,10 +173,10 @@ impl Step<'_> {
         Ok(NextRun::Never)
     }
 
-    /// When the last run of the campaign was for that this one follows.
-    async fn followed(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
+    /// What is known of the run that this campaign follows. None: nobody can know any more.
+    async fn followed(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Followed>> {
         match self.plan.follows.as_ref().and_then(|follow| follow.campaign.parse().ok()) {
-            Some(campaign) => steps::last_run_of(conn, self.due.app, campaign).await,
+            Some(campaign) => steps::followed(conn, self.due.app, campaign, self.due.started_at).await,
             None => Ok(None),
         }
     }
@@ -167,13 +203,6 @@ impl Step<'_> {
         if let Some(variant) = chosen.filter(|_| !self.has_expired() && reaches_rest(self.plan, test)) {
             let rest = parts::of_rest(self.plan, test, variant, self.now);
             steps::add_parts(conn, self.due.id, undecided.run, &[rest]).await?;
-        }
-        Ok(())
-    }
-
-    async fn make_messages(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
-        for part in steps::due_parts(conn, self.due.id, MADE_AT_ONCE, self.now).await? {
-            self.make_message(conn, &part).await?;
         }
         Ok(())
     }
@@ -262,7 +291,8 @@ impl Step<'_> {
     /// Writes down where the campaign stands now, and when it is to be looked at again.
     async fn set_out(&self, conn: &mut PgConnection, next_run: NextRun) -> sqlx::Result<()> {
         let ahead = steps::ahead(conn, self.due.id).await?;
-        let (state, next_at) = outlook(&ahead, next_run, self.now);
+        let ends_at = self.ends_at().filter(|_| !self.has_expired());
+        let (state, next_at) = outlook(&ahead, next_run, ends_at, self.now);
         steps::set_out(conn, self.due.id, state, next_at, self.now).await
     }
 }
@@ -286,8 +316,8 @@ fn reaches_rest(plan: &Plan, test: Test) -> bool {
     u32::from(plan.holdout) + u32::from(test.share) < u32::from(WHOLE)
 }
 
-/// Where a campaign stands, and when it is to be looked at again.
-fn outlook(ahead: &Ahead, next_run: NextRun, now: Timestamp) -> (State, Option<Timestamp>) {
+/// Where a campaign stands, and when it is to be looked at again. `ends_at`: when what is under way of it is to be cancelled.
+fn outlook(ahead: &Ahead, next_run: NextRun, ends_at: Option<Timestamp>, now: Timestamp) -> (State, Option<Timestamp>) {
     let run_at = match next_run {
         NextRun::At(at) => Some(at),
         NextRun::Never => None,
@@ -298,8 +328,8 @@ fn outlook(ahead: &Ahead, next_run: NextRun, now: Timestamp) -> (State, Option<T
         Ahead { part_at: None, decide_at: None, .. } if run_at.is_none() => State::Done,
         _ => State::Scheduled,
     };
-    let watched_at = ahead.is_moving.then_some(now + WATCHED_EVERY);
-    (state, [ahead.part_at, ahead.decide_at, run_at, watched_at].into_iter().flatten().min())
+    let [watched_at, ends_at] = [Some(now + WATCHED_EVERY), ends_at].map(|at| at.filter(|_| ahead.is_moving));
+    (state, [ahead.part_at, ahead.decide_at, run_at, watched_at, ends_at].into_iter().flatten().min())
 }
 
 #[cfg(test)]
@@ -322,7 +352,16 @@ mod tests {
             (ahead(Some(later), None, true, true), NextRun::Never, State::Sending, soon),
             (ahead(None, Some(later), true, false), NextRun::Never, State::Sending, Some(later)),
         ] {
-            assert_eq!(outlook(&ahead, next_run, now), (state, next_at), "{ahead:?}");
+            assert_eq!(outlook(&ahead, next_run, Some(now + TimeDelta::hours(2)), now), (state, next_at), "{ahead:?}");
         }
+        let end = Some(now + TimeDelta::seconds(3));
+        let moving = ahead(Some(later), None, true, true);
+        assert_eq!(
+            outlook(&moving, NextRun::Never, end, now),
+            (State::Sending, end),
+            "what is under way is to be ended"
+        );
+        let waiting = ahead(Some(later), None, true, false);
+        assert_eq!(outlook(&waiting, NextRun::Never, end, now), (State::Sending, Some(later)));
     }
 }

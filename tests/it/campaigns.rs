@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use crate::support::app::{DAY, Reply, Subscriber, scalar};
 use crate::support::{START, TestApp, seed};
 
-const MINUTE: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
+pub const MINUTE: Duration = Duration::from_secs(60);
+pub const HOUR: Duration = Duration::from_secs(3600);
 
 /// A plan to everybody, with further members.
-fn plan(slug: &str, more: Value) -> Value {
+pub fn plan(slug: &str, more: Value) -> Value {
     let mut plan =
         json!({"slug": slug, "message": {"to": {"all": true}, "content": {"title": "Spring", "body": "It is here"}}});
     plan.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
@@ -26,33 +26,33 @@ async fn create(app: &TestApp, plan: Value) -> Value {
     app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201)
 }
 
-async fn order(app: &TestApp, slug: &str, verb: &str) -> Reply {
+pub async fn order(app: &TestApp, slug: &str, verb: &str) -> Reply {
     app.call(Method::POST, &format!("/v1/apps/shop/campaigns/{slug}/{verb}"), Value::Null).await
 }
 
-async fn started(app: &TestApp, plan: Value) -> String {
+pub async fn started(app: &TestApp, plan: Value) -> String {
     let slug = plan["slug"].as_str().unwrap().to_owned();
     create(app, plan).await;
     order(app, &slug, "start").await.ok(200);
     slug
 }
 
-async fn show(app: &TestApp, slug: &str) -> Value {
+pub async fn show(app: &TestApp, slug: &str) -> Value {
     app.get(&format!("/v1/apps/shop/campaigns/{slug}")).await
 }
 
 /// One look of the scheduler, and all that comes of it.
-async fn go(app: &TestApp) {
-    campaigns::advance(&app.pool, &app.vault, app.clock.now()).await.expect("the database answers");
+pub async fn go(app: &TestApp) {
+    campaigns::advance(&app.pool, &app.vault, &app.clock).await.expect("the database answers");
     app.run_until_idle().await;
 }
 
-async fn advance(app: &TestApp, by: Duration) {
+pub async fn advance(app: &TestApp, by: Duration) {
     app.clock.advance(by);
     go(app).await;
 }
 
-fn accepted(campaign: &Value) -> i64 {
+pub fn accepted(campaign: &Value) -> i64 {
     campaign["progress"]["total"]["accepted"].as_i64().unwrap()
 }
 
@@ -147,7 +147,7 @@ async fn a_campaign_is_paused_and_resumed_with_its_messages_and_cancelled_for_go
     let given_while_held = async |slug: &str, verb: &str| {
         app.operate(Method::POST, &format!("{gateway}/hold"), Value::Null).await.ok(200);
         started(&app, plan(slug, json!({}))).await;
-        campaigns::advance(&app.pool, &app.vault, app.clock.now()).await.unwrap();
+        campaigns::advance(&app.pool, &app.vault, &app.clock).await.unwrap();
         let state = order(&app, slug, verb).await.ok(200)["state"].clone();
         app.operate(Method::POST, &format!("{gateway}/release"), Value::Null).await.ok(200);
         go(&app).await;
@@ -227,8 +227,7 @@ async fn replicas_that_look_at_once_make_each_message_once() {
     for slug in ["one", "two", "three"] {
         started(&app, plan(slug, json!({}))).await;
     }
-    let now = app.clock.now();
-    let looks = (0..8).map(|_| campaigns::advance(&app.pool, &app.vault, now));
+    let looks = (0..8).map(|_| campaigns::advance(&app.pool, &app.vault, &app.clock));
     for look in futures_util::future::join_all(looks).await {
         look.expect("nobody waits for another, nor undoes what they did");
     }

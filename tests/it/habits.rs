@@ -293,7 +293,7 @@ async fn click_at(app: &TestApp, message: &str, who: &Subscriber, hour: i32) {
 }
 
 async fn go(app: &TestApp) {
-    campaigns::advance(&app.pool, &app.vault, app.clock.now()).await.expect("the database answers");
+    campaigns::advance(&app.pool, &app.vault, &app.clock).await.expect("the database answers");
     app.run_until_idle().await;
 }
 

@@ -7,6 +7,7 @@ mod audience_counts;
 mod browser;
 mod calendar;
 mod campaign_log;
+mod campaign_turns;
 mod campaigns;
 mod caps;
 mod checks;

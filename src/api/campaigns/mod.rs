@@ -26,7 +26,7 @@ use crate::campaign::plan::Plan;
 use crate::campaign::schedule::When;
 use crate::campaign::state::{Order, State as CampaignState, Turn};
 use crate::model::id::CampaignId;
-use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign, steps};
+use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign, turning};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::vault::PLAN;
@@ -305,8 +305,7 @@ pub(crate) async fn start(
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
-    let is_past = matches!(plan.when, When::At(at) if at < now - super::later::LATE_MAX)
-        || plan.expires_at.is_some_and(|end| end <= now);
+    let is_past = matches!(plan.when, When::At(at) if at < now - super::later::LATE_MAX) || plan.has_expired(now);
     if row.state == CampaignState::Draft && is_past {
         return Err(Problem::conflict("campaign_past", "The time of this campaign has passed: change its plan."));
     }
@@ -326,7 +325,8 @@ pub(crate) async fn pause(
     steer(&server, &state, row, Order::Pause).await
 }
 
-/// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last.
+/// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later
+/// by as long as it was paused. One that has expired cannot be resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
     params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
     security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
@@ -336,6 +336,12 @@ pub(crate) async fn resume(
     At(campaign): At<CampaignRef>,
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
+    if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
+        return Err(Problem::conflict(
+            "campaign_past",
+            "This campaign has expired: all that can be done is to cancel it.",
+        ));
+    }
     steer(&server, &state, row, Order::Resume).await
 }
 
@@ -366,7 +372,7 @@ async fn steer<S>(
     };
     let (app, now) = (&server.app, state.clock.now());
     let mut tx = state.pool.begin().await?;
-    match steps::turn(&mut tx, app.id, row.id, order, now).await? {
+    match turning::turn(&mut tx, app.id, row.id, order, now).await? {
         None => return Err(Problem::not_found("campaign")),
         Some(Turn::Never) => {
             let detail = format!("This campaign is {}.", row.state.name());
@@ -377,7 +383,7 @@ async fn steer<S>(
         Some(Turn::To(_)) => {
             server.did(action, row.id).with(json!({"slug": row.slug})).record(&mut tx, 1, now).await?;
             tx.commit().await?;
-            for stop in steps::follow_through(&state.pool, Some(row.id), now).await? {
+            for stop in turning::follow_through(&state.pool, row.id, now).await? {
                 (state.engine.tell)(Work::Stop(stop));
             }
         }

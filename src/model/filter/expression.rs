@@ -170,7 +170,7 @@ pub(crate) struct Needs {
 }
 
 impl Expression {
-    /// Parses an expression of at most 4,096 octets, 200 conditions and 32 levels.
+    /// Parses an expression of at most 4,096 octets, 200 conditions, 8 different deeds and 32 levels.
     pub fn parse(text: &str) -> Result<Self, super::SyntaxError> {
         parser::parse(text, &parser::GIVEN)
     }

@@ -14,6 +14,8 @@
 //!
 //! Nothing that comes in can loop, overflow the stack or allocate without bound: see [`Bounds`].
 
+use std::collections::BTreeSet;
+
 use super::expression::{Act, Comparison, Deed, Expression, Field, Literal, Node, Own, Test};
 use super::lexer::{Lexer, Token, begins_word};
 use crate::model::id::VapidKeyId;
@@ -36,12 +38,14 @@ pub(super) struct Bounds {
     depth: usize,
     /// Single questions.
     tests: usize,
+    /// Different deeds among them. Each is looked up by itself, for every candidate and message that it is of.
+    deeds: usize,
 }
 
 /// Those for what somebody gives.
-pub(super) const GIVEN: Bounds = Bounds { octets: TEXT_MAX, depth: 32, tests: 200 };
-/// Those for what was put together of it.
-pub(super) const STORED: Bounds = Bounds { octets: 16 * TEXT_MAX, depth: 64, tests: 1_000 };
+pub(super) const GIVEN: Bounds = Bounds { octets: TEXT_MAX, depth: 32, tests: 200, deeds: 8 };
+/// Those for what was put together of it, and for what was accepted when there were fewer bounds.
+pub(super) const STORED: Bounds = Bounds { octets: 16 * TEXT_MAX, depth: 64, tests: 1_000, deeds: 1_000 };
 
 /// Words that are no names of attributes.
 const RESERVED: [&str; 11] = ["and", "or", "not", "in", "true", "false", "now", "tag", "topic", "exists", "attribute"];
@@ -75,7 +79,7 @@ pub(super) fn parse(text: &str, bounds: &Bounds) -> Result<Expression, SyntaxErr
     }
     let begin = lexer.skip();
     let token = lexer.next()?;
-    let mut parser = Parser { lexer, token, begin, depth: 0, tests: 0, bounds };
+    let mut parser = Parser { lexer, token, begin, depth: 0, tests: 0, deeds: BTreeSet::new(), bounds };
     let node = parser.any()?;
     if parser.token != Token::End {
         return Err(parser.unexpected("`and`, `or` or the end"));
@@ -95,6 +99,7 @@ struct Parser<'a> {
     begin: usize,
     depth: usize,
     tests: usize,
+    deeds: BTreeSet<Deed>,
     bounds: &'a Bounds,
 }
 
@@ -179,6 +184,7 @@ impl<'a> Parser<'a> {
     }
 
     fn deed(&mut self, act: Act) -> Parsed<Test> {
+        let begin = self.begin;
         self.advance()?;
         self.expect("(", "`(`")?;
         let of = self.text("a message's id", 128)?;
@@ -187,7 +193,13 @@ impl<'a> Parser<'a> {
             false => None,
         };
         self.expect(")", if within_s.is_some() { "`)`" } else { "`,` or `)`" })?;
-        Ok(Test::Did(Deed { act, of, within_s }))
+        let deed = Deed { act, of, within_s };
+        self.deeds.insert(deed.clone());
+        if self.deeds.len() > self.bounds.deeds {
+            let what = format!("it asks for more than {} different things that somebody did", self.bounds.deeds);
+            return Err(self.lexer.error(begin, what));
+        }
+        Ok(Test::Did(deed))
     }
 
     fn comparison(&mut self) -> Parsed<Node> {

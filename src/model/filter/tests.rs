@@ -262,6 +262,10 @@ fn size_depth_and_numbers_are_bounded() {
     let chained = |n: usize| vec!["a=1"; n].join(" or ");
     assert!(Expression::parse(&chained(200)).is_ok());
     assert!(refused(&chained(201)).contains("more than 200 conditions"));
+    let deeds = |n: usize| (1..=n).map(|n| format!("clicked('spring', {n}s)")).collect::<Vec<_>>().join(" or ");
+    assert!(Expression::parse(&format!("{0} or {0}", deeds(8))).is_ok(), "the same ones again cost nothing");
+    let ninth = Expression::parse(&deeds(9)).expect_err("nine");
+    assert!(ninth.position == deeds(8).len() + 5 && ninth.what.contains("more than 8 different"), "{ninth}");
     let listed = |n: usize| format!("a in ({})", vec!["1"; n].join(","));
     assert!(Expression::parse(&listed(500)).is_ok());
     assert!(refused(&listed(501)).contains("more than 500 values"));
@@ -279,6 +283,11 @@ fn expressions_are_put_together_and_read_again_though_larger_than_anybody_may_gi
     let long = parsed(&vec!["a = 1"; 200].join(" or "));
     let zones: Vec<String> = (0..400).map(|n| format!("\"America/Argentina/Some_Place_{n}\"")).collect();
     let zones = Expression::parse(&format!("timezone in ({})", zones[..100].join(", "))).unwrap();
+    let did = |act: &str| {
+        let deeds: Vec<String> = (1..=8).map(|n| format!("{act}('spring', {n}s)")).collect();
+        Expression::parse(&deeds.join(" or ")).unwrap()
+    };
+    let long = long.and(did("clicked")).and(did("received"));
     let both = long.clone().and(zones).and(long.negated());
     let text = both.to_string();
     assert!(text.len() > TEXT_MAX && text.contains(") and timezone in ("), "{text}");

@@ -1,7 +1,9 @@
-//! Campaigns: rows and transitions. What the scheduler does is in [`steps`], how it goes in [`progress`].
+//! Campaigns: rows and transitions. What the scheduler does is in [`steps`], what orders do in [`turning`], how it goes in
+//! [`progress`].
 
 pub(crate) mod progress;
 pub(crate) mod steps;
+pub(crate) mod turning;
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;

@@ -1,118 +1,24 @@
-//! What moves campaigns on: orders, and the scheduler's steps. A step locks its campaign and skips those that another replica
+//! What the scheduler's steps do to campaigns. A step locks its campaign and skips those that another replica
 //! has locked; whatever it makes commits with where the campaign then stands, so that a crash between any two lines leaves
 //! nothing half done, and nothing is done twice.
 
-use sqlx::{PgConnection, PgPool};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::campaign::parts::{Narrow, Part};
 use crate::campaign::plan::Pace;
-use crate::campaign::state::{Order, State, Turn};
+use crate::campaign::state::State;
 use crate::campaign::winner::{Count, Verdict};
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, CampaignId, MessageId};
-use crate::store::queue::steering;
-use crate::store::queue::stops::Stop;
 
 /// Messages of a campaign that are looked at, the newest first: more than can be under way.
 const MESSAGES_LOOKED_AT: i64 = 2_000;
-/// Campaigns whose messages are steered in one round.
-const STEERED_AT_ONCE: i64 = 100;
-
-/// Turns a campaign within the caller's transaction. None: the app has no such campaign. Messages that were made already follow
-/// by [`follow_through`].
-pub(crate) async fn turn(
-    conn: &mut PgConnection,
-    app: AppId,
-    id: CampaignId,
-    order: Order,
-    now: Timestamp,
-) -> sqlx::Result<Option<Turn>> {
-    let row = sqlx::query!(
-        r#"SELECT state AS "state: State",
-             EXISTS (SELECT FROM campaign_parts WHERE campaign = c.id AND message IS NOT NULL) AS "has_begun!"
-           FROM campaigns c WHERE id = $1 AND app = $2 FOR NO KEY UPDATE"#,
-        id.0,
-        app.0
-    )
-    .fetch_optional(&mut *conn)
-    .await?;
-    let Some(row) = row else { return Ok(None) };
-    let turn = row.state.after(order, row.has_begun);
-    let Turn::To(state) = turn else { return Ok(Some(turn)) };
-    let is_on = matches!(state, State::Scheduled | State::Sending);
-    sqlx::query!(
-        "UPDATE campaigns SET state = $2, next_at = $3, unsteered = $4, changed_at = $5,
-           started_at = CASE WHEN $6 THEN $5 ELSE started_at END WHERE id = $1",
-        id.0,
-        state.name(),
-        is_on.then_some(now),
-        row.has_begun,
-        now,
-        order == Order::Start
-    )
-    .execute(&mut *conn)
-    .await?;
-    if order == Order::Cancel {
-        forget_parts(conn, id).await?;
-        sqlx::query!("UPDATE campaign_runs SET decide_at = NULL WHERE campaign = $1", id.0).execute(conn).await?;
-    }
-    Ok(Some(turn))
-}
 
 /// Forgets the messages that are still to be made.
 pub(crate) async fn forget_parts(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
     let forgotten = sqlx::query!("DELETE FROM campaign_parts WHERE campaign = $1 AND message IS NULL", id.0);
     forgotten.execute(conn).await.map(drop)
-}
-
-/// Pauses, resumes or cancels the messages of campaigns that were turned, of all or of one: called by the request that turned it,
-/// and by maintenance, should that have died. Returns what this process's dispatch has to obey.
-pub(crate) async fn follow_through(pool: &PgPool, one: Option<CampaignId>, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
-    let turned = sqlx::query!(
-        r#"SELECT id AS "id: CampaignId", app AS "app: AppId", state AS "state: State" FROM campaigns
-           WHERE unsteered AND ($1::uuid IS NULL OR id = $1) ORDER BY id LIMIT $2"#,
-        one.map(|id| id.0),
-        STEERED_AT_ONCE
-    )
-    .fetch_all(pool)
-    .await?;
-    let mut stops = Vec::new();
-    for campaign in turned {
-        let order = match campaign.state {
-            State::Paused => steering::Order::Pause,
-            State::Cancelled => steering::Order::Cancel,
-            State::Draft | State::Scheduled | State::Sending | State::Done => steering::Order::Resume,
-        };
-        for message in moving(pool, campaign.id).await? {
-            stops.extend(steering::follow(pool, campaign.app, message, order, now).await?);
-        }
-        // Unless it was turned again meanwhile: then its messages are still to follow that.
-        sqlx::query!(
-            "UPDATE campaigns SET unsteered = false WHERE id = $1 AND state = $2",
-            campaign.id.0,
-            campaign.state.name()
-        )
-        .execute(pool)
-        .await?;
-    }
-    Ok(stops)
-}
-
-/// Its messages that have deliveries to make.
-async fn moving(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<MessageId>> {
-    sqlx::query_scalar!(
-        r#"SELECT id AS "id: MessageId" FROM (
-             SELECT id FROM messages WHERE campaign = $1 ORDER BY id DESC LIMIT $2) m
-           WHERE (SELECT true FROM cursors WHERE message = m.id LIMIT 1) IS NOT NULL
-              OR (SELECT true FROM batches WHERE message = m.id LIMIT 1) IS NOT NULL
-              OR (SELECT true FROM queue WHERE message = m.id LIMIT 1) IS NOT NULL
-           ORDER BY id"#,
-        id.0,
-        MESSAGES_LOOKED_AT
-    )
-    .fetch_all(pool)
-    .await
 }
 
 /// A campaign that is due, locked.
@@ -126,8 +32,6 @@ pub(crate) struct Due {
     pub runs: i32,
     /// When it was started.
     pub started_at: Timestamp,
-    /// The time that its last run was for.
-    pub last_at: Option<Timestamp>,
     /// The app's time zone.
     pub timezone: String,
 }
@@ -137,13 +41,35 @@ pub(crate) async fn lock_due(conn: &mut PgConnection, now: Timestamp) -> sqlx::R
     sqlx::query_as!(
         Due,
         r#"SELECT c.id AS "id: CampaignId", c.app AS "app: AppId", c.plan, c.runs, coalesce(c.started_at, c.created_at) AS "started_at!",
-             (SELECT at FROM campaign_runs r WHERE r.campaign = c.id AND r.run = c.runs) AS last_at, a.timezone
+             a.timezone
            FROM campaigns c JOIN apps a ON a.id = c.app
            WHERE c.next_at <= $1 AND a.deleting_at IS NULL ORDER BY c.next_at LIMIT 1 FOR NO KEY UPDATE OF c SKIP LOCKED"#,
         now
     )
     .fetch_optional(conn)
     .await
+}
+
+/// Has a locked campaign looked at again then, and not before.
+pub(crate) async fn put_off(conn: &mut PgConnection, id: CampaignId, until: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE campaigns SET next_at = $2 WHERE id = $1", id.0, until).execute(conn).await.map(drop)
+}
+
+/// Ends a locked campaign whose time is over: no more messages are made, and those that are under way are cancelled by
+/// [`super::turning::follow_through`].
+pub(crate) async fn expire(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
+    forget_parts(conn, id).await?;
+    sqlx::query!("UPDATE campaigns SET expired = true, unsteered = true WHERE id = $1 AND NOT expired", id.0)
+        .execute(conn)
+        .await
+        .map(drop)
+}
+
+/// The time that the last run of a locked campaign was for. Asked after it was locked, so that it is known of a run that another
+/// replica has just begun.
+pub(crate) async fn last_at(conn: &mut PgConnection, due: &Due) -> sqlx::Result<Option<Timestamp>> {
+    let at = sqlx::query_scalar!("SELECT at FROM campaign_runs WHERE campaign = $1 AND run = $2", due.id.0, due.runs);
+    at.fetch_optional(conn).await
 }
 
 /// Begins a run with the messages that it ends in. Returns its number.
@@ -176,7 +102,7 @@ pub(crate) async fn add_parts(conn: &mut PgConnection, id: CampaignId, run: i32,
     let narrow: Vec<_> = parts.iter().map(|part| sqlx::types::Json(&part.narrow)).collect();
     sqlx::query!(
         "INSERT INTO campaign_parts (campaign, run, part, due_at, variant, narrow)
-         SELECT $1, $2, (SELECT count(*) FROM campaign_parts WHERE campaign = $1 AND run = $2) + t.n, t.due_at, t.variant, t.narrow
+         SELECT $1, $2, (SELECT coalesce(max(part), 0) FROM campaign_parts WHERE campaign = $1 AND run = $2) + t.n, t.due_at, t.variant, t.narrow
          FROM unnest($3::timestamptz[], $4::smallint[], $5::jsonb[]) WITH ORDINALITY AS t (due_at, variant, narrow, n)",
         id.0,
         run,
@@ -204,23 +130,17 @@ pub(crate) struct DuePart {
     pub root: Uuid,
 }
 
-/// The messages of a locked campaign that are due, the first first.
-pub(crate) async fn due_parts(
-    conn: &mut PgConnection,
-    id: CampaignId,
-    limit: i64,
-    now: Timestamp,
-) -> sqlx::Result<Vec<DuePart>> {
+/// The first of the messages of a locked campaign that are due.
+pub(crate) async fn due_part(conn: &mut PgConnection, id: CampaignId, now: Timestamp) -> sqlx::Result<Option<DuePart>> {
     sqlx::query_as!(
         DuePart,
         r#"SELECT p.run, p.part, p.variant, p.narrow AS "narrow: sqlx::types::Json<Narrow>", r.root
            FROM campaign_parts p JOIN campaign_runs r ON r.campaign = p.campaign AND r.run = p.run
-           WHERE p.campaign = $1 AND p.message IS NULL AND p.due_at <= $2 ORDER BY p.due_at, p.part LIMIT $3"#,
+           WHERE p.campaign = $1 AND p.message IS NULL AND p.due_at <= $2 ORDER BY p.due_at, p.run, p.part LIMIT 1"#,
         id.0,
-        now,
-        limit
+        now
     )
-    .fetch_all(conn)
+    .fetch_optional(conn)
     .await
 }
 
@@ -340,18 +260,35 @@ pub(crate) async fn decided(
     .map(drop)
 }
 
-/// When the last run of another campaign of the app was for. None: it has not run.
-pub(crate) async fn last_run_of(
+/// What is known of the run of another campaign that one follows.
+#[derive(Debug)]
+pub(crate) struct Followed {
+    /// Whether the other one may still run.
+    pub is_on: bool,
+    /// The time that the run is for; none: there is none yet.
+    pub at: Option<Timestamp>,
+}
+
+/// What a campaign follows that was started at `since`: the other one's last run until then, else its first. Once there is one it
+/// stays that one, however often the other one runs. None: the app has no such campaign.
+pub(crate) async fn followed(
     conn: &mut PgConnection,
     app: AppId,
     id: CampaignId,
-) -> sqlx::Result<Option<Timestamp>> {
-    let at = sqlx::query_scalar!(
-        r#"SELECT max(r.at) FROM campaign_runs r JOIN campaigns c ON c.id = r.campaign WHERE c.id = $1 AND c.app = $2"#,
+    since: Timestamp,
+) -> sqlx::Result<Option<Followed>> {
+    sqlx::query_as!(
+        Followed,
+        r#"SELECT c.state NOT IN ('cancelled', 'done') AS "is_on!",
+             coalesce((SELECT at FROM campaign_runs WHERE campaign = c.id AND at <= $3 ORDER BY run DESC LIMIT 1),
+                      (SELECT at FROM campaign_runs WHERE campaign = c.id ORDER BY run LIMIT 1)) AS at
+           FROM campaigns c WHERE c.id = $1 AND c.app = $2"#,
         id.0,
-        app.0
-    );
-    at.fetch_one(conn).await
+        app.0,
+        since
+    )
+    .fetch_optional(conn)
+    .await
 }
 
 /// What of a campaign is still to come.

@@ -66,25 +66,8 @@ pub async fn steer(
     .await
 }
 
-/// Turns a message that follows its campaign. None: it is so already, or has ended.
-pub(crate) async fn follow(
-    pool: &PgPool,
-    app: AppId,
-    id: MessageId,
-    turn: Order,
-    now: Timestamp,
-) -> Result<Option<Stop>, sqlx::Error> {
-    retrying(|| async move {
-        let mut tx = pool.begin().await?;
-        match steer_within(&mut tx, app, id, turn, now).await? {
-            Steered::Now { stop, .. } => tx.commit().await.map(|()| Some(stop)),
-            Steered::Unknown | Steered::Done | Steered::Cancelled | Steered::Already => Ok(None),
-        }
-    })
-    .await
-}
-
-async fn steer_within(
+/// Turns a message within the caller's transaction, which is to be committed if it is so now.
+pub(in crate::store) async fn steer_within(
     conn: &mut PgConnection,
     app: AppId,
     id: MessageId,

@@ -2,6 +2,7 @@
 //! started by its number, watched to its end, copied and deleted; who only looks is offered nothing that acts.
 
 use axum::http::Method;
+use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::server::campaigns;
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -23,8 +24,8 @@ async fn goes(chromium: &mut Chromium, words: &str) {
 
 /// A look of the scheduler so much later, and all that comes of it.
 async fn advance(site: &Site, later: TimeDelta) {
-    let now = site.app.clock.now() + later;
-    campaigns::advance(&site.app.pool, &site.app.vault, now).await.expect("the database answers");
+    let clock = Clock::stub(site.app.clock.now() + later);
+    campaigns::advance(&site.app.pool, &site.app.vault, &clock).await.expect("the database answers");
     site.app.run_until_idle().await;
 }
 

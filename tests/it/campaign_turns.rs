@@ -1,0 +1,235 @@
+//! What orders, expiry and failures do to campaigns that are under way.
+
+use axum::http::Method;
+use bellwire::testkit::server::campaigns;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use crate::campaigns::{HOUR, MINUTE, accepted, advance, go, order, plan, show, started};
+use crate::support::app::{DAY, scalar, until_waiting};
+use crate::support::{START, TestApp, seed};
+
+async fn look(app: &TestApp) {
+    campaigns::advance(&app.pool, &app.vault, &app.clock).await.expect("the database answers");
+}
+
+/// Holds the push service, or releases it.
+async fn turn_gateway(app: &TestApp, verb: &str) {
+    let gateway = format!("/v1/gateways/{}/{verb}", app.lane("fcm").await);
+    app.operate(Method::POST, &gateway, Value::Null).await.ok(200);
+}
+
+async fn execute(app: &TestApp, sql: &'static str) {
+    sqlx::raw_sql(sql).execute(&app.pool).await.expect("the statement is right");
+}
+
+fn two_variants() -> Value {
+    json!([{"name": "a", "message": {}}, {"name": "b", "message": {}}])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_campaign_that_is_cancelled_while_a_message_of_it_is_made_cancels_that_message() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..3).await;
+    turn_gateway(&app, "hold").await;
+    started(&app, plan("spring", json!({"pace": {"per_minute": 60}}))).await;
+    // The step gets as far as its message, and no further.
+    let mut other = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE campaigns_in_motion IN SHARE MODE").execute(&mut *other).await.unwrap();
+    let cancelled = async {
+        until_waiting(&app.pool, 1).await;
+        order(&app, "spring", "cancel").await.ok(200)["state"].clone()
+    };
+    let let_go = async {
+        until_waiting(&app.pool, 2).await;
+        other.rollback().await.unwrap();
+    };
+    let ((), state, ()) = tokio::join!(look(&app), cancelled, let_go);
+    assert_eq!(state, "cancelled");
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE state = 'cancelled'").await, 1);
+    turn_gateway(&app, "release").await;
+    for _ in 0..10 {
+        app.advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!(accepted(&show(&app, "spring").await), 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_orders_at_once_all_messages_end_up_with_the_last() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..300).await;
+    turn_gateway(&app, "hold").await;
+    let variants: Vec<Value> = (0..8).map(|n| json!({"name": n.to_string(), "message": {}})).collect();
+    started(&app, plan("spring", json!({"variants": variants}))).await;
+    look(&app).await;
+    // Whoever pauses its messages is held up at the first.
+    let mut other = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM messages FOR UPDATE").execute(&mut *other).await.unwrap();
+    let paused = async { order(&app, "spring", "pause").await.ok(200) };
+    let resumed = async {
+        until_waiting(&app.pool, 1).await;
+        order(&app, "spring", "resume").await.ok(200)
+    };
+    let let_go = async {
+        until_waiting(&app.pool, 2).await;
+        other.rollback().await.unwrap();
+    };
+    let _ = tokio::join!(paused, resumed, let_go);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE state = 'paused'").await, 0);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM campaigns WHERE unsteered").await, 0);
+    turn_gateway(&app, "release").await;
+    go(&app).await;
+    assert_eq!(accepted(&show(&app, "spring").await), 300);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_campaign_whose_step_fails_holds_up_no_other_and_goes_on_when_it_can() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..2).await;
+    started(&app, plan("broken", json!({}))).await;
+    execute(
+        &app,
+        "DO $$ BEGIN EXECUTE format('ALTER TABLE campaign_runs ADD CONSTRAINT broken CHECK (campaign <> %L)',
+           (SELECT id FROM campaigns)); END $$",
+    )
+    .await;
+    app.clock.advance(Duration::from_secs(1));
+    started(&app, plan("fine", json!({}))).await;
+    go(&app).await;
+    assert_eq!([accepted(&show(&app, "broken").await), accepted(&show(&app, "fine").await)], [0, 2]);
+    execute(&app, "ALTER TABLE campaign_runs DROP CONSTRAINT broken").await;
+    advance(&app, MINUTE).await;
+    assert_eq!(accepted(&show(&app, "broken").await), 2);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_test_is_decided_though_retention_has_deleted_a_message_of_it() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..40).await;
+    let test = json!({"share": 0.5, "after": 3600, "otherwise": "first"});
+    started(&app, plan("spring", json!({"variants": two_variants(), "test": test}))).await;
+    go(&app).await;
+    execute(&app, "DELETE FROM campaign_parts WHERE part = 1").await;
+    advance(&app, HOUR).await;
+    assert_eq!(accepted(&show(&app, "spring").await), 40);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_pause_does_not_shorten_a_test() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..40).await;
+    let test = json!({"share": 0.5, "after": 3600, "otherwise": "first"});
+    started(&app, plan("spring", json!({"variants": two_variants(), "test": test}))).await;
+    go(&app).await;
+    let tested = accepted(&show(&app, "spring").await);
+    assert!((1..40).contains(&tested), "{tested}");
+    advance(&app, HOUR / 2).await;
+    order(&app, "spring", "pause").await.ok(200);
+    advance(&app, 3 * HOUR).await;
+    order(&app, "spring", "resume").await.ok(200);
+    advance(&app, HOUR / 2 - MINUTE).await;
+    assert_eq!(accepted(&show(&app, "spring").await), tested, "half an hour of its time was left");
+    advance(&app, MINUTE).await;
+    assert_eq!(accepted(&show(&app, "spring").await), 40);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn what_lives_for_no_time_does_not_outlive_its_campaign() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..3).await;
+    let at_once = json!({"to": {"all": true}, "content": {"title": "Now"}, "ttl": 0});
+    let brief = json!({"message": at_once, "expires_at": json!(START + HOUR)});
+    turn_gateway(&app, "hold").await;
+    started(&app, plan("held", brief.clone())).await;
+    started(&app, plan("paused", brief)).await;
+    go(&app).await;
+    order(&app, "paused", "pause").await.ok(200);
+    advance(&app, HOUR).await;
+    assert_eq!(order(&app, "paused", "resume").await.ok(409)["code"], "campaign_past");
+    assert_eq!(order(&app, "paused", "cancel").await.ok(200)["state"], "cancelled");
+    turn_gateway(&app, "release").await;
+    go(&app).await;
+    advance(&app, MINUTE).await;
+    for (slug, state) in [("held", "done"), ("paused", "cancelled")] {
+        let campaign = show(&app, slug).await;
+        let total = &campaign["progress"]["total"];
+        assert_eq!((&total["accepted"], &total["cancelled"]), (&json!(0), &json!(3)), "{campaign}");
+        assert_eq!(campaign["state"], state);
+    }
+    // Of what expires within a second nothing is made: its messages would be sent whenever they could.
+    let end = app.clock.now() + Duration::from_millis(900);
+    started(&app, plan("late", json!({"expires_at": json!(end)}))).await;
+    go(&app).await;
+    let late = show(&app, "late").await;
+    assert_eq!((&late["state"], &late["progress"]["total"]["targeted"]), (&json!("done"), &json!(0)));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn an_order_reaches_a_message_however_many_were_made_after_it() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..3).await;
+    turn_gateway(&app, "hold").await;
+    started(&app, plan("spring", json!({}))).await;
+    look(&app).await;
+    let copies = "INSERT INTO messages SELECT (jsonb_populate_record(m, jsonb_build_object('id',
+        'ffffffff-0000-7000-8000-' || lpad(to_hex(n), 12, '0')))).* FROM messages m, generate_series(1, 2100) n";
+    execute(&app, copies).await;
+    order(&app, "spring", "cancel").await.ok(200);
+    let waiting = "SELECT count(*) FROM messages m WHERE state <> 'cancelled'
+        AND (EXISTS (SELECT FROM queue WHERE message = m.id) OR EXISTS (SELECT FROM cursors WHERE message = m.id))";
+    assert_eq!(scalar(&app.pool, waiting).await, 0);
+    execute(&app, "DELETE FROM messages WHERE id > 'ffffffff-0000-0000-0000-000000000000'").await;
+    turn_gateway(&app, "release").await;
+    go(&app).await;
+    assert_eq!(accepted(&show(&app, "spring").await), 0);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_follow_up_of_a_campaign_that_recurs_follows_one_run_of_it() {
+    let app = TestApp::start().await; // at 08:00 UTC
+    app.subscribe("fcm", 0..2).await;
+    started(&app, plan("daily", json!({"schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}))).await;
+    go(&app).await;
+    advance(&app, HOUR).await;
+    advance(&app, HOUR).await;
+    let after = json!({"campaign": "daily", "did_not": "click", "after": 3 * 86_400});
+    let slug = started(&app, plan("reminder", json!({"follows": after}))).await;
+    for _ in 0..2 {
+        advance(&app, DAY).await;
+    }
+    advance(&app, 22 * HOUR).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 0, "two days and 23 hours after the run before it was started");
+    advance(&app, HOUR).await;
+    assert_eq!(accepted(&show(&app, &slug).await), 2);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_follow_up_ends_with_a_campaign_that_will_never_run() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    for slug in ["first", "second"] {
+        started(&app, plan(slug, json!({"schedule": {"at": json!(START + HOUR)}}))).await;
+        let follows = json!({"campaign": slug, "did_not": "click", "after": 86_400});
+        started(&app, plan(&format!("after-{slug}"), json!({"follows": follows}))).await;
+    }
+    go(&app).await;
+    assert_eq!(show(&app, "after-first").await["state"], "scheduled");
+    for slug in ["first", "second"] {
+        order(&app, slug, "cancel").await.ok(200);
+    }
+    app.call(Method::DELETE, "/v1/apps/shop/campaigns/second", Value::Null).await.ok(204);
+    advance(&app, MINUTE).await;
+    for slug in ["after-first", "after-second"] {
+        let over = show(&app, slug).await;
+        assert_eq!((&over["state"], &over["next_at"], accepted(&over)), (&json!("done"), &Value::Null, 0), "{slug}");
+    }
+    app.finish().await;
+}
