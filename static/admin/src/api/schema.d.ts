@@ -409,7 +409,7 @@ export interface paths {
         put?: never;
         /**
          * Resumes a paused campaign.
-         * @description What fell due meanwhile goes out now; of runs that recur, the last.
+         * @description What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later by as long as it was paused. One that has expired cannot be resumed.
          *
          *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
          */
