@@ -124,9 +124,13 @@ pub(crate) async fn change(
     }
 }
 
-/// Deletes a draft, or a campaign that is over. False: there is no such campaign, or it is under way.
+/// Deletes a draft, or a campaign that is over. False: there is no such campaign, or it is under way, or its messages have still to
+/// be told that it was cancelled.
 pub(crate) async fn delete(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<bool> {
-    let deleted = sqlx::query!("DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled')", id.0);
+    let deleted = sqlx::query!(
+        "DELETE FROM campaigns WHERE id = $1 AND state IN ('draft', 'done', 'cancelled') AND NOT unsteered",
+        id.0
+    );
     Ok(deleted.execute(conn).await?.rows_affected() == 1)
 }
 
