@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
-use bellwire::testkit::webpush::payload::receipt_token;
+use bellwire::testkit::webpush::stamp::receipt_token;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, header};

@@ -237,7 +237,10 @@ pub mod webpush {
         pub use crate::webpush::keys::SigningKey;
     }
     pub mod payload {
-        pub use crate::webpush::payload::{Stamp, Template, delivery_id, receipt_token};
+        pub use crate::webpush::payload::{Stamp, Template};
+    }
+    pub mod stamp {
+        pub use crate::webpush::stamp::{delivery_id, receipt_token};
     }
     pub mod seal {
         pub use crate::webpush::seal::{padded_len, seal};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
-use bellwire::testkit::webpush::payload::delivery_id;
+use bellwire::testkit::webpush::stamp::delivery_id;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;

@@ -16,7 +16,7 @@ use crate::model::delivery::ReceiptKind;
 use crate::model::id::AppId;
 use crate::receipts::NotTaken;
 use crate::store::outcomes::receipts::Receipt;
-use crate::webpush::payload::parse_receipt;
+use crate::webpush::stamp::parse_receipt;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

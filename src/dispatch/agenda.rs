@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::fair::shares::{TIERS, index};
+use super::fair::turns::Turns;
 use super::refills::Refill;
-use super::shares::{TIERS, index};
-use super::turns::Turns;
 use crate::model::delivery::Tier;
 use crate::model::id::AppId;
 use crate::store::queue::claims::DueLane;

@@ -6,6 +6,7 @@ use tracing::error;
 
 use super::admit::Admission;
 use super::conclude::{Conclusion, dead_unsent};
+use super::fair::turn::{Next, Turn};
 use super::fair::{FairQueue, Taker};
 use super::job::Job;
 use super::post::Posting;
@@ -13,7 +14,6 @@ use super::prepare::Preparation;
 use super::seal::{Sealed, Unsealed};
 use super::settle::Settling;
 use super::shared::Shared;
-use super::turn::{Next, Turn};
 use crate::classify::DeadReason;
 use crate::gateway::Post;
 use crate::model::id::DeadLetterId;

@@ -25,7 +25,6 @@ mod catalog;
 mod claim;
 mod conclude;
 mod fair;
-mod flow;
 mod heartbeat;
 mod job;
 mod line;
@@ -34,22 +33,17 @@ mod news;
 mod policies;
 mod post;
 mod prepare;
-mod queue;
 mod rate;
 mod refills;
-mod room;
 mod says;
 mod seal;
 mod sealers;
 mod settle;
 mod settler;
 mod shared;
-mod shares;
 mod stops;
 #[cfg(test)]
 mod tests;
-mod turn;
-mod turns;
 mod words;
 
 use std::sync::Arc;
@@ -94,8 +88,8 @@ use shared::{Progress, Shared};
 use stops::StopSet;
 use words::LastWords;
 
+pub(crate) use fair::turn::Load;
 pub(crate) use prepare::ATTEMPT_DEADLINE;
-pub(crate) use turn::Load;
 
 /// How the engine is sized.
 #[derive(Debug, Clone, Copy)]

@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::conclude::{Conclusion, Judged, can_shrink, conclude, octets};
 use super::fair::FairQueue;
+use super::fair::turn::Turn;
 use super::job::Job;
 use super::news::News;
 use super::prepare::{ATTEMPT_DEADLINE, Preparation};
 use super::rate::Rates;
 use super::shared::Shared;
 use super::stops::Stopped;
-use super::turn::Turn;
 use crate::classify::{Answer, Failure, Kind, Outcome, classify};
 use crate::gateway::{Gateways, Post, Reply};
 use crate::model::clock::Timestamp;

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::conclude::{Conclusion, dead_unsent, ended_unsent};
+use super::fair::turn::Turn;
 use super::job::{Job, Ticket};
 use super::seal::Unsealed;
 use super::shared::Shared;
 use super::stops::Stopped;
-use super::turn::Turn;
 use crate::classify::DeadReason;
 use crate::gateway::Post;
 use crate::model::id::DeadLetterId;
@@ -20,8 +20,9 @@ use crate::model::message::PLAINTEXT_MAX;
 use crate::policy::remaining_ttl_s;
 use crate::store::outcomes::ledger::{Due, End};
 use crate::template::Kind;
-use crate::webpush::payload::{Stamp, delivery_id, receipt_token};
+use crate::webpush::payload::Stamp;
 use crate::webpush::seal::padded_len;
+use crate::webpush::stamp::{delivery_id, receipt_token};
 use crate::webpush::vapid::TokenCache;
 
 /// A POST without an answer after this has failed.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::turn::Turn;
+use super::fair::turn::Turn;
 use crate::gateway::Post;
 use crate::webpush::OVERHEAD;
 use crate::webpush::seal::{SealError, seal};

@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::batch::{OpenBatch, Recorded};
 use super::conclude::unsent_attempt;
+use super::fair::turn::Next;
 use super::fair::{FairQueue, Taker};
 use super::job::{Job, Ticket};
 use super::message::{LaneInfo, Message, delivery};
 use super::policies::Policies;
 use super::says::Says;
-use super::turn::Next;
 use crate::classify::{Answer, classify};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
@@ -113,7 +113,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
 }
 
 /// Takes a turn at once, if there is one for anybody.
-fn turn(queue: &FairQueue) -> Option<super::turn::Turn> {
+fn turn(queue: &FairQueue) -> Option<super::fair::turn::Turn> {
     match queue.try_next(Taker::Any, NOW).or_else(|| queue.try_next(Taker::Transactional, NOW)) {
         Some(Next::Turn(turn)) => Some(turn),
         Some(Next::Deferred(..)) => panic!("nothing is shut"),

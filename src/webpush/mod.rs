@@ -1,14 +1,16 @@
 //! The wire rules of web push: what goes into a push message and how it is sealed and signed. Pure, apart from the
 //! randomness that fresh keys and salts need.
 //!
-//! [`payload`] writes the plaintext, [`shrink`] makes it smaller where a gateway insists, [`seal`] encrypts it for one
-//! browser (RFC 8291 over RFC 8188), [`vapid`] says who sends it (RFC 8292), [`keys`] reads and writes the key pairs
-//! that say so. The browser's side is the simulator's own, which shares no code with this.
+//! [`payload`] writes the plaintext, [`stamp`] makes what tells deliveries apart in it, [`shrink`] makes it smaller where a
+//! gateway insists, [`seal`] encrypts it for one browser (RFC 8291 over RFC 8188), [`vapid`] says who sends it (RFC 8292),
+//! [`keys`] reads and writes the key pairs that say so. The browser's side is the simulator's own, which shares no code with
+//! this.
 
 pub(crate) mod keys;
 pub(crate) mod payload;
 pub(crate) mod seal;
 pub(crate) mod shrink;
+pub(crate) mod stamp;
 pub(crate) mod vapid;
 
 use aws_lc_rs::hmac;

@@ -26,12 +26,8 @@ use std::io::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
-use subtle::ConstantTimeEq as _;
-use uuid::Uuid;
 
-use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::message::{CONTENT_MAX, Content, Direction, ENVELOPE_RESERVE, Notification, PLAINTEXT_MAX, Payload};
-use crate::vault::{Purpose, Vault};
 
 /// Most octets of a stamp: retried has at most ten digits.
 const STAMP_MAX: usize = r#""bellwire":{"id":"","receipt":"","retried":}"#.len() + 22 + 64 + 10;
@@ -56,9 +52,9 @@ pub struct TooLarge {
 /// What differs between the pushes of one message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stamp<'a> {
-    /// From [`delivery_id`].
+    /// From [`delivery_id`](super::stamp::delivery_id).
     pub id: [u8; 16],
-    /// From [`receipt_token`].
+    /// From [`receipt_token`](super::stamp::receipt_token).
     pub receipt: [u8; 64],
     /// Attempts that went before.
     pub retried: u32,
@@ -211,41 +207,6 @@ impl Template {
         out.push(b'}');
         out.extend_from_slice(tail);
     }
-}
-
-/// The delivery id in a plaintext: the same on every repeat to the same browser, also after it re-subscribed, since
-/// `origin` outlives the subscription. It says nothing about either to a page that sees it.
-pub fn delivery_id(vault: &Vault, message: MessageId, origin: SubscriptionId) -> [u8; 16] {
-    truncated_mac(vault, Purpose::DeliveryId, message, origin)
-}
-
-/// The token with which a service worker reports on a delivery: base64url of message, subscription and 128 bits of
-/// HMAC. It is not stored.
-pub fn receipt_token(vault: &Vault, message: MessageId, subscription: SubscriptionId) -> [u8; 64] {
-    let mut octets = [0; 48];
-    octets[..16].copy_from_slice(message.0.as_bytes());
-    octets[16..32].copy_from_slice(subscription.0.as_bytes());
-    octets[32..].copy_from_slice(&truncated_mac(vault, Purpose::Receipt, message, subscription));
-    let mut token = [0; 64];
-    URL_SAFE_NO_PAD.encode_slice(octets, &mut token).expect("48 octets are 64 characters");
-    token
-}
-
-/// Whom a receipt is about, if we made its token. The time it takes does not depend on where a forged one differs.
-pub(crate) fn parse_receipt(vault: &Vault, token: &str) -> Option<(MessageId, SubscriptionId)> {
-    if token.len() != 64 {
-        return None;
-    }
-    let octets: [u8; 48] = URL_SAFE_NO_PAD.decode(token).ok()?.try_into().ok()?;
-    let id = |at: usize| Uuid::from_slice(&octets[at..at + 16]).expect("16 octets");
-    let (message, subscription) = (MessageId(id(0)), SubscriptionId(id(16)));
-    let expected = truncated_mac(vault, Purpose::Receipt, message, subscription);
-    bool::from(expected[..].ct_eq(&octets[32..])).then_some((message, subscription))
-}
-
-fn truncated_mac(vault: &Vault, purpose: Purpose, message: MessageId, other: SubscriptionId) -> [u8; 16] {
-    let mac = vault.mac(purpose, &[message.0.as_bytes(), other.0.as_bytes()]);
-    *mac.first_chunk().expect("an HMAC has 32 octets")
 }
 
 fn json(value: &(impl Serialize + ?Sized)) -> Vec<u8> {
@@ -460,40 +421,6 @@ mod tests {
     fn characters_count_as_they_are_sent() {
         let refused = Template::new(&text("\n".repeat(2000), true)).unwrap_err();
         assert_eq!(refused, TooLarge { octets: 4000, limit: CONTENT_MAX });
-    }
-
-    fn vault(lookup: u8) -> Vault {
-        Vault::new([(1, [1; 32])], &[lookup; 32])
-    }
-
-    #[test]
-    fn a_receipt_names_its_delivery_and_a_forged_one_nobody() {
-        let (message, subscription) = (MessageId(Uuid::now_v7()), SubscriptionId::new(Uuid::now_v7(), 9));
-        let token = receipt_token(&vault(1), message, subscription);
-        let token = std::str::from_utf8(&token).unwrap();
-        assert_eq!(parse_receipt(&vault(1), token), Some((message, subscription)));
-        assert_eq!(parse_receipt(&vault(2), token), None);
-        for at in 0..64 {
-            let mut forged = token.to_owned();
-            let other = if &token[at..=at] == "A" { "B" } else { "A" };
-            forged.replace_range(at..=at, other);
-            assert_eq!(parse_receipt(&vault(1), &forged), None, "character {at}");
-        }
-        for odd in ["", &token[..63], &format!("{token}A"), &"*".repeat(64), &"é".repeat(32)] {
-            assert_eq!(parse_receipt(&vault(1), odd), None, "{odd}");
-        }
-    }
-
-    #[test]
-    fn a_delivery_id_is_the_same_on_every_repeat_and_no_other() {
-        let [message, other] = [1, 2].map(|n| MessageId(Uuid::from_u128(n)));
-        let origin = SubscriptionId(Uuid::from_u128(3));
-        let id = delivery_id(&vault(1), message, origin);
-        assert_eq!(id, delivery_id(&vault(1), message, origin));
-        assert_ne!(id, delivery_id(&vault(1), other, origin));
-        assert_ne!(id, delivery_id(&vault(1), message, SubscriptionId(Uuid::from_u128(4))));
-        let receipt = receipt_token(&vault(1), message, origin);
-        assert_ne!(URL_SAFE_NO_PAD.decode(receipt).unwrap()[32..], id);
     }
 
     #[test]

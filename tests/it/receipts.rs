@@ -9,7 +9,7 @@ use bellwire::testkit::api::limits::Rate;
 use bellwire::testkit::model::id::{MessageId, SubscriptionId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::operations::partitions;
-use bellwire::testkit::webpush::payload::receipt_token;
+use bellwire::testkit::webpush::stamp::receipt_token;
 use bellwire::testkit::{receipts, vault::Vault};
 use serde_json::{Value, json};
 

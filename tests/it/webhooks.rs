@@ -10,7 +10,7 @@ use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::server::maintenance;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
-use bellwire::testkit::webpush::payload::receipt_token;
+use bellwire::testkit::webpush::stamp::receipt_token;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 

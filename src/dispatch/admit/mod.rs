@@ -2,64 +2,42 @@
 //! subscription's throttle.
 //! Queue rows and batches come in by the same checks; whatever does not pass is settled here.
 
-use std::collections::{BTreeMap, HashMap};
+mod limits;
+mod rows;
+
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use opentelemetry::KeyValue;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tracing::{debug, error, warn};
+use tracing::error;
 use uuid::Uuid;
 
-use super::batch::OpenBatch;
-use super::catalog::{Catalog, CatalogError};
-use super::conclude::unsent_attempt;
-use super::fair::FairQueue;
-use super::job::{Job, START_WITHIN, Ticket, open_address};
-use super::message::{LaneInfo, Message, delivery};
-use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
-use super::says::{Own, Wants};
-use super::settle::Settling;
-use super::shared::Shared;
 use crate::classify::DeadReason;
-use crate::metrics::TokenFault;
+use crate::dispatch::batch::OpenBatch;
+use crate::dispatch::catalog::{Catalog, CatalogError};
+use crate::dispatch::conclude::unsent_attempt;
+use crate::dispatch::fair::FairQueue;
+use crate::dispatch::job::{Job, START_WITHIN, Ticket, open_address};
+use crate::dispatch::message::{LaneInfo, Message, delivery};
+use crate::dispatch::prepare::{STOPPED, SUBSCRIPTION_GONE};
+use crate::dispatch::says::{Own, Wants};
+use crate::dispatch::settle::Settling;
+use crate::dispatch::shared::Shared;
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::id::{DeadLetterId, LaneId, MessageId, SubscriptionId};
+use crate::model::id::{DeadLetterId, LaneId, SubscriptionId};
 use crate::otlp::{DeliverySpan, Stage};
-use crate::policy::Throttle;
-use crate::policy::reliability::Count;
-use crate::policy::token::Queued;
 use crate::store;
-use crate::store::outcomes::ledger::forged::Forged;
 use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
-use crate::store::queue::throttles::TurnRequest;
 use crate::template::Person;
+use rows::Entry;
 
 /// Addresses of a batch that are opened before others have their turn on this thread: some 100 µs.
 const OPENED_AT_ONCE: usize = 50;
 /// A row leased so often ends as dead.
 const ROW_LEASES_MAX: i16 = 5;
-
-/// A claimed row with what it belongs to.
-struct Entry {
-    row: ClaimedRow,
-    message: Arc<Message>,
-    lane: Arc<LaneInfo>,
-}
-
-impl Entry {
-    fn queued(&self) -> Queued {
-        let ClaimedRow { message, retries, scheduled_at, .. } = self.row;
-        Queued { message, subscription: self.row.recipient.subscription, retries, scheduled_at }
-    }
-
-    fn key(&self) -> (SubscriptionId, MessageId) {
-        (self.row.recipient.subscription, self.row.message)
-    }
-}
 
 /// What is known of those recipients whose messages have to know.
 type People = HashMap<SubscriptionId, Arc<Person>>;
@@ -126,102 +104,6 @@ impl Admission {
         let only_jobs = |jobs: Vec<(Box<Job>, bool)>| jobs.into_iter().map(|(job, _)| job).collect();
         self.line_up(self.without_capped(only_jobs(free)).await);
         self.throttle(self.without_capped(only_jobs(throttled)).await).await;
-    }
-
-    /// Takes out what no worker of ours can have written. It is never sent: it ends in the archive, with an alert.
-    async fn without_forged(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
-        let mut genuine = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let (fault, reason) =
-                if !entry.queued().fits(&entry.row.token, &self.shared.vault) || !entry.row.is_in_place {
-                    (TokenFault::Tampered, DeadReason::Tampered)
-                } else if entry.row.is_recorded {
-                    (TokenFault::Replayed, DeadReason::Replayed)
-                } else {
-                    genuine.push(entry);
-                    continue;
-                };
-            self.shared.metrics.token_fault(fault, 1);
-            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokenFailures, 1);
-            self.end_forged(&entry, lease, reason).await;
-            self.shared.progress.finished(1);
-        }
-        genuine
-    }
-
-    async fn end_forged(&self, entry: &Entry, lease: Uuid, reason: DeadReason) {
-        let subscription = entry.row.recipient.subscription;
-        debug!(subscription = self.shared.label(subscription), reason = reason.name(), "a queue row was forged");
-        let forged = Forged {
-            lease,
-            subscription,
-            message: entry.message.id,
-            app: entry.message.app,
-            lane: entry.lane.id,
-            tier: entry.message.tier,
-            reason,
-            letter: DeadLetterId(self.shared.clock.uuid()),
-        };
-        match store::outcomes::ledger::forged::end(&self.shared.pool, &forged, self.shared.clock.now()).await {
-            Ok(_) => self.shared.metrics.ended(Ending::Dead, entry.message.tier, 1),
-            // Its lease runs out, and it is found again.
-            Err(failed) => warn!(error = %failed, "a queue row that was changed by hand could not be ended"),
-        }
-    }
-
-    /// Hands on what is for subscriptions that others have taken the place of: it is due there at once.
-    async fn without_replaced(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
-        let is_replaced = |entry: &Entry| entry.row.recipient.standing == Standing::Replaced;
-        let (replaced, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_replaced);
-        let mut messages = BTreeMap::<_, Vec<_>>::new();
-        for (subscription, message) in replaced.iter().map(Entry::key) {
-            messages.entry(subscription).or_default().push(message);
-        }
-        for (old, messages) in messages {
-            let now = self.shared.clock.now();
-            match store::audience::succession::follow(&self.shared.pool, &self.shared.vault, lease, old, &messages, now)
-                .await
-            {
-                Ok(()) => self.shared.progress.finished(messages.len()),
-                Err(failed) => {
-                    warn!(error = %failed, "deliveries could not be handed on to a new subscription; they are put back");
-                    self.settling.give_back(messages.into_iter().map(|message| (old, message)).collect(), lease);
-                }
-            }
-        }
-        if !replaced.is_empty() {
-            self.kicked.notify_one();
-        }
-        others
-    }
-
-    /// Reads again and signs anew what waited for longer than its token is good for: the server was down, or a gateway.
-    async fn without_late(&self, entries: Vec<Entry>, lease: Uuid) -> Vec<Entry> {
-        let now = self.shared.clock.now();
-        let is_late = |entry: &Entry| entry.queued().is_late(now, entry.message.policy.settings.retry_token_ttl);
-        let late: Vec<_> = entries.iter().filter(|entry| is_late(entry)).map(Entry::queued).collect();
-        if late.is_empty() {
-            return entries;
-        }
-        self.shared.metrics.token_fault(TokenFault::Late, late.len() as u64);
-        for entry in entries.iter().filter(|entry| is_late(entry)) {
-            self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
-        }
-        let standing = match store::queue::claims::sign_again(&self.shared.pool, &self.shared.vault, lease, &late).await
-        {
-            Ok(standing) => standing,
-            Err(failed) => {
-                warn!(error = %failed, "late retries could not be signed again");
-                Vec::new()
-            }
-        };
-        // What must not be sent is settled by its standing at the claim; what changed since comes back with its lease.
-        let stays = |entry: &Entry| {
-            entry.row.recipient.standing != Standing::Sendable || !is_late(entry) || standing.contains(&entry.key())
-        };
-        let (stay, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(stays);
-        self.shared.progress.finished(gone.len());
-        stay
     }
 
     /// A job of a claimed row; none if the row has its fate already.
@@ -410,73 +292,6 @@ impl Admission {
         self.shared.tracer.delivery(origin, self.shared.clock.now() - claimed_at.elapsed(), attributes)
     }
 
-    /// Takes out what frequency caps hold back, and gives the rest its places.
-    async fn without_capped(&self, jobs: Vec<Box<Job>>) -> Vec<Box<Job>> {
-        if !jobs.iter().any(|job| job.wants_place()) {
-            return jobs;
-        }
-        let (counted, mut free): (Vec<Box<Job>>, Vec<_>) = jobs.into_iter().partition(|job| job.wants_place());
-        let mut alike = BTreeMap::<_, Vec<_>>::new();
-        for job in counted {
-            alike.entry((job.message.app, job.message.tier)).or_default().push(job);
-        }
-        for ((app, _), jobs) in alike {
-            let now = self.shared.clock.now();
-            let wishes: Vec<_> = jobs.iter().map(|job| job.wish()).collect();
-            // Those of one app and tier have the same caps, but for a minute after a change.
-            let caps = jobs[0].message.caps.clone();
-            let refusals = match store::queue::caps::reserve(&self.shared.pool, app, &caps, &wishes, now).await {
-                Ok(refusals) => refusals,
-                Err(failed) => {
-                    warn!(error = %failed, "frequency caps could not be asked; these deliveries are put back");
-                    self.settling.put_back(jobs, now);
-                    continue;
-                }
-            };
-            for (mut job, refusal) in jobs.into_iter().zip(refusals) {
-                let Some(refusal) = refusal else {
-                    free.push(job);
-                    continue;
-                };
-                let attempt = unsent_attempt(job.retries, &refusal.to_string(), now);
-                self.settling.settle(&mut job, Fate::Ended(attempt, End::Capped));
-            }
-        }
-        free
-    }
-
-    /// Gives deliveries to subscriptions with a throttle their turns: those whose turn has come go on, the others wait
-    /// for it in the database, and those that would expire first are over.
-    async fn throttle(&self, jobs: Vec<Box<Job>>) {
-        if jobs.is_empty() {
-            return;
-        }
-        let now = self.shared.clock.now();
-        let wanted: Vec<_> = jobs.iter().map(|job| wanted(job)).collect();
-        let turns = match store::queue::throttles::take_turns(&self.shared.pool, &wanted, now).await {
-            Ok(turns) => turns,
-            Err(failed) => {
-                warn!(error = %failed, "throttles could not be asked; these deliveries are put back");
-                return self.settling.put_back(jobs, now);
-            }
-        };
-        let mut go = Vec::new();
-        for (mut job, turn) in jobs.into_iter().zip(turns) {
-            match turn {
-                Some(at) if at <= now => go.push(job),
-                Some(at) => {
-                    self.shared.metrics.throttled.inc();
-                    self.settling.settle(&mut job, Fate::Deferred(Due::Turn(at)));
-                }
-                None => {
-                    let attempt = unsent_attempt(job.retries, "throttled beyond its time to live", now);
-                    self.settling.settle(&mut job, Fate::Ended(attempt, End::Expired));
-                }
-            }
-        }
-        self.line_up(go);
-    }
-
     /// Lets deliveries into the queue. What its lane does not take now is deferred.
     pub(super) fn line_up(&self, mut jobs: Vec<Box<Job>>) {
         jobs.iter_mut().for_each(|job| job.enter(Stage::Wait));
@@ -488,16 +303,6 @@ impl Admission {
         if self.shared.progress.is_stopping() {
             self.settling.put_back(self.queue.drain(), self.shared.clock.now());
         }
-    }
-}
-
-fn wanted(job: &Job) -> TurnRequest {
-    let per_second = job.policy.throttle.map_or(1, |Throttle { max_receives_per_second }| max_receives_per_second);
-    let message = &job.message;
-    TurnRequest {
-        subscription: job.subscription,
-        interval: Duration::from_secs(1) / per_second.max(1),
-        expires_at: (message.ttl_s > 0).then_some(message.expires_at),
     }
 }
 

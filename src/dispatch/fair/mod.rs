@@ -9,17 +9,22 @@
 //! again when they may be sent. Nor does anything wait here for a flow's next token: what is claimed, and taken, is what may
 //! go now.
 
+mod flow;
+mod lane_queue;
+mod queue;
+mod room;
+pub(super) mod shares;
+pub(super) mod turn;
+pub(super) mod turns;
+
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::job::Job;
-use super::message::LaneInfo;
-use super::queue::Queue;
-use super::shares::TIERS;
-use super::turn::{Load, Next, Room, Slot, Turn};
+use crate::dispatch::job::Job;
+use crate::dispatch::message::LaneInfo;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId};
@@ -29,10 +34,13 @@ use crate::policy::lane::{Answered, Lane};
 use crate::policy::lane_state::LaneState;
 use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
+use queue::Queue;
+use shares::TIERS;
+use turn::{Load, Next, Room, Slot, Turn};
 
 /// Who asks for the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taker {
+pub(in crate::dispatch) enum Taker {
     /// The thread that is kept for transactional deliveries.
     Transactional,
     /// Whoever hands deliveries to the sealers, which may not be scheduled for long. A few transactional ones are left to
@@ -47,7 +55,7 @@ const LEFT_ALONE: usize = 16;
 type RefillSignal = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 
 /// The jobs of this process, by tier and lane.
-pub(super) struct FairQueue {
+pub(in crate::dispatch) struct FairQueue {
     inner: Mutex<Queue>,
     /// Wakes whoever prepares deliveries.
     any: Notify,
@@ -58,7 +66,7 @@ pub(super) struct FairQueue {
 
 impl FairQueue {
     /// An empty queue whose lanes grow to at most `limit_max` POSTs at a time, in a worker that started at a time.
-    pub(super) fn new(
+    pub(in crate::dispatch) fn new(
         limit_max: u32,
         started_at: Timestamp,
         ran_low: impl Fn(LaneId, Tier) + Send + Sync + 'static,
@@ -68,7 +76,7 @@ impl FairQueue {
     }
 
     /// Takes this worker's share, now that these live.
-    pub(super) fn share_among(&self, replicas: Replicas, now: Timestamp) {
+    pub(in crate::dispatch) fn share_among(&self, replicas: Replicas, now: Timestamp) {
         let mut inner = self.inner.lock();
         if inner.share_among(replicas, now) {
             self.wake(&inner);
@@ -76,7 +84,7 @@ impl FairQueue {
     }
 
     /// Takes over a flow that is in force.
-    pub(super) fn adopt_flow(&self, flow: Flow, now: Timestamp) {
+    pub(in crate::dispatch) fn adopt_flow(&self, flow: Flow, now: Timestamp) {
         let mut inner = self.inner.lock();
         if inner.adopt_flow(flow, now) {
             self.wake(&inner);
@@ -84,12 +92,16 @@ impl FairQueue {
     }
 
     /// Whether flow control bounds what an app sends, or what one of its lanes does.
-    pub(super) fn is_limited(&self, app: AppId) -> bool {
+    pub(in crate::dispatch) fn is_limited(&self, app: AppId) -> bool {
         self.inner.lock().flows.concern(app)
     }
 
     /// Lets deliveries in. Those that may not go now come back, with the time until which they are deferred.
-    pub(super) fn push(&self, jobs: impl IntoIterator<Item = Box<Job>>, now: Timestamp) -> Vec<(Box<Job>, Timestamp)> {
+    pub(in crate::dispatch) fn push(
+        &self,
+        jobs: impl IntoIterator<Item = Box<Job>>,
+        now: Timestamp,
+    ) -> Vec<(Box<Job>, Timestamp)> {
         let inner = &mut *self.inner.lock();
         let shut = jobs.into_iter().filter_map(|job| inner.push(job, now).err()).collect();
         self.wake(inner);
@@ -107,7 +119,7 @@ impl FairQueue {
     }
 
     /// The next delivery with a permit, as soon as there is one.
-    pub(super) async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> Next {
+    pub(in crate::dispatch) async fn next(&self, taker: Taker, now: impl Fn() -> Timestamp) -> Next {
         let notify = match taker {
             Taker::Transactional => &self.transactional,
             Taker::Any => &self.any,
@@ -121,7 +133,7 @@ impl FairQueue {
         }
     }
 
-    pub(super) fn try_next(&self, taker: Taker, now: Timestamp) -> Option<Next> {
+    pub(in crate::dispatch) fn try_next(&self, taker: Taker, now: Timestamp) -> Option<Next> {
         let mut inner = self.inner.lock();
         let tiers = match taker {
             Taker::Transactional => 0..1,
@@ -154,7 +166,7 @@ impl FairQueue {
     }
 
     /// Gives a permit back without an answer: no POST was made.
-    pub(super) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
+    pub(in crate::dispatch) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
         let mut inner = self.inner.lock();
         inner
             .give_back(slot, false, |lane| lane.leave(probe, job.number, job.message.tier == Tier::Transactional, now));
@@ -163,7 +175,7 @@ impl FairQueue {
 
     /// Gives a permit back with the answer that the POST got. Returns what other replicas have to know, and how many
     /// POSTs the lane still has out.
-    pub(super) fn answered(&self, slot: Slot, answer: &Answered<'_>) -> (Option<LaneState>, u32) {
+    pub(in crate::dispatch) fn answered(&self, slot: Slot, answer: &Answered<'_>) -> (Option<LaneState>, u32) {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
         let learn = |lane: &mut Lane| (lane.answered(answer, &mut news), lane.in_flight());
@@ -176,50 +188,56 @@ impl FairQueue {
     }
 
     /// Takes over what others know of a lane. An origin that this process has not met learns it then.
-    pub(super) fn adopt(&self, state: LaneState) {
+    pub(in crate::dispatch) fn adopt(&self, state: LaneState) {
         self.inner.lock().adopt(state);
     }
 
     /// Holds a lane whose VAPID key is refused, but for probes.
-    pub(super) fn hold_key(&self, lane: LaneId, held: Held) {
+    pub(in crate::dispatch) fn hold_key(&self, lane: LaneId, held: Held) {
         self.inner.lock().hold_key(lane, held);
     }
 
     /// Until when a lane and origin is held for its VAPID key.
-    pub(super) fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
+    pub(in crate::dispatch) fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
         self.inner.lock().key_held_until(slot, now)
     }
 
     /// The origins of a lane whose breakers wait for the right to probe, which this worker should ask for now; to be
     /// followed by [`asked_to_probe`](Self::asked_to_probe).
-    pub(super) fn wants_probe(&self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
+    pub(in crate::dispatch) fn wants_probe(&self, lane: &LaneInfo, now: Timestamp) -> Vec<(Slot, Arc<str>, Snapshot)> {
         self.inner.lock().wants_probe(lane, now)
     }
 
     /// Takes in until when this worker has the right to probe; none: another one has it.
-    pub(super) fn asked_to_probe(&self, slot: Slot, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
+    pub(in crate::dispatch) fn asked_to_probe(
+        &self,
+        slot: Slot,
+        known: Snapshot,
+        until: Option<Timestamp>,
+        now: Timestamp,
+    ) {
         self.inner.lock().asked_to_probe(slot, known, until, now);
     }
 
     /// How many more deliveries of a lane and tier may be claimed: up to the limits of its origins on top of what is on
     /// its way to them, and what flow control leaves. Origins that are shut or stalled have no part in it. What waits for
     /// them in the database hides what is for others, so the lane `other` is looked through while it has such an origin.
-    pub(super) fn room(&self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
+    pub(in crate::dispatch) fn room(&self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         self.inner.lock().room(lane, tier, now)
     }
 
     /// Takes out everything that waits, for a stop of the server.
-    pub(super) fn drain(&self) -> Vec<Box<Job>> {
+    pub(in crate::dispatch) fn drain(&self) -> Vec<Box<Job>> {
         self.inner.lock().evict_all()
     }
 
     /// Forgets what it knows of origins that are not in use, unless that matters.
-    pub(super) fn forget_idle(&self, now: Timestamp, instant: Instant) {
+    pub(in crate::dispatch) fn forget_idle(&self, now: Timestamp, instant: Instant) {
         self.inner.lock().forget_idle(now, instant);
     }
 
     /// How many POSTs each lane may have in flight at present, all its origins together, in the order of their numbers.
-    pub(super) fn limits(&self) -> Vec<(LaneId, i32)> {
+    pub(in crate::dispatch) fn limits(&self) -> Vec<(LaneId, i32)> {
         let inner = self.inner.lock();
         let of_group = |slots: &[Slot]| slots.iter().map(|slot| inner.slots[*slot].lane.limit.get()).sum::<u32>();
         let groups = inner.groups.iter().filter(|(_, group)| !group.slots.is_empty());
@@ -230,7 +248,7 @@ impl FairQueue {
     }
 
     /// What is going on.
-    pub(super) fn load(&self, now: Timestamp) -> Load {
+    pub(in crate::dispatch) fn load(&self, now: Timestamp) -> Load {
         self.inner.lock().load(now)
     }
 }

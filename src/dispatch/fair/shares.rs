@@ -3,14 +3,14 @@
 use crate::model::delivery::Tier;
 
 /// Shares of the tiers while all of them have work.
-pub(super) const WEIGHTS: [u32; 3] = [8, 3, 1];
-pub(super) const TIERS: usize = WEIGHTS.len();
+pub(in crate::dispatch) const WEIGHTS: [u32; 3] = [8, 3, 1];
+pub(in crate::dispatch) const TIERS: usize = WEIGHTS.len();
 /// What a turn costs each tier: tiers that get their shares pay the same.
-pub(super) const COSTS: [u64; TIERS] = [3, 8, 24];
+pub(in crate::dispatch) const COSTS: [u64; TIERS] = [3, 8, 24];
 /// So many turns make a round, in which every tier has its share.
-pub(super) const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];
+pub(in crate::dispatch) const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];
 /// A tier's place in arrays.
-pub(super) fn index(tier: Tier) -> usize {
+pub(in crate::dispatch) fn index(tier: Tier) -> usize {
     match tier {
         Tier::Transactional => 0,
         Tier::Promotional => 1,

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::model::id::AppId;
 
 /// What waits for a turn, by app. Pushing and popping take the same time however much waits.
-pub(super) struct Turns<T> {
+pub(in crate::dispatch) struct Turns<T> {
     /// Apps that have something waiting, or had when it was last their turn.
     line: VecDeque<AppId>,
     apps: HashMap<AppId, Waiting<T>>,
@@ -28,12 +28,12 @@ impl<T> Default for Turns<T> {
 
 impl<T> Turns<T> {
     /// Whether nothing waits.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::dispatch) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Lines something up behind what waits for the same app, whose weight counts from now on.
-    pub(super) fn push(&mut self, app: AppId, weight: u32, thing: T) {
+    pub(in crate::dispatch) fn push(&mut self, app: AppId, weight: u32, thing: T) {
         let weight = weight.max(1);
         let waiting = self.apps.entry(app).or_insert_with(|| Waiting {
             things: VecDeque::new(),
@@ -53,7 +53,7 @@ impl<T> Turns<T> {
 
     /// The next thing whose turn it is. An app leaves the line when its turn comes and it has nothing waiting: what it did
     /// not use of its turns is lost, or it would be owed for the time that it had nothing to do.
-    pub(super) fn pop(&mut self) -> Option<T> {
+    pub(in crate::dispatch) fn pop(&mut self) -> Option<T> {
         while self.len > 0 {
             let app = *self.line.front()?;
             let waiting = self.apps.get_mut(&app)?;
@@ -80,7 +80,7 @@ impl<T> Turns<T> {
     }
 
     /// Forgets apps that have nothing waiting.
-    pub(super) fn forget_idle(&mut self) {
+    pub(in crate::dispatch) fn forget_idle(&mut self) {
         self.apps.retain(|_, waiting| !waiting.things.is_empty());
         self.line.retain(|app| self.apps.contains_key(app));
     }

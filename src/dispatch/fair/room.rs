@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::message::LaneInfo;
 use super::queue::Queue;
 use super::shares::index;
 use super::turn::{Room, Slot};
+use crate::dispatch::message::LaneInfo;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::LaneId;
@@ -26,7 +26,7 @@ fn spans_origins(gateway: Gateway) -> bool {
 }
 
 impl Queue {
-    /// How many more deliveries of a lane and tier may be claimed; see [`super::fair::FairQueue::room`].
+    /// How many more deliveries of a lane and tier may be claimed; see [`super::FairQueue::room`].
     pub(super) fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         if self.flows.is_shut(lane.app, lane.id, index(tier)) {
             return Room::NONE;

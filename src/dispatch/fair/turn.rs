@@ -1,13 +1,13 @@
 //! What the fair queue hands out: turns, room, and load.
 
-use super::job::Job;
+use crate::dispatch::job::Job;
 use crate::model::clock::Timestamp;
 
 /// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
-pub(super) type Slot = usize;
+pub(in crate::dispatch) type Slot = usize;
 
 /// A delivery with a permit. The permit is given back by [`FairQueue::release`].
-pub(super) struct Turn {
+pub(in crate::dispatch) struct Turn {
     pub slot: Slot,
     pub job: Box<Job>,
     /// Whether its answer decides over a half-open breaker.
@@ -17,7 +17,7 @@ pub(super) struct Turn {
 }
 
 /// What asking for the next delivery came to.
-pub(super) enum Next {
+pub(in crate::dispatch) enum Next {
     Turn(Turn),
     /// A lane turned out to be shut: its deliveries are deferred until the given time.
     Deferred(Vec<Box<Job>>, Timestamp),
@@ -25,7 +25,7 @@ pub(super) enum Next {
 
 /// How much of a lane and tier may be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Room {
+pub(in crate::dispatch) struct Room {
     /// So many deliveries,
     pub n: usize,
     /// and no more, not even to make a batch worth its while: probes, what one may be among, or what flow control leaves.
@@ -35,7 +35,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub(super) const NONE: Self = Self { n: 0, exact: true, next_at: None };
+    pub(in crate::dispatch) const NONE: Self = Self { n: 0, exact: true, next_at: None };
 }
 
 /// What is going on at the moment.

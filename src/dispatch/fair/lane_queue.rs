@@ -1,0 +1,137 @@
+//! One lane at one origin, as the fair queue knows it: what waits in it, what its tiers have paid, and when it may be forgotten.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use tokio::time::Instant;
+
+use super::shares::TIERS;
+use super::turn::Slot;
+use crate::dispatch::job::Job;
+use crate::dispatch::message::LaneInfo;
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, LaneId};
+use crate::policy::lane::Lane;
+use crate::policy::lane_state::LaneState;
+
+/// For so long at most a delivery that was tried before lets those pass that came in after it: if it were for ever, a
+/// campaign would keep its own retries back to its end.
+const LETS_PASS: Duration = Duration::from_secs(4);
+/// A tier of a lane that ran out of claimed work is owed its share of what others had meanwhile, if more came within this
+/// time: it had work, which claiming was slow to bring.
+const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
+/// An origin whose permits have all been out for so long without an answer does not take part for a while.
+const STALLED_AFTER: Duration = Duration::from_secs(1);
+/// For how long: by then its attempts have met their deadline, and the breaker knows.
+const STALLED_FOR: Duration = crate::dispatch::ATTEMPT_DEADLINE;
+/// An origin to which nothing was sent for so long is forgotten, unless something is known of it that matters.
+const IDLE_FOR: Duration = Duration::from_secs(60);
+/// A strange one, in any case, unless it is shut: anybody may make up any number of them, and have them break.
+const BROKEN_FOR: Duration = Duration::from_secs(3_600);
+
+/// The origins of one stored lane, taken together: what is claimed is claimed for all of them.
+#[derive(Default)]
+pub(super) struct Group {
+    pub slots: Vec<Slot>,
+    pub waiting: [usize; TIERS],
+    /// What was said of all its origins, for those that are met later.
+    pub all: Option<LaneState>,
+    /// When deliveries are next claimed for a probe, while its VAPID key is refused.
+    pub look_at: Option<Timestamp>,
+}
+
+pub(super) struct LaneQueue {
+    pub id: LaneId,
+    pub app: AppId,
+    /// Turns that its app has at a time.
+    pub weight: u32,
+    pub origin: Arc<str>,
+    pub lane: Lane,
+    /// In the order of their [ranks](rank).
+    pub jobs: [VecDeque<Box<Job>>; TIERS],
+    pub in_ready: [bool; TIERS],
+    /// Whether it waits for the parallelism of a flow.
+    pub is_held_back: bool,
+    /// What its tiers have paid for their turns. Where permits are scarce, the tier that has paid least is next.
+    pub paid: [u64; TIERS],
+    /// When the tiers that have no work ran out of it, and what had been paid then by who had least of the others.
+    pub ran_dry: [Option<(Timestamp, u64)>; TIERS],
+    /// For how many turns its permits count as scarce: it ran out of them not longer ago.
+    pub scarce_for: u32,
+    /// When a permit was last taken or given back.
+    pub moved_at: Instant,
+}
+
+impl LaneQueue {
+    /// An origin that is met for the first time: nothing waits.
+    pub(super) fn new(info: &LaneInfo, origin: Arc<str>, lane: Lane) -> Self {
+        Self {
+            id: info.id,
+            app: info.app,
+            weight: info.weight,
+            origin,
+            lane,
+            jobs: Default::default(),
+            in_ready: [false; TIERS],
+            is_held_back: false,
+            paid: [0; TIERS],
+            ran_dry: [None; TIERS],
+            scarce_for: 0,
+            moved_at: Instant::now(),
+        }
+    }
+
+    /// Until when a delivery, of a proven subscription or not, that is claimed now should rather not wait here. One
+    /// strange origin that hangs must not fill the room that all strange origins share.
+    pub(super) fn defer_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
+        let stalled =
+            || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
+        self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
+    }
+
+    /// Whether it can be forgotten: nobody refers to it, and what is known of it does not matter any more.
+    pub(super) fn is_idle(&self, now: Timestamp, instant: Instant) -> bool {
+        let is_used = self.is_held_back || self.lane.in_flight() > 0 || self.in_ready.contains(&true);
+        let idle_for = instant.saturating_duration_since(self.moved_at);
+        let is_shut = || self.lane.is_held(now) || self.lane.opens_at(now).is_some();
+        let given_up = || self.lane.is_stranger() && idle_for >= BROKEN_FOR && !is_shut();
+        !is_used
+            && self.jobs.iter().all(VecDeque::is_empty)
+            && idle_for >= IDLE_FOR
+            && (given_up() || !self.lane.matters(now))
+    }
+
+    /// What the tier that has paid least of those that have work has paid.
+    pub(super) fn least_paid(&self) -> Option<u64> {
+        (0..TIERS).filter(|tier| !self.jobs[*tier].is_empty()).map(|tier| self.paid[tier]).min()
+    }
+
+    /// Lines a delivery up. A tier that had nothing to do is not owed for it, but for a moment.
+    pub(super) fn line_up(&mut self, job: Box<Job>, tier: usize, now: Timestamp) {
+        if self.jobs[tier].is_empty() {
+            let ran_dry = self.ran_dry[tier].take().filter(|(at, _)| (now - *at).abs() < OWED_FOR);
+            match self.least_paid() {
+                Some(least) => {
+                    let owed_from = ran_dry.map_or(least, |(_, paid)| paid.min(least));
+                    self.paid[tier] = self.paid[tier].max(owed_from);
+                }
+                None => (self.paid, self.ran_dry) = ([0; TIERS], [None; TIERS]),
+            }
+        }
+        let jobs = &mut self.jobs[tier];
+        let rank_of_it = rank(&job);
+        match jobs.back() {
+            Some(last) if rank(last) > rank_of_it => {
+                jobs.insert(jobs.partition_point(|waiting| rank(waiting) <= rank_of_it), job);
+            }
+            _ => jobs.push_back(job),
+        }
+    }
+}
+
+/// The place of a delivery among those of its lane and tier: fewer retries first, then as they came in.
+fn rank(job: &Job) -> Instant {
+    job.start_before + LETS_PASS * job.retries / job.retries.saturating_add(1)
+}

@@ -1,0 +1,132 @@
+//! The one reader of a process: looks at the database while anybody listens, and tells everybody what it finds.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::event::Event;
+use super::reading::{Memory, Snapshots};
+use super::{Inner, Reader, Right};
+use crate::store::keys::{api_keys, sessions};
+use crate::store::outcomes::stream::{self, Position, StreamRow};
+
+/// Stored events that are read at a time: far fewer than a listener may lag behind.
+const ROWS_MAX: usize = 500;
+/// How long the reader rests while there are more stored events than it reads at a time, so that listeners can follow.
+const BETWEEN_PAGES: Duration = Duration::from_millis(20);
+/// Reads while anybody listens.
+pub(super) async fn read_on(inner: Arc<Inner>, mut position: Position) {
+    let mut memory = Memory::default();
+    let mut ticks = tokio::time::interval(inner.settings.every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut failing = false;
+    loop {
+        ticks.tick().await;
+        if inner.is_deserted() {
+            return;
+        }
+        match inner.look(&mut position, &mut memory).await {
+            Ok(()) => failing = false,
+            Err(error) if !failing => {
+                failing = true;
+                warn!(%error, "not all that happens could be read; listeners wait for it");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+impl Inner {
+    /// Whether nobody listens any more: then there is no reader from now on.
+    fn is_deserted(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_deserted = state.reader.as_ref().is_none_or(|reader| reader.sender.receiver_count() == 0);
+        if is_deserted {
+            state.reader = None;
+        }
+        is_deserted
+    }
+
+    /// Tells everything that is new to those who may hear it, which is looked at first. What is stored comes before snapshots: that
+    /// those cannot be read does not keep it back.
+    async fn look(&self, position: &mut Position, memory: &mut Memory) -> sqlx::Result<()> {
+        self.end_revoked().await?;
+        self.tell_stored(position).await?;
+        self.tell_snapshots(memory.read(&self.pool, self.clock.now()).await?);
+        Ok(())
+    }
+
+    /// Tells what was stored behind the position, and moves it.
+    async fn tell_stored(&self, position: &mut Position) -> sqlx::Result<()> {
+        loop {
+            let limit = i64::try_from(ROWS_MAX).expect("it is small");
+            let rows = stream::read(&self.pool, *position, Position::LAST, None, None, limit).await?;
+            let is_all = rows.len() < ROWS_MAX;
+            *position = rows.last().map_or(*position, StreamRow::position);
+            let events: Vec<_> = rows.into_iter().filter_map(Event::stored).map(Arc::new).collect();
+            self.tell(|reader| {
+                reader.position = *position;
+                events
+            });
+            if is_all {
+                return Ok(());
+            }
+            tokio::time::sleep(BETWEEN_PAGES).await;
+        }
+    }
+
+    /// Ends the listening of those whose right has ended since they came.
+    async fn end_revoked(&self) -> sqlx::Result<()> {
+        let (mut keys, mut of_sessions) = (HashSet::new(), HashSet::new());
+        for taken in self.state.lock().taken.values() {
+            match &taken.right {
+                Right::Local => {}
+                Right::Key(key) => drop(keys.insert(*key)),
+                Right::Session(session, _) => drop(of_sessions.insert(*session)),
+            }
+        }
+        let now = self.clock.now();
+        let valid = match keys.is_empty() {
+            true => HashSet::new(),
+            false => api_keys::valid(&self.pool, &Vec::from_iter(keys.iter().copied()), now).await?,
+        };
+        let standing = match of_sessions.is_empty() {
+            true => HashMap::new(),
+            false => sessions::standing(&self.pool, &Vec::from_iter(of_sessions.iter().copied()), now).await?,
+        };
+        for taken in self.state.lock().taken.values() {
+            let goes_on = match &taken.right {
+                Right::Local => true,
+                // Who came while this was asked is looked at the next time.
+                Right::Key(key) => valid.contains(key) || !keys.contains(key),
+                Right::Session(session, grants) => {
+                    standing.get(session) == Some(grants) || !of_sessions.contains(session)
+                }
+            };
+            if !goes_on {
+                taken.ended.send_replace(true);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_snapshots(&self, snapshots: Snapshots) {
+        self.tell(|reader| {
+            reader.progress.retain(|message, _| snapshots.in_motion.contains(message));
+            reader.progress.extend(snapshots.progress.iter().map(|(message, event)| (*message, event.clone())));
+            let progress = snapshots.progress.into_iter().map(|(_, event)| event);
+            snapshots.outcomes.into_iter().chain(progress).collect()
+        });
+    }
+
+    /// Tells everybody, and remembers for those who join later, in one step.
+    fn tell(&self, remember: impl FnOnce(&mut Reader) -> Vec<Arc<Event>>) {
+        let mut state = self.state.lock();
+        let Some(reader) = &mut state.reader else { return };
+        for event in remember(reader) {
+            let _ = reader.sender.send(event); // nobody receives: all have left meanwhile
+        }
+    }
+}
