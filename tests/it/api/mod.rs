@@ -19,6 +19,7 @@ mod permissions;
 mod policies;
 mod session;
 mod sharing;
+mod simulations;
 mod steering;
 mod subscriptions;
 mod team;
