@@ -16,7 +16,7 @@ run: deps web ## Start the real server with a Postgres of its own
 	cargo run --profile demo --locked --bin bellwire -- serve
 
 # What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
-test: deps web tests/clients/node_modules/.package-lock.json ## Check style, then run all tests, those in Firefox and Chromium included
+test: deps web $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site) ## Check style, then run all tests, those in Firefox and Chromium included
 	cargo fmt --check
 	tests/install-deps
 	cd static/sdk && npm run check && npm exec vitest run
@@ -69,6 +69,10 @@ static/admin/node_modules/.package-lock.json: static/admin/package.json static/a
 
 tests/clients/node_modules/.package-lock.json: tests/clients/package.json tests/clients/package-lock.json | deps
 	cd tests/clients && npm ci --no-audit --no-fund
+
+# Only what they run on: tests build them with the tools that are there already.
+examples/%/node_modules/.package-lock.json: examples/%/package.json examples/%/package-lock.json | deps
+	cd examples/$* && npm ci --omit=dev --no-audit --no-fund
 
 deps: ## Install what is missing (Debian and relatives), or say what to install
 	@scripts/install-deps $(NEEDS)

@@ -66,7 +66,7 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = alerts::list(&state.pool, cut.before, cut.ask()).await?;
+    let rows = alerts::list(&state.pool, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, AlertView::from).answer(&uri))
 }
 

@@ -184,7 +184,7 @@ async fn revoke_of_server(
 
 async fn list_of(state: &ApiState, app: Option<AppId>, uri: &Uri, paging: &Paging) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = api_keys::list(&state.pool, app, cut.before, cut.ask()).await?;
+    let rows = api_keys::list(&state.pool, app, cut.ask()).await?;
     Ok(cut.page(rows, |key| key.id, ApiKeyView::from).answer(uri))
 }
 

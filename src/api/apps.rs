@@ -321,7 +321,7 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = apps::list(&state.pool, cut.before, cut.ask()).await?;
+    let rows = apps::list(&state.pool, cut.ask()).await?;
     Ok(cut.page(rows, |app| app.id, AppView::from).answer(&uri))
 }
 

@@ -77,7 +77,7 @@ pub(crate) struct AppAuditQuery {
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) struct AuditQuery {
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
 }
 
@@ -138,7 +138,7 @@ pub(crate) async fn list(
     };
     let (filter, paging) = AppAuditQuery { actor, action, since, until, limit, iterator }.read(app);
     let cut = paging.cut()?;
-    let rows = audit::list(&state.pool, &filter, cut.before, cut.ask()).await?;
+    let rows = audit::list(&state.pool, &filter, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, EntryView::from).answer(&uri))
 }
 
@@ -154,7 +154,7 @@ pub(crate) async fn list_of_app(
 ) -> Result<Response, Problem> {
     let (filter, paging) = query.read(Some(server.app.id));
     let cut = paging.cut()?;
-    let rows = audit::list(&state.pool, &filter, cut.before, cut.ask()).await?;
+    let rows = audit::list(&state.pool, &filter, cut.ask()).await?;
     let show = |row: Row| {
         let address = row.address.clone().filter(|_| row.actor_kind == "api_key");
         EntryView { address, ..EntryView::from(row) }

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::form_urlencoded;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::ApiState;
 use super::auth::{Caller, MayRead, Server};
@@ -27,6 +26,7 @@ use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::scope::Scope;
 use crate::store::keys::audit::Action;
+use crate::store::keyset::Keyset;
 use crate::store::outcomes::dead_letters::{self, By, DeadLetterRow, Filter, GROUPS_MAX, Group, State as Standing};
 use crate::store::outcomes::deliveries;
 use crate::vault::CONTENT;
@@ -139,7 +139,7 @@ pub(crate) async fn list(
         true => None,
         false => Some(state.place_to_search(server.app.id).await?),
     };
-    let rows = dead_letters::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
+    let rows = dead_letters::list(&state.pool, server.app.id, &filter, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, DeadLetterView::from).answer(&uri))
 }
 
@@ -229,7 +229,7 @@ pub(crate) async fn show(
 
 /// The dead letter of that id.
 async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterView, Problem> {
-    let found = dead_letters::list(&state.pool, app, &Filter::one(id), Uuid::max(), 1).await?.pop();
+    let found = dead_letters::list(&state.pool, app, &Filter::one(id), Keyset::newest(1)).await?.pop();
     found.map(DeadLetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
 }
 

@@ -9,7 +9,6 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use super::auth::{MayRead, MaySteerMessages, Server};
 use super::extract::{At, Query};
@@ -20,6 +19,7 @@ use super::{ApiState, Work};
 use crate::model::delivery::{Ending, ReceiptKind};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::model::named;
+use crate::store::keyset::Keyset;
 use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow, Reached};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::messages;
@@ -208,7 +208,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let now = state.clock.now();
-    let rows = deliveries::list(&state.pool, server.app.id, message, None, cut.before, cut.ask(), now).await?;
+    let rows = deliveries::list(&state.pool, server.app.id, message, None, cut.ask(), now).await?;
     let views = read(&state, server.app.id, message, rows).await?;
     Ok(cut.page(views, |(id, _)| *id, |(_, view)| view).answer(&uri))
 }
@@ -232,7 +232,7 @@ async fn one(
     message: MessageId,
     id: SubscriptionId,
 ) -> Result<axum::Json<DeliveryView>, Problem> {
-    let rows = deliveries::list(&state.pool, app, message, Some(id), Uuid::max(), 1, state.clock.now()).await?;
+    let rows = deliveries::list(&state.pool, app, message, Some(id), Keyset::newest(1), state.clock.now()).await?;
     let found = read(state, app, message, rows).await?.pop();
     found.map(|(_, view)| axum::Json(view)).ok_or_else(|| Problem::not_found("delivery"))
 }

@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{Onlooker, Operator};
 use super::extract::{AppRef, At, Octets, PathParam, Query, is_plain_text, named_app, parse};
-use super::paging::{Page, Paging, number_cursor};
+use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
 use super::{ApiState, Work};
 use crate::model::clock::Timestamp;
@@ -25,6 +25,7 @@ use crate::policy::lane_state::ALL_ORIGINS;
 use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::Progress;
 use crate::store::keys::audit::Action;
+use crate::store::keyset::key_of;
 use crate::store::operations::reports::{self, WordsRow};
 use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::queue::recall;
@@ -226,7 +227,7 @@ pub(crate) struct LaneQuery {
     app: Option<String>,
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
 }
 
@@ -245,9 +246,9 @@ pub(crate) async fn list(
         Some(name) => Some(vec![visible(&state, &onlooker, &name).await?]),
         None => onlooker.apps,
     };
-    let rows = lanes::list(&state.pool, apps.as_deref(), cut.below(), cut.ask()).await?;
+    let rows = lanes::list(&state.pool, apps.as_deref(), cut.ask()).await?;
     let mut views = views(&state, &rows, sees_all).await?.into_iter();
-    let page = cut.page(rows, |row| number_cursor(row.id.0), |_| views.next().expect("there is a view of every row"));
+    let page = cut.page(rows, |row| key_of(row.id.0), |_| views.next().expect("there is a view of every row"));
     Ok(page.answer(&uri))
 }
 

@@ -20,6 +20,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, MessageId};
 use crate::store::audience::topics;
+use crate::store::keyset::Keyset;
 use crate::store::queue::messages::{self, Ended, MessageRow};
 
 /// Messages that are looked at for one page of a list that is narrowed, at most.
@@ -42,7 +43,7 @@ pub(crate) struct ListQuery {
     topic: Option<String>,
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
 }
 
@@ -120,7 +121,7 @@ pub(crate) async fn list(
         let progress = progress.remove(&row.id).unwrap_or_default();
         MessageView::new(app, row, now).with_progress(progress)
     };
-    Ok(cut.page(rows, |row| row.id, show).looked_through_to(looked_to).answer(&uri))
+    Ok(cut.page_of_search(rows, looked_to, |row| row.id, show).answer(&uri))
 }
 
 async fn find_topic(state: &ApiState, app: AppId, name: &str) -> Result<i32, Problem> {
@@ -138,21 +139,21 @@ async fn look(
     query: &ListQuery,
     cut: Cut,
 ) -> Result<(Vec<MessageRow>, Option<Uuid>), Problem> {
-    let (wanted, now) = (usize::from(cut.limit) + 1, state.clock.now());
-    let chunk = if query.takes_all() { cut.ask() } else { CHUNK };
-    let (mut found, mut before, mut looked_at) = (Vec::new(), cut.before, 0);
+    let (page, now) = (cut.ask(), state.clock.now());
+    let mut chunk = if query.takes_all() { page } else { Keyset { limit: CHUNK, ..page } };
+    let (mut found, mut looked_at) = (Vec::new(), 0);
     loop {
-        let rows = messages::list(&state.pool, app, topic, before, chunk).await?;
-        let is_end = (rows.len() as i64) < chunk;
+        let rows = messages::list(&state.pool, app, topic, chunk).await?;
+        let is_end = (rows.len() as i64) < chunk.limit;
         looked_at += rows.len();
-        before = rows.last().map_or(before, |row| row.id.0);
+        chunk.beyond = rows.last().map_or(chunk.beyond, |row| row.id.0);
         found.extend(rows.into_iter().filter(|row| query.takes(row, now)));
-        if found.len() >= wanted || is_end {
-            found.truncate(wanted);
+        if found.len() as i64 >= page.limit || is_end {
+            found.truncate(usize::from(cut.limit) + 1);
             return Ok((found, None));
         }
         if looked_at >= LOOKED_AT_MAX {
-            return Ok((found, Some(before)));
+            return Ok((found, Some(chunk.beyond)));
         }
     }
 }

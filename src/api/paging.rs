@@ -1,4 +1,4 @@
-//! Lists by opaque cursor, newest first: stable while rows come and go, and as cheap on the last page as on the first.
+//! Lists by opaque cursor, newest first, in both directions: stable while rows come and go, and as cheap on the last page as on the first.
 
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::problem::Problem;
 use crate::model::base64url;
+use crate::store::keyset::{Keyset, Towards};
 
 /// Rows in a page unless the request says otherwise.
 const LIMIT_DEFAULT: u16 = 50;
@@ -21,7 +22,7 @@ const LIMIT_MAX: u16 = 250;
 pub(crate) struct Paging {
     /// Rows per page, 1 to 250; 50 by default.
     pub limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     pub iterator: Option<String>,
 }
 
@@ -30,8 +31,10 @@ pub(crate) struct Paging {
 pub(crate) struct Cut {
     /// Rows in the page.
     pub limit: u16,
-    /// Where the page begins: with the first id below this.
-    pub before: Uuid,
+    /// Which way the page lies.
+    pub towards: Towards,
+    /// Beyond which key.
+    beyond: Uuid,
 }
 
 impl Paging {
@@ -41,90 +44,132 @@ impl Paging {
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Problem::invalid_parameter("limit", format!("must be 1 to {LIMIT_MAX}")));
         }
-        let before = match &self.iterator {
-            None => Uuid::max(),
-            Some(text) => base64url::decode(text)
-                .and_then(|octets| Uuid::from_slice(&octets).ok())
-                .ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))?,
-        };
-        Ok(Cut { limit, before })
+        let Some(text) = &self.iterator else { return Ok(Cut { limit, towards: Towards::Older, beyond: Uuid::max() }) };
+        let read = read(text, 16).and_then(|(towards, key)| Some((towards, Uuid::from_slice(&key).ok()?)));
+        let (towards, beyond) =
+            read.ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))?;
+        Ok(Cut { limit, towards, beyond })
     }
 }
 
 impl Cut {
     /// Rows to ask the database for: one more than the page, to see whether it is the last.
-    pub(crate) fn ask(self) -> i64 {
-        i64::from(self.limit) + 1
+    pub(crate) fn ask(self) -> Keyset {
+        Keyset { towards: self.towards, beyond: self.beyond, limit: i64::from(self.limit) + 1 }
     }
 
-    /// Makes a page of what the database gave for [`ask`](Self::ask).
+    /// Makes a page of what the database gave for [`ask`](Self::ask), the nearest first.
     pub(crate) fn page<R, T, I: Into<Uuid>>(
         self,
-        mut rows: Vec<R>,
+        rows: Vec<R>,
         id: impl Fn(&R) -> I,
         show: impl FnMut(R) -> T,
     ) -> Page<T> {
-        let done = rows.len() <= usize::from(self.limit);
+        self.page_of_search(rows, None, id, show)
+    }
+
+    /// The same of a list that was looked through no further than to the id `looked_to`: there may be more behind it.
+    pub(crate) fn page_of_search<R, T, I: Into<Uuid>>(
+        self,
+        mut rows: Vec<R>,
+        looked_to: Option<Uuid>,
+        id: impl Fn(&R) -> I,
+        show: impl FnMut(R) -> T,
+    ) -> Page<T> {
+        let is_full = rows.len() > usize::from(self.limit);
         rows.truncate(usize::from(self.limit));
-        let iterator = if done { None } else { rows.last().map(|row| base64url::encode(id(row).into())) };
-        Page { data: rows.into_iter().map(show).collect(), iterator, done, limit: self.limit }
+        let further = if is_full { rows.last().map(|row| id(row).into()) } else { looked_to };
+        let nearest = rows.first().map_or_else(|| stepped_back(self.beyond, self.towards), |row| id(row).into());
+        let has_begun = self.beyond != Uuid::max();
+        let (iterator, prev_iterator) = sides(self.towards, nearest, further, has_begun);
+        let mut data: Vec<T> = rows.into_iter().map(show).collect();
+        if self.towards == Towards::Newer {
+            data.reverse();
+        }
+        Page { data, done: iterator.is_none(), iterator, prev_iterator, limit: self.limit }
     }
 }
 
-/// A number in the form that cursors have.
-pub(crate) fn number_cursor(number: i32) -> Uuid {
-    Uuid::from_u128(u128::from(number.unsigned_abs()))
+/// The iterators of the pages on both sides of one that lies `towards`: of the older one and of the newer one. Its rows begin at the
+/// key `nearest`, and there are more beyond the key `further`. A list that has not begun has nothing before it.
+pub(crate) fn sides<K: AsRef<[u8]>>(
+    towards: Towards,
+    nearest: K,
+    further: Option<K>,
+    has_begun: bool,
+) -> (Option<String>, Option<String>) {
+    let further = further.map(|key| write(towards, key));
+    match towards {
+        Towards::Older => (further, has_begun.then(|| write(Towards::Newer, nearest))),
+        Towards::Newer => (Some(write(Towards::Older, nearest)), further),
+    }
 }
 
-impl Cut {
-    /// Where the page begins, in a list by numbers.
-    pub(crate) fn below(self) -> i32 {
-        i32::try_from(self.before.as_u128()).unwrap_or(i32::MAX)
+/// For a page without rows: the key beyond which, the other way, that is found again which this page lies beyond.
+pub(crate) fn stepped_back(beyond: Uuid, towards: Towards) -> Uuid {
+    let beyond = beyond.as_u128();
+    Uuid::from_u128(match towards {
+        Towards::Older => beyond.saturating_sub(1),
+        Towards::Newer => beyond.saturating_add(1),
+    })
+}
+
+/// An octet behind the key in iterators that lead to newer rows.
+const NEWER: u8 = 1;
+
+/// The iterator of the page that lies beyond a key.
+pub(crate) fn write(towards: Towards, key: impl AsRef<[u8]>) -> String {
+    let mut octets = key.as_ref().to_vec();
+    octets.extend((towards == Towards::Newer).then_some(NEWER));
+    base64url::encode(octets)
+}
+
+/// What an iterator says whose key has that many octets.
+pub(crate) fn read(iterator: &str, octets: usize) -> Option<(Towards, Vec<u8>)> {
+    let decoded = base64url::decode(iterator)?;
+    let (key, way) = decoded.split_at_checked(octets)?;
+    match way {
+        [] => Some((Towards::Older, key.to_vec())),
+        [NEWER] => Some((Towards::Newer, key.to_vec())),
+        _ => None,
     }
 }
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Page<T> {
-    /// The rows.
+    /// The rows, in the list's order whichever way the page was reached.
     pub data: Vec<T>,
-    /// What to ask the next page with; null on the last one.
+    /// What to ask the next page with, of older rows; null on the last one.
     pub iterator: Option<String>,
+    /// What to ask the page before with, of newer rows; null on the first one.
+    pub prev_iterator: Option<String>,
     /// Whether this is the last page.
     pub done: bool,
     /// Rows per page.
     pub limit: u16,
 }
 
-/// An RFC 8288 `Link` from a page to the next one.
-pub(crate) fn next_link(uri: &Uri, iterator: &str) -> Option<HeaderValue> {
-    let kept =
-        url::form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).filter(|(name, _)| name != "iterator");
-    let query = url::form_urlencoded::Serializer::new(String::new())
-        .extend_pairs(kept)
-        .append_pair("iterator", iterator)
-        .finish();
-    HeaderValue::try_from(format!("<{}?{query}>; rel=\"next\"", uri.path())).ok()
-}
-
-impl<T> Page<T> {
-    /// The same of a list that was looked through no further than to that id: there may be more behind it.
-    pub(crate) fn looked_through_to(mut self, id: Option<Uuid>) -> Self {
-        if let Some(id) = id.filter(|_| self.done) {
-            (self.iterator, self.done) = (Some(base64url::encode(id)), false);
-        }
-        self
-    }
+/// An RFC 8288 `Link` from a page to those on both sides.
+pub(crate) fn links(uri: &Uri, next: Option<&str>, prev: Option<&str>) -> Option<HeaderValue> {
+    let link = |iterator: &str, rel: &str| {
+        let query = uri.query().unwrap_or_default();
+        let kept = url::form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name != "iterator");
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        let query = query.extend_pairs(kept).append_pair("iterator", iterator).finish();
+        format!("<{}?{query}>; rel=\"{rel}\"", uri.path())
+    };
+    let links = [next.map(|next| link(next, "next")), prev.map(|prev| link(prev, "prev"))];
+    let links: Vec<String> = links.into_iter().flatten().collect();
+    (!links.is_empty()).then(|| HeaderValue::try_from(links.join(", ")).ok()).flatten()
 }
 
 impl<T: Serialize> Page<T> {
-    /// The answer, with an RFC 8288 `Link` to the next page.
+    /// The answer, with an RFC 8288 `Link` to the pages on both sides.
     pub(crate) fn answer(self, uri: &Uri) -> Response {
-        let link = self.iterator.as_deref().and_then(|iterator| next_link(uri, iterator));
+        let link = links(uri, self.iterator.as_deref(), self.prev_iterator.as_deref());
         let mut response = axum::Json(self).into_response();
-        if let Some(link) = link {
-            response.headers_mut().insert(header::LINK, link);
-        }
+        response.headers_mut().extend(link.map(|link| (header::LINK, link)));
         response
     }
 }
@@ -133,20 +178,71 @@ impl<T: Serialize> Page<T> {
 mod tests {
     use super::*;
 
+    fn paging(limit: u16, iterator: Option<&String>) -> Cut {
+        Paging { limit: Some(limit), iterator: iterator.cloned() }.cut().unwrap()
+    }
+
+    /// The page of a list of these, as a database would give it.
+    fn page(cut: Cut, list: &[u128]) -> Page<u128> {
+        let (Keyset { towards, beyond, limit }, mut rows) = (cut.ask(), list.to_vec());
+        rows.retain(|n| match towards {
+            Towards::Older => *n < beyond.as_u128(),
+            Towards::Newer => *n > beyond.as_u128(),
+        });
+        rows.sort_unstable();
+        if towards == Towards::Older {
+            rows.reverse();
+        }
+        rows.truncate(usize::try_from(limit).unwrap());
+        cut.page(rows, |n| Uuid::from_u128(*n), |n| n)
+    }
+
     #[test]
-    fn a_page_knows_whether_it_is_the_last_and_where_the_next_begins() {
-        let paging = Paging { limit: Some(2), iterator: None };
-        let cut = paging.cut().unwrap();
-        let ids: Vec<Uuid> = (1..=3).rev().map(Uuid::from_u128).collect();
-        let page = cut.page(ids.clone(), |id| *id, |id| id);
-        assert_eq!((page.data.as_slice(), page.done), (&ids[..2], false));
-        let next = Paging { limit: None, iterator: page.iterator.clone() }.cut().unwrap();
-        assert_eq!(next.before, Uuid::from_u128(2));
-        let response = page.answer(&"/v1/x?a=1&iterator=old&limit=2".parse().unwrap());
+    fn a_list_is_the_same_forward_and_back() {
+        let list = [1, 2, 3, 4, 5];
+        let first = page(paging(2, None), &list);
+        let second = page(paging(2, first.iterator.as_ref()), &list);
+        let third = page(paging(2, second.iterator.as_ref()), &list);
+        assert_eq!((&first.data, &second.data, &third.data), (&vec![5, 4], &vec![3, 2], &vec![1]));
+        assert!(first.prev_iterator.is_none() && third.iterator.is_none() && third.done);
+        let second_again = page(paging(2, third.prev_iterator.as_ref()), &list);
+        let first_again = page(paging(2, second_again.prev_iterator.as_ref()), &list);
+        assert_eq!((&second_again.data, &first_again.data), (&second.data, &first.data));
+        assert!(first_again.prev_iterator.is_none() && !first_again.done);
+        assert_eq!(page(paging(2, first_again.iterator.as_ref()), &list).data, second.data);
+    }
+
+    #[test]
+    fn what_comes_or_goes_between_pages_neither_repeats_nor_hides_a_row() {
+        let first = page(paging(2, None), &[1, 2, 3, 4]);
+        let second = page(paging(2, first.iterator.as_ref()), &[1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(second.data, [2, 1]);
+        let back = page(paging(2, second.prev_iterator.as_ref()), &[1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(back.data, [4, 3]);
+        let newest = page(paging(2, back.prev_iterator.as_ref()), &[5, 6, 7]);
+        assert_eq!((&newest.data[..], newest.prev_iterator.is_some()), (&[6, 5][..], true));
+        // Pages of which nothing is left lead on both ways.
+        let gone = page(paging(2, second.prev_iterator.as_ref()), &[1, 2]);
+        assert_eq!((&gone.data[..], &gone.prev_iterator), (&[][..], &None));
+        assert_eq!(page(paging(2, gone.iterator.as_ref()), &[1, 2]).data, [2, 1]);
+        let gone = page(paging(2, first.iterator.as_ref()), &[3, 4]);
+        assert_eq!((&gone.data[..], gone.done), (&[][..], true));
+        assert_eq!(page(paging(2, gone.prev_iterator.as_ref()), &[3, 4]).data, [4, 3]);
+    }
+
+    #[test]
+    fn a_page_links_to_both_sides() {
+        let first = page(paging(1, None), &[1, 2, 3]);
+        let second = page(paging(1, first.iterator.as_ref()), &[1, 2, 3]);
+        let response = second.answer(&"/v1/x?a=1&iterator=old&limit=2".parse().unwrap());
         let link = response.headers()[header::LINK].to_str().unwrap();
-        assert!(link.starts_with("</v1/x?a=1&limit=2&iterator=") && link.ends_with("rel=\"next\""), "{link}");
-        let last = cut.page(ids[..2].to_vec(), |id| *id, |id| id);
-        assert!(last.done && last.iterator.is_none());
+        let (next, prev) = link.split_once(", ").unwrap();
+        for (link, rel) in [(next, "next"), (prev, "prev")] {
+            assert!(
+                link.starts_with("</v1/x?a=1&limit=2&iterator=") && link.ends_with(&format!("rel=\"{rel}\"")),
+                "{link}"
+            );
+        }
     }
 
     #[test]
@@ -154,6 +250,9 @@ mod tests {
         for limit in [0, 251] {
             assert!(Paging { limit: Some(limit), iterator: None }.cut().is_err());
         }
-        assert!(Paging { limit: None, iterator: Some("x".into()) }.cut().is_err());
+        let of_another_way = base64url::encode([[0; 16].as_slice(), &[2]].concat());
+        for wrong in ["x".to_owned(), String::new(), of_another_way, base64url::encode([0; 18])] {
+            assert!(Paging { limit: None, iterator: Some(wrong.clone()) }.cut().is_err(), "{wrong}");
+        }
     }
 }

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{Caller, MayRead, MaySetPolicies, Server};
 use super::extract::{At, Json, Query, TopicName};
-use super::paging::{Page, Paging, number_cursor};
+use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
@@ -22,6 +22,7 @@ use crate::policy::{DEPRECATED, Guide, Layer, Parsed, Place, Places, Policy, Pre
 use crate::store::Written;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::keyset::key_of;
 use crate::store::{audience::topics, queue::policies, queue::throttles};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -172,13 +173,13 @@ pub(crate) async fn list(
 ) -> Result<Answer<Overview>, Problem> {
     let cut = paging.cut()?;
     let tiers = policies::tiers(&state.pool, app.id).await?;
-    let rows = policies::topics(&state.pool, app.id, cut.below(), cut.ask()).await?;
+    let rows = policies::topics(&state.pool, app.id, cut.ask()).await?;
     let topic = |row: policies::TopicPolicy| PolicyView::stored(&app, Place::Topic, row.name, Some(row.policy)).0;
     let tiers = Tier::ALL.into_iter().zip(tiers);
     Ok(Answer(Overview {
         max_retries: app.max_retries,
         tiers: tiers.map(|(tier, policy)| PolicyView::of_tier(&state, &app, tier, policy)).collect(),
-        topics: cut.page(rows, |row| number_cursor(row.id), topic),
+        topics: cut.page(rows, |row| key_of(row.id), topic),
         presets: [&Preset::ALL.map(Preset::name)[..], &[Guide::PRESET]].concat(),
     }))
 }

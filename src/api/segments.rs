@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{MayRead, MaySteerMessages, Server};
 use super::extract::{At, Json, Query, is_plain_text};
-use super::paging::{Page, Paging, number_cursor};
+use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
 use crate::model::filter::{Expression, Filter};
 use crate::store::Written;
@@ -23,6 +23,7 @@ use crate::store::audience::reach::{self, Reach};
 use crate::store::audience::segments::{self, SEGMENTS_MAX, SegmentRow, Set};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
+use crate::store::keyset::key_of;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -180,8 +181,8 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = segments::list(&state.pool, server.app.id, None, cut.below(), cut.ask()).await?;
-    Ok(cut.page(rows, |row| number_cursor(row.id), SegmentView::from).answer(&uri))
+    let rows = segments::list(&state.pool, server.app.id, None, cut.ask()).await?;
+    Ok(cut.page(rows, |row| key_of(row.id), SegmentView::from).answer(&uri))
 }
 
 /// Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`.

@@ -31,6 +31,7 @@ use crate::store::audience::registration::{self, Registered, Registration};
 use crate::store::audience::subscriptions::{self, Changed, Filter, Listed, Merge, Right, SubscriptionRow};
 use crate::store::keys::apps::App;
 use crate::store::keys::vapid_keys;
+use crate::store::keyset::Towards;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -217,7 +218,7 @@ pub(crate) struct SubscriptionChange {
 pub(crate) struct SubscriptionQuery {
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
     /// Only those of this user.
     user_id: Option<String>,
@@ -540,19 +541,21 @@ pub(crate) async fn list(
         state: query.state,
         gateway: query.gateway,
     };
-    let Listed { rows, looked_to } =
-        subscriptions::list(&state.pool, server.app.id, &filter, cut.before, cut.ask()).await?;
-    let page = cut.page(rows, |(row, _)| row.id, |(row, topics)| SubscriptionView::new(row, topics));
-    Ok(page.looked_through_to(looked_to.map(Into::into)).answer(&uri))
+    let Listed { rows, looked_to } = subscriptions::list(&state.pool, server.app.id, &filter, cut.ask()).await?;
+    let show = |(row, topics)| SubscriptionView::new(row, topics);
+    Ok(cut.page_of_search(rows, looked_to.map(Into::into), |(row, _)| row.id, show).answer(&uri))
 }
 
 /// The newest of those who belong to a segment.
 async fn members(state: &ApiState, app: &App, segment: &str, cut: Cut) -> Result<Page<SubscriptionView>, Problem> {
     let chosen = Chosen::read(state, app, segment).await?;
     let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
-    let (wanted, now) = (usize::from(cut.limit) + 1, state.clock.now());
-    let (ids, looked_to) = reach::members(&state.pool, app.id, &filter, cut.before, wanted, now).await?;
-    let rows = subscriptions::of_ids(&state.pool, app.id, &ids).await?;
-    let page = cut.page(rows, |(row, _)| row.id, |(row, topics)| SubscriptionView::new(row, topics));
-    Ok(page.looked_through_to(looked_to))
+    let (ids, looked_to) = reach::members(&state.pool, app.id, &filter, cut.ask(), state.clock.now()).await?;
+    let mut rows = subscriptions::of_ids(&state.pool, app.id, &ids).await?;
+    // In the order in which they were found.
+    if cut.towards == Towards::Newer {
+        rows.reverse();
+    }
+    let show = |(row, topics)| SubscriptionView::new(row, topics);
+    Ok(cut.page_of_search(rows, looked_to, |(row, _)| row.id, show))
 }

@@ -147,7 +147,7 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = team::list(&state.pool, cut.before, cut.ask()).await?;
+    let rows = team::list(&state.pool, cut.ask()).await?;
     Ok(cut.page(rows, |teammate| teammate.id, TeammateView::from).answer(&uri))
 }
 

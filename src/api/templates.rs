@@ -58,7 +58,7 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = templates::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    let rows = templates::list(&state.pool, server.app.id, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, TemplateView::from).answer(&uri))
 }
 

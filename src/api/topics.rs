@@ -14,7 +14,7 @@ use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, Json, Query, TOPIC_NAME_RULE, TopicName};
 use super::once::{Instead, Making};
-use super::paging::{Page, Paging, number_cursor};
+use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::subscriptions::{ended, unknown};
 use crate::model::id::SubscriptionId;
@@ -24,6 +24,7 @@ use crate::store::audience::membership::{self, Membership};
 use crate::store::audience::topics::{self, Made, Removed, TopicRow};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
+use crate::store::keyset::{Keyset, key_of};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -87,8 +88,8 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = topics::list(&state.pool, server.app.id, None, cut.below(), cut.ask()).await?;
-    Ok(cut.page(rows, |row| number_cursor(row.id), TopicView::from).answer(&uri))
+    let rows = topics::list(&state.pool, server.app.id, None, cut.ask()).await?;
+    Ok(cut.page(rows, |row| key_of(row.id), TopicView::from).answer(&uri))
 }
 
 /// Shows a topic.
@@ -104,7 +105,7 @@ pub(crate) async fn show(
 }
 
 async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<TopicView, Problem> {
-    let found = topics::list(executor, app.id, Some(name), i32::MAX, 1).await?.pop();
+    let found = topics::list(executor, app.id, Some(name), Keyset::newest(1)).await?.pop();
     found.map(TopicView::from).ok_or_else(|| Problem::not_found("topic"))
 }
 

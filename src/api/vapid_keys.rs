@@ -184,7 +184,7 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = vapid_keys::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    let rows = vapid_keys::list(&state.pool, server.app.id, cut.ask()).await?;
     Ok(cut.page(rows, |(key, _)| key.id, |(key, n)| VapidKeyView::new(key, Some(n))).answer(&uri))
 }
 

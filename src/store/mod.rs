@@ -30,6 +30,7 @@ pub(crate) mod audience;
 pub(crate) mod campaigns;
 pub(crate) mod hooks;
 pub(crate) mod keys;
+pub(crate) mod keyset;
 pub(crate) mod operations;
 pub(crate) mod outcomes;
 pub(crate) mod queue;

@@ -182,6 +182,43 @@ async fn a_search_for_deliveries_goes_a_bounded_way_by_index_however_much_was_se
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_back_is_read_by_index_as_a_page_forward_is() {
+    const N: i64 = 5_000;
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let campaign = send_to_others(&app, N).await;
+    let reads = |read: Vec<(String, i64, i64)>| {
+        let large = read.into_iter().filter(|(table, ..)| table == "messages" || table.starts_with("attempts"));
+        large.fold((0, 0), |(whole, by_index), (_, all, some)| (whole + all, by_index + some))
+    };
+    for path in [
+        "/v1/apps/shop/messages?limit=10".to_owned(),
+        format!("/v1/apps/shop/messages/{campaign}/deliveries?limit=10"),
+        format!("/v1/apps/shop/deliveries?message={campaign}&limit=10"),
+    ] {
+        let first = app.get(&path).await;
+        let second = app.get(&format!("{path}&iterator={}", first["iterator"].as_str().expect("there are more"))).await;
+        let before = reads(read(&app).await);
+        reconnect(&app.pool).await;
+        let previous = second["prev_iterator"].as_str().expect("it has begun");
+        let back = app.get(&format!("{path}&iterator={previous}")).await;
+        let after = reads(read(&app).await);
+        reconnect(&app.pool).await;
+        assert_eq!((&back["data"], &back["prev_iterator"]), (&first["data"], &json!(null)), "{path}");
+        assert_eq!(after.0 - before.0, 0, "{path}: nothing is read as a whole");
+        let by_index = after.1 - before.1;
+        assert!(by_index < 500, "{path}: {by_index} rows were read");
+    }
+    for made_up in [
+        "DELETE FROM messages m WHERE NOT EXISTS (SELECT 1 FROM message_counts c WHERE c.message = m.id)",
+        "DELETE FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.id = a.subscription)",
+    ] {
+        sqlx::query(made_up).execute(&app.pool).await.expect("they are ours");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_list_of_messages_does_not_walk_the_queue_that_a_campaign_fills() {
     const N: i64 = 20_000;
     let app = TestApp::start().await;

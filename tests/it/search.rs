@@ -31,16 +31,24 @@ fn newest_first(mut pairs: Vec<Pair>) -> Vec<Pair> {
     pairs
 }
 
-/// Everything that a search finds, a row at a time.
+/// Everything that a search finds, a row at a time; the same, whether forward or back.
 async fn row_by_row(app: &TestApp, query: &str) -> Vec<Pair> {
-    let (mut all, mut iterator) = (Vec::new(), String::new());
-    loop {
-        let page = search(app, &format!("{query}&limit=1{iterator}")).await;
+    let mut page = search(app, &format!("{query}&limit=1")).await;
+    assert_eq!(page["prev_iterator"], Value::Null, "nothing is before the first page");
+    let mut all = pairs(&page);
+    while let Some(next) = page["iterator"].as_str() {
+        page = search(app, &format!("{query}&limit=1&iterator={next}")).await;
         all.extend(pairs(&page));
         assert_eq!(page["done"], page["iterator"].is_null(), "{page}");
-        let Some(next) = page["iterator"].as_str() else { return all };
-        iterator = format!("&iterator={next}");
     }
+    let mut back = pairs(&page);
+    while let Some(previous) = page["prev_iterator"].as_str() {
+        page = search(app, &format!("{query}&limit=1&iterator={previous}")).await;
+        back.splice(0..0, pairs(&page));
+        assert_eq!(page["done"], false, "{page}");
+    }
+    assert_eq!(back, all, "{query}");
+    all
 }
 
 #[tokio::test(flavor = "multi_thread")]

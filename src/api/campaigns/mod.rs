@@ -83,7 +83,7 @@ pub(crate) struct ListQuery {
     state: Option<CampaignState>,
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn list(
     Query(query): Query<ListQuery>,
 ) -> Result<Response, Problem> {
     let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
-    let rows = campaigns::list(&state.pool, server.app.id, query.state, cut.before, cut.ask()).await?;
+    let rows = campaigns::list(&state.pool, server.app.id, query.state, cut.ask()).await?;
     let mut standings = view::standings(&state.pool, &rows).await?;
     let show = |row: CampaignRow| CampaignView::new(&server.app, &row).standing(standings.remove(&row.id));
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))

@@ -8,7 +8,6 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::{DeadLetterView, Filtered};
 use crate::api::ApiState;
@@ -16,6 +15,7 @@ use crate::api::auth::{MayExport, Server};
 use crate::api::problem::Problem;
 use crate::model::clock::Clock;
 use crate::model::id::ActionId;
+use crate::store::keyset::Keyset;
 use crate::store::outcomes::dead_letters::handling::{self, Action, Operation};
 use crate::store::outcomes::dead_letters::{Filter, list};
 
@@ -160,7 +160,7 @@ pub(crate) async fn export(
     let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
     let operation =
         Operation { id: ActionId(clock.uuid()), app, action: Action::Export, actor, filter, began: clock.now() };
-    let pages = Pages { pool: state.pool, clock, operation, format, part: 0, before: Some(Uuid::max()) };
+    let pages = Pages { pool: state.pool, clock, operation, format, part: 0, next: Some(Keyset::newest(PAGE)) };
     // The first page is read before the answer begins: what fails there is a problem like any other.
     let Some((first, rest)) = pages.next().await? else { return Err(Problem::internal()) };
     let rest = stream::try_unfold(rest, Pages::next)
@@ -177,17 +177,17 @@ struct Pages {
     operation: Operation,
     format: Format,
     part: i32,
-    /// Where the next page begins; none: there is none.
-    before: Option<Uuid>,
+    /// The next page; none: there is none.
+    next: Option<Keyset>,
 }
 
 impl Pages {
     /// The next page and what is left. The first one is there even if it is empty.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, Failed> {
-        let Some(before) = self.before else { return Ok(None) };
-        let rows = list(&self.pool, self.operation.app, &self.operation.filter, before, PAGE).await?;
+        let Some(page) = self.next else { return Ok(None) };
+        let rows = list(&self.pool, self.operation.app, &self.operation.filter, page).await?;
         let n = rows.len() as i64;
-        self.before = rows.last().map(|row| row.id.into()).filter(|_| n == PAGE);
+        self.next = rows.last().filter(|_| n == PAGE).map(|last| Keyset { beyond: last.id.into(), ..page });
         if n > 0 || self.part == 0 {
             let mut tx = self.pool.begin().await?;
             handling::record(&mut tx, &self.operation, self.part, n, self.clock.now()).await?;

@@ -299,6 +299,6 @@ pub(crate) async fn trail(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = trail::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    let rows = trail::list(&state.pool, server.app.id, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.operation, ActionView::from).answer(&uri))
 }

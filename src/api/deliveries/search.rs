@@ -15,11 +15,11 @@ use crate::api::extract::{Query, UserId};
 use crate::api::messages::missing;
 use crate::api::paging::{self, Paging};
 use crate::api::problem::Problem;
-use crate::model::base64url;
 use crate::model::clock::{first_uuid_of, time_of};
 use crate::model::delivery::{Ending, Tier};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
+use crate::store::keyset::Towards;
 use crate::store::outcomes::search::{self, FoundRow, PAIRS_MAX, Place, Wanted, Whose};
 use crate::store::queue::messages;
 
@@ -30,7 +30,7 @@ use crate::store::queue::messages;
 pub(crate) struct DeliveryQuery {
     /// Rows per page, 1 to 250; 50 by default. A page may have fewer, or none, and still not be the last.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
     /// To the subscriptions that this user has now: the newest 20, ended ones included.
     user_id: Option<String>,
@@ -114,8 +114,10 @@ impl From<FoundRow> for FoundDelivery {
 pub(crate) struct FoundDeliveries {
     /// The rows, those of the newest messages first.
     data: Vec<FoundDelivery>,
-    /// What to ask the next page with; null on the last one.
+    /// What to ask the next page with, of older messages; null on the last one.
     iterator: Option<String>,
+    /// What to ask the page before with, of newer messages; null on the first one.
+    prev_iterator: Option<String>,
     /// Whether this is the last page.
     done: bool,
     /// Rows per page.
@@ -143,12 +145,15 @@ impl DeliveryQuery {
         }
     }
 
-    /// Where the page begins.
-    fn before(&self) -> Result<Place, Problem> {
-        let Some(text) = &self.iterator else {
-            let until = self.until.map(|until| Place { message: first_uuid_of(until), subscription: Uuid::nil() });
-            return Ok(until.unwrap_or(Place::TOP));
-        };
+    /// Where the list begins.
+    fn top(&self) -> Place {
+        let until = self.until.map(|until| Place { message: first_uuid_of(until), subscription: Uuid::nil() });
+        until.unwrap_or(Place::TOP)
+    }
+
+    /// Which way the page lies, and beyond which place.
+    fn from(&self) -> Result<(Towards, Place), Problem> {
+        let Some(text) = &self.iterator else { return Ok((Towards::Older, self.top())) };
         place(text).ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))
     }
 
@@ -167,10 +172,12 @@ impl DeliveryQuery {
         })
     }
 
-    fn wanted(&self, before: Place, limit: u16) -> Wanted {
+    fn wanted(&self, (towards, beyond): (Towards, Place), limit: u16) -> Wanted {
         let narrowed = self.state.is_some() || self.tier.is_some() || self.lane.is_some();
         Wanted {
-            before,
+            towards,
+            beyond,
+            below: self.top(),
             since: self.since.unwrap_or(DateTime::UNIX_EPOCH),
             tier: self.tier,
             lane: self.lane,
@@ -181,14 +188,21 @@ impl DeliveryQuery {
     }
 }
 
-fn place(iterator: &str) -> Option<Place> {
-    let octets = base64url::decode(iterator)?;
-    let (message, subscription) = octets.split_at_checked(16)?;
-    Some(Place { message: Uuid::from_slice(message).ok()?, subscription: Uuid::from_slice(subscription).ok()? })
+fn place(iterator: &str) -> Option<(Towards, Place)> {
+    let (towards, key) = paging::read(iterator, 32)?;
+    let (message, subscription) = key.split_at_checked(16)?;
+    let place = Place { message: Uuid::from_slice(message).ok()?, subscription: Uuid::from_slice(subscription).ok()? };
+    Some((towards, place))
 }
 
-fn iterator(place: Place) -> String {
-    base64url::encode([*place.message.as_bytes(), *place.subscription.as_bytes()].concat())
+fn key(place: Place) -> Vec<u8> {
+    [*place.message.as_bytes(), *place.subscription.as_bytes()].concat()
+}
+
+/// A place beyond which this one itself is found again, the other way.
+fn just_before(place: Place, towards: Towards) -> Place {
+    let subscription = paging::stepped_back(place.subscription, towards);
+    Place { subscription, ..place }
 }
 
 /// Finds deliveries: what was sent to a user or a subscription, across messages, or what became of a message, narrowed by
@@ -208,26 +222,34 @@ pub(crate) async fn find(
 ) -> Result<Response, Problem> {
     let limit = Paging { limit: query.limit, iterator: None }.cut()?.limit;
     query.check()?;
-    let before = query.before()?;
+    let (towards, beyond) = query.from()?;
     let (app, now) = (server.app.id, state.clock.now());
     let _place = state.place_to_search(app).await?;
     let whose = query.whose(&state, app).await?;
-    let found = search::search(&state.pool, app, &whose, &query.wanted(before, limit), now).await?;
+    let found = search::search(&state.pool, app, &whose, &query.wanted((towards, beyond), limit), now).await?;
     let fits = |found: &FoundDelivery| query.state.is_none_or(|state| found.state == state);
     let mut data: Vec<FoundDelivery> = found.rows.into_iter().map(FoundDelivery::from).filter(fits).collect();
-    let mut next = found.next;
+    let place_of = |row: &FoundDelivery| Place { message: row.message.0, subscription: row.subscription.0 };
+    let mut further = found.next;
     if data.len() > usize::from(limit) {
         data.truncate(usize::from(limit));
-        next = data.last().map(|last| Place { message: last.message.0, subscription: last.subscription.0 });
+        further = data.last().map(place_of);
+    }
+    let nearest = data.first().map_or_else(|| just_before(beyond, towards), place_of);
+    let oldest = if towards == Towards::Older { further } else { Some(nearest) };
+    let (iterator, prev_iterator) = paging::sides(towards, key(nearest), further.map(key), query.iterator.is_some());
+    if towards == Towards::Newer {
+        data.reverse();
     }
     let page = FoundDeliveries {
         data,
-        iterator: next.map(iterator),
-        done: next.is_none(),
+        done: iterator.is_none(),
+        iterator,
+        prev_iterator,
         limit,
-        looked_back_to: next.and_then(|next| time_of(next.message)),
+        looked_back_to: oldest.and_then(|oldest| time_of(oldest.message)),
     };
-    let link = page.iterator.as_deref().and_then(|iterator| paging::next_link(&uri, iterator));
+    let link = paging::links(&uri, page.iterator.as_deref(), page.prev_iterator.as_deref());
     let mut response = axum::Json(page).into_response();
     response.headers_mut().extend(link.map(|link| (header::LINK, link)));
     Ok(response)
@@ -240,8 +262,10 @@ mod tests {
     #[test]
     fn an_iterator_leads_back_to_its_place_and_anything_else_nowhere() {
         let there = Place { message: Uuid::from_u128(7), subscription: Uuid::from_u128(9) };
-        assert_eq!(place(&iterator(there)), Some(there));
-        for text in ["", "x", "AAAA", &iterator(there)[1..], &format!("{}AAAA", iterator(there))] {
+        let iterator = paging::write(Towards::Older, key(there));
+        assert_eq!(place(&iterator), Some((Towards::Older, there)));
+        assert_eq!(place(&paging::write(Towards::Newer, key(there))), Some((Towards::Newer, there)));
+        for text in ["", "x", "AAAA", &iterator[1..], &format!("{iterator}AAAA")] {
             assert_eq!(place(text), None, "{text}");
         }
     }

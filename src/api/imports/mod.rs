@@ -145,7 +145,7 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = imports::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    let rows = imports::list(&state.pool, server.app.id, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, ImportView::from).answer(&uri))
 }
 

@@ -159,6 +159,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("Sentence.text", Long(1, 4_096)),
     ("Bellwire-Retry-Delay", Long(1, 1_024)),
     ("iterator", Like("^[A-Za-z0-9_-]{1,64}$")),
+    ("prev_iterator", Like("^[A-Za-z0-9_-]{1,64}$")),
     // Keys and addresses of browsers.
     ("endpoint", Long(9, 2_048)),
     ("origin", Long(1, 2_048)),

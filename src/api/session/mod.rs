@@ -267,7 +267,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let (cut, now) = (paging.cut()?, state.clock.now());
     let session = &caller.signed_in.session;
-    let rows = sessions::list(&state.pool, session.owner, now - IDLE_MAX, now, cut.before, cut.ask()).await?;
+    let rows = sessions::list(&state.pool, session.owner, now - IDLE_MAX, now, cut.ask()).await?;
     let show = |row: Listed| {
         let Listed { id, began_at, seen_at, expires_at, address, browser } = row;
         ListedView { id, is_this: id == session.id, began_at, seen_at, expires_at, address, browser }

@@ -115,7 +115,7 @@ pub(crate) struct OfState {
     state: Option<DeliveryState>,
     /// Rows per page, 1 to 250; 50 by default.
     limit: Option<u16>,
-    /// `iterator` of the page before.
+    /// `iterator` or `prev_iterator` of another page.
     iterator: Option<String>,
 }
 
@@ -151,7 +151,7 @@ pub(crate) async fn list_deliveries(
     let OfState { state: stands, limit, iterator } = wanted;
     let cut = Paging { limit, iterator }.cut()?;
     let webhook = find(&state, server.app.id, id).await?;
-    let rows = deliveries::list(&state.pool, webhook.id, stands, cut.before, cut.ask()).await?;
+    let rows = deliveries::list(&state.pool, webhook.id, stands, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, |row| WebhookDeliveryView::from(&row)).answer(&uri))
 }
 

@@ -3,11 +3,11 @@
 use serde_json::{Map, Value};
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::filter::{Candidate, LaneFacts, Needs};
 use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::store::keyset::{Keyset, paged};
 
 /// What a statement reads of a candidate. Tags and attributes are none if the filter does not [need](Needs) them.
 #[derive(Debug)]
@@ -158,29 +158,30 @@ pub(in crate::store) async fn of_ids(
     .await
 }
 
-/// Active subscriptions of an app with ids below `before`, the newest first.
+/// Active subscriptions of an app with ids beyond the page's key, the nearest first.
 pub(in crate::store) async fn of_app(
     conn: &mut PgConnection,
     app: AppId,
-    before: Uuid,
+    page: Keyset,
     needs: &Needs,
-    n: i64,
 ) -> sqlx::Result<Vec<CandidateRow>> {
-    sqlx::query_as!(
-        CandidateRow,
-        r#"
+    paged!(
+        page,
+        query_as!(
+            CandidateRow,
+            [r#"
         SELECT id, lane, origin_id, user_id, CASE WHEN $4 THEN tags END AS tags,
                CASE WHEN $5 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
-        FROM subscriptions WHERE app = $1 AND id < $2 AND state = 'active' ORDER BY id DESC LIMIT $3
-        "#,
-        app.0,
-        before,
-        n,
-        needs.tags,
-        needs.attributes
+        FROM subscriptions WHERE app = $1 AND id"# < "$2 AND state = 'active' ORDER BY id" DESC "LIMIT $3
+        "],
+            app.0,
+            page.beyond,
+            page.limit,
+            needs.tags,
+            needs.attributes
+        )
+        .fetch_all(conn)
     )
-    .fetch_all(conn)
-    .await
 }
 
 /// The subscriptions on a random share of the table's pages that are active and in these lanes, each with its page. The same

@@ -2,12 +2,12 @@
 //! that says so, so that whoever broke off knows where to go on.
 
 use sqlx::{Connection as _, PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, ImportId};
 use crate::store::audience::registration::Registration;
 use crate::store::audience::registration::bulk::{Enrolled, register_all};
+use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::vault::Vault;
 
@@ -116,23 +116,25 @@ pub(crate) async fn create(
 
 /// An import of the app.
 pub(crate) async fn find(pool: &PgPool, app: AppId, id: ImportId) -> sqlx::Result<Option<ImportRow>> {
-    let newest = list(pool, app, crate::model::id::just_above(id), 1).await?.pop();
+    let newest = list(pool, app, Keyset::from(id)).await?.pop();
     Ok(newest.filter(|row| row.id == id))
 }
 
-/// The app's imports with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ImportRow>> {
-    sqlx::query_as!(
-        ImportRow,
-        r#"SELECT id AS "id: ImportId", format, dry_run, lines, added, known, left_out, refused, ignored, created_at, changed_at,
+/// The app's imports with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ImportRow>> {
+    paged!(
+        page,
+        query_as!(
+            ImportRow,
+            [r#"SELECT id AS "id: ImportId", format, dry_run, lines, added, known, left_out, refused, ignored, created_at, changed_at,
              finished_at
-           FROM imports WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
-        app.0,
-        before,
-        limit
+           FROM imports WHERE app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// What was wrong with the first wrong lines, in the order of the file.

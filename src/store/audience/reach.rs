@@ -17,6 +17,7 @@ use super::judge::{self, Judge};
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::store::keyset::Keyset;
 
 /// Subscriptions that a preview looks at: the margin is a hundredth of the audience at most, if pages are not alike.
 const LOOKED_AT_BY_PREVIEW: i64 = 10_000;
@@ -220,24 +221,23 @@ pub(crate) async fn members(
     pool: &PgPool,
     app: AppId,
     filter: &Filter,
-    before: Uuid,
-    limit: usize,
+    page: Keyset,
     now: Timestamp,
 ) -> sqlx::Result<(Vec<SubscriptionId>, Option<Uuid>)> {
     let mut conn = pool.acquire().await?;
     let all: Vec<LaneId> =
         audience_counts::of_everyone(&mut conn, app).await?.into_iter().map(|(lane, _)| lane).collect();
     let judge = Judge::new(&mut conn, app, filter, &all, now).await?;
-    let (mut members, mut before, mut searched) = (Vec::new(), before, 0);
+    let (mut members, mut chunk, mut searched) = (Vec::new(), Keyset { limit: SEARCHED_AT_ONCE, ..page }, 0);
     loop {
-        let rows = candidates::of_app(&mut conn, app, before, &judge.needs, SEARCHED_AT_ONCE).await?;
+        let rows = candidates::of_app(&mut conn, app, chunk, &judge.needs).await?;
         let is_last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < SEARCHED_AT_ONCE;
         for (id, verdict) in judge.judge(&mut conn, rows).await? {
-            (before, searched) = (id.0, searched + 1);
+            (chunk.beyond, searched) = (id.0, searched + 1);
             if verdict.is_taken() {
                 members.push(id);
             }
-            if members.len() == limit {
+            if members.len() as i64 == page.limit {
                 return Ok((members, None));
             }
         }
@@ -245,7 +245,7 @@ pub(crate) async fn members(
             return Ok((members, None));
         }
         if searched >= SEARCHED_MAX {
-            return Ok((members, Some(before)));
+            return Ok((members, Some(chunk.beyond)));
         }
     }
 }

@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::AppId;
+use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
 
 /// Most segments of one app.
@@ -26,30 +27,31 @@ pub(crate) struct SegmentRow {
     pub changed_at: Timestamp,
 }
 
-/// An app's segments with numbers below `below`, the newest first; or only the one of that `name`.
+/// An app's segments with numbers beyond the page's key, the nearest first; or only the one of that `name`.
 pub(crate) async fn list(
     executor: impl PgExecutor<'_>,
     app: AppId,
     name: Option<&str>,
-    below: i32,
-    limit: i64,
+    page: Keyset,
 ) -> sqlx::Result<Vec<SegmentRow>> {
-    sqlx::query_as!(
-        SegmentRow,
-        "SELECT id, name, description, expression, created_at, changed_at FROM segments
-         WHERE app = $1 AND ($2::text IS NULL OR name = $2) AND id < $3 ORDER BY id DESC LIMIT $4",
-        app.0,
-        name,
-        below,
-        limit
+    paged!(
+        page,
+        query_as!(
+            SegmentRow,
+            ["SELECT id, name, description, expression, created_at, changed_at FROM segments
+         WHERE app = $1 AND ($2::text IS NULL OR name = $2) AND id" < "$3 ORDER BY id" DESC "LIMIT $4"],
+            app.0,
+            name,
+            page.number(),
+            page.limit
+        )
+        .fetch_all(executor)
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// The one of that name.
 pub(crate) async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<SegmentRow>> {
-    Ok(list(pool, app, Some(name), i32::MAX, 1).await?.pop())
+    Ok(list(pool, app, Some(name), Keyset::newest(1)).await?.pop())
 }
 
 /// What became of a wish to set a segment.

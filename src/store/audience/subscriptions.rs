@@ -4,14 +4,14 @@ pub(in crate::store) mod row;
 
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, SubscriptionId, just_above};
+use crate::model::id::{AppId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::SubscriptionState;
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, names_of_all, set_topics};
+use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::unsent::{cancel_previous_users, cancel_subscription};
@@ -26,7 +26,7 @@ pub(crate) async fn find(
     app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
-    let first = list(pool, app, &Filter::default(), just_above(id), 1).await?.rows.pop();
+    let first = list(pool, app, &Filter::default(), Keyset::from(id)).await?.rows.pop();
     Ok(first.filter(|(row, _)| row.id == id))
 }
 
@@ -65,40 +65,36 @@ pub(crate) struct Listed {
     pub looked_to: Option<SubscriptionId>,
 }
 
-/// An app's subscriptions with ids below `before`, the newest first, with their topics. It looks at
+/// An app's subscriptions with ids beyond the page's key, the nearest first, with their topics. It looks at
 /// [`LOOKED_AT_MAX`] of them, at most.
-pub(crate) async fn list(
-    pool: &PgPool,
-    app: AppId,
-    filter: &Filter,
-    before: Uuid,
-    limit: i64,
-) -> Result<Listed, sqlx::Error> {
-    let rows = sqlx::query_as!(
-        SubscriptionRow,
-        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> Result<Listed, sqlx::Error> {
+    let rows = paged!(
+        page,
+        query_as!(
+            SubscriptionRow,
+            [r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
-         FROM (SELECT * FROM subscriptions WHERE app = $1 AND id < $2 AND ($3::text IS NULL OR user_id = $3)
-               ORDER BY id DESC LIMIT $9) s JOIN lanes l ON l.id = s.lane
+         FROM (SELECT * FROM subscriptions WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR user_id = $3)
+               ORDER BY id" DESC "LIMIT $9) s JOIN lanes l ON l.id = s.lane
          WHERE ($4::text IS NULL OR s.state = $4) AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
            AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM topic_members m JOIN topics t ON t.id = m.topic
              WHERE m.shard = s.shard AND m.subscription = s.id AND t.app = $1 AND t.name = $7))
-         ORDER BY s.id DESC LIMIT $8"#,
-        app.0,
-        before,
-        filter.user_id,
-        filter.state.map(SubscriptionState::name),
-        filter.tag,
-        filter.gateway.map(Gateway::name),
-        filter.topic,
-        limit,
-        LOOKED_AT_MAX
-    )
-    .fetch_all(pool)
-    .await?;
-    let looked_to = match filter.takes_all() || rows.len() as i64 >= limit {
+         ORDER BY s.id" DESC "LIMIT $8"],
+            app.0,
+            page.beyond,
+            filter.user_id,
+            filter.state.map(SubscriptionState::name),
+            filter.tag,
+            filter.gateway.map(Gateway::name),
+            filter.topic,
+            page.limit,
+            LOOKED_AT_MAX
+        )
+        .fetch_all(pool)
+    )?;
+    let looked_to = match filter.takes_all() || rows.len() as i64 >= page.limit {
         true => None,
-        false => end_of_look(pool, app, filter, before).await?,
+        false => end_of_look(pool, app, filter, page).await?,
     };
     Ok(Listed { rows: with_topics(pool, rows).await?, looked_to })
 }
@@ -139,17 +135,19 @@ async fn with_topics(
 }
 
 /// The last subscription that a list looks at, unless there are not so many.
-async fn end_of_look(pool: &PgPool, app: AppId, filter: &Filter, before: Uuid) -> sqlx::Result<Option<SubscriptionId>> {
-    sqlx::query_scalar!(
-        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
-           WHERE app = $1 AND id < $2 AND ($3::text IS NULL OR user_id = $3) ORDER BY id DESC OFFSET $4::bigint - 1 LIMIT 1"#,
-        app.0,
-        before,
-        filter.user_id,
-        LOOKED_AT_MAX
+async fn end_of_look(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> sqlx::Result<Option<SubscriptionId>> {
+    paged!(
+        page,
+        query_scalar!(
+            [r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+           WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR user_id = $3) ORDER BY id" DESC "OFFSET $4::bigint - 1 LIMIT 1"],
+            app.0,
+            page.beyond,
+            filter.user_id,
+            LOOKED_AT_MAX
+        )
+        .fetch_optional(pool)
     )
-    .fetch_optional(pool)
-    .await
 }
 
 /// What became of a change.

@@ -11,6 +11,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::id::{AppId, MessageId};
 use crate::model::permission::{BrowserRight, Join, Maker, Speaker};
+use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
 
 /// Most topics of one app.
@@ -111,27 +112,28 @@ pub(crate) struct TopicRow {
     pub created_at: Timestamp,
 }
 
-/// An app's topics with numbers below `below`, the newest first; or only the one of that `name`.
+/// An app's topics with numbers beyond the page's key, the nearest first; or only the one of that `name`.
 pub(crate) async fn list(
     executor: impl PgExecutor<'_>,
     app: AppId,
     name: Option<&str>,
-    below: i32,
-    limit: i64,
+    page: Keyset,
 ) -> Result<Vec<TopicRow>, sqlx::Error> {
-    sqlx::query_as!(
-        TopicRow,
-        r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
+    paged!(
+        page,
+        query_as!(
+            TopicRow,
+            [r#"SELECT t.id, t.name, t.join_by AS "join: Join", t.made_by AS "made_by: Maker", t.created_at,
              coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0)::bigint AS "members!"
-         FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id < $3
-         ORDER BY t.id DESC LIMIT $4"#,
-        app.0,
-        name,
-        below,
-        limit
+         FROM topics t WHERE t.app = $1 AND ($2::text IS NULL OR t.name = $2) AND t.id"# < "$3
+         ORDER BY t.id" DESC "LIMIT $4"],
+            app.0,
+            name,
+            page.number(),
+            page.limit
+        )
+        .fetch_all(executor)
     )
-    .fetch_all(executor)
-    .await
 }
 
 /// What became of a wish to make a topic.

@@ -6,12 +6,12 @@ pub(crate) mod steps;
 pub(crate) mod turning;
 
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::campaign::state::State;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, CampaignId};
+use crate::store::keyset::{Keyset, paged};
 
 /// Most campaigns of an app.
 pub(crate) const CAMPAIGNS_MAX: i64 = 10_000;
@@ -154,24 +154,25 @@ pub(crate) async fn find(
     .await
 }
 
-/// An app's campaigns with ids below `before`, the newest first, of all states or of one.
+/// An app's campaigns with ids beyond the page's key, the nearest first, of all states or of one.
 pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     state: Option<State>,
-    before: Uuid,
-    limit: i64,
+    page: Keyset,
 ) -> sqlx::Result<Vec<CampaignRow>> {
-    sqlx::query_as!(
-        CampaignRow,
-        r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: State", plan, next_at, runs, created_at, changed_at,
+    paged!(
+        page,
+        query_as!(
+            CampaignRow,
+            [r#"SELECT id AS "id: CampaignId", slug, name, tier, state AS "state: State", plan, next_at, runs, created_at, changed_at,
              started_at
-           FROM campaigns WHERE app = $1 AND id < $2 AND ($3::text IS NULL OR state = $3) ORDER BY id DESC LIMIT $4"#,
-        app.0,
-        before,
-        state.map(State::name),
-        limit
+           FROM campaigns WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR state = $3) ORDER BY id" DESC "LIMIT $4"],
+            app.0,
+            page.beyond,
+            state.map(State::name),
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }

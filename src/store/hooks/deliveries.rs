@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
 use crate::model::hook::DeliveryState;
 use crate::model::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
+use crate::store::keyset::{Keyset, paged};
 use crate::vault::{Vault, WEBHOOK_BODY};
 
 /// Rows that retention deletes at a time: each takes its attempts along.
@@ -109,27 +110,28 @@ pub(crate) struct DeliveryRow {
     pub ended_at: Option<Timestamp>,
 }
 
-/// A webhook's deliveries with ids below `before`, the newest first: in that state, or in any. Their bodies are left out.
+/// A webhook's deliveries with ids beyond the page's key, the nearest first: in that state, or in any. Their bodies are left out.
 pub(crate) async fn list(
     pool: &PgPool,
     webhook: WebhookId,
     state: Option<DeliveryState>,
-    before: Uuid,
-    limit: i64,
+    page: Keyset,
 ) -> sqlx::Result<Vec<DeliveryRow>> {
-    sqlx::query_as!(
-        DeliveryRow,
-        r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
+    paged!(
+        page,
+        query_as!(
+            DeliveryRow,
+            [r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, NULL::bytea AS body, attempts, due_at,
                   created_at, ended_at
-           FROM webhook_deliveries WHERE webhook = $1 AND ($2::text IS NULL OR state = $2) AND id < $3
-           ORDER BY id DESC LIMIT $4"#,
-        webhook.0,
-        state.map(DeliveryState::name),
-        before,
-        limit
+           FROM webhook_deliveries WHERE webhook = $1 AND ($2::text IS NULL OR state = $2) AND id"# < "$3
+           ORDER BY id" DESC "LIMIT $4"],
+            webhook.0,
+            state.map(DeliveryState::name),
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// One of them, with its body.

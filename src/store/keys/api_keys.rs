@@ -6,14 +6,14 @@ use aws_lc_rs::rand;
 use chrono::NaiveDate;
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::model::base64url;
 use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::{ApiKeyId, AppId, TeammateId, just_above};
+use crate::model::id::{ApiKeyId, AppId, TeammateId};
 use crate::model::scope::Scope;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
+use crate::store::keyset::{Keyset, paged};
 use crate::vault::{Purpose, Vault};
 
 /// What every key's secret begins with.
@@ -233,24 +233,21 @@ pub(crate) async fn note_use(pool: &PgPool, id: ApiKeyId, on: NaiveDate) -> Resu
         .map(drop)
 }
 
-/// An app's keys (or, without one, the server's own) with ids below `before`, the newest first.
-pub(crate) async fn list(
-    pool: &PgPool,
-    app: Option<AppId>,
-    before: Uuid,
-    limit: i64,
-) -> Result<Vec<ApiKey>, sqlx::Error> {
-    sqlx::query_as!(
-        ApiKey,
-        r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, last_used_on,
+/// An app's keys (or, without one, the server's own) with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(pool: &PgPool, app: Option<AppId>, page: Keyset) -> Result<Vec<ApiKey>, sqlx::Error> {
+    paged!(
+        page,
+        query_as!(
+            ApiKey,
+            [r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, last_used_on,
              made_by AS "made_by: ApiKeyId", made_by_teammate AS "made_by_teammate: TeammateId", made_locally
-         FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
-        app.map(|app| app.0),
-        before,
-        limit
+         FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
+            app.map(|app| app.0),
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// A key of the server's own that is valid.
@@ -276,7 +273,7 @@ pub(crate) async fn valid(pool: &PgPool, ids: &[ApiKeyId], now: Timestamp) -> Re
 
 /// A key of an app or, without one, of the server.
 pub(crate) async fn find(pool: &PgPool, app: Option<AppId>, id: ApiKeyId) -> Result<Option<ApiKey>, sqlx::Error> {
-    let first = list(pool, app, just_above(id), 1).await?.pop();
+    let first = list(pool, app, Keyset::from(id)).await?.pop();
     Ok(first.filter(|key| key.id == id))
 }
 

@@ -1,11 +1,11 @@
 //! Apps: tenants.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::AppId;
 use crate::model::permission::BrowsersMay;
+use crate::store::keyset::{Keyset, paged};
 
 /// Greatest weight of an app.
 pub(crate) const WEIGHT_MAX: i16 = 100;
@@ -98,18 +98,20 @@ pub(crate) async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(
     sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id.0).execute(conn).await.map(drop)
 }
 
-/// Apps with ids below `before`, those being deleted included, the newest first.
-pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> Result<Vec<App>, sqlx::Error> {
-    sqlx::query_as!(
-        App,
-        "SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
-         FROM apps WHERE id < $1
-         ORDER BY id DESC LIMIT $2",
-        before,
-        limit
+/// Apps with ids beyond the page's key, those being deleted included, the nearest first.
+pub(crate) async fn list(pool: &PgPool, page: Keyset) -> Result<Vec<App>, sqlx::Error> {
+    paged!(
+        page,
+        query_as!(
+            App,
+            ["SELECT id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at, deleting_at
+         FROM apps WHERE id" < "$1
+         ORDER BY id" DESC "LIMIT $2"],
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// The app of that id, which stays as it is read until the transaction ends; none while it is being deleted.

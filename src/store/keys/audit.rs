@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
 use crate::model::id::{ApiKeyId, AppId, EntryId, TeammateId};
+use crate::store::keyset::Keyset;
 
 /// How the command line is named, which needs no key.
 pub(crate) const LOCAL: &str = "local";
@@ -382,12 +383,12 @@ impl Row {
     }
 }
 
-/// Entries with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i64) -> sqlx::Result<Vec<Row>> {
+/// Entries with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(pool: &PgPool, filter: &Filter, page: Keyset) -> sqlx::Result<Vec<Row>> {
     let mut query = QueryBuilder::new(
         "SELECT id, at, app, actor_kind, actor, host(address) AS address, action, target, n, detail FROM audit_log",
     );
-    query.push(" WHERE id < ").push_bind(before);
+    query.push(" WHERE id").push(page.towards.comparison()).push_bind(page.beyond);
     if let Some(app) = filter.app {
         query.push(" AND app = ").push_bind(app);
     }
@@ -406,7 +407,7 @@ pub(crate) async fn list(pool: &PgPool, filter: &Filter, before: Uuid, limit: i6
     if let Some(until) = filter.until {
         query.push(" AND id < ").push_bind(first_uuid_of(until));
     }
-    query.push(" ORDER BY id DESC LIMIT ").push_bind(limit);
+    query.push(" ORDER BY id").push(page.towards.order()).push("LIMIT ").push_bind(page.limit);
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 

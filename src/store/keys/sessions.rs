@@ -11,6 +11,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use crate::model::role::Grants;
 use crate::store::keys::team;
+use crate::store::keyset::{Keyset, paged};
 
 /// How long a row outlives its session.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
@@ -229,31 +230,32 @@ pub(crate) async fn end_all(
     Ok(i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
 }
 
-/// Sessions of an owner that live, with ids below `before`, the newest first. Those that were not used since `seen_after` have
+/// Sessions of an owner that live, with ids beyond the page's key, the nearest first. Those that were not used since `seen_after` have
 /// ended by themselves.
 pub(crate) async fn list(
     pool: &PgPool,
     of: Owner,
     seen_after: Timestamp,
     now: Timestamp,
-    before: Uuid,
-    limit: i64,
+    page: Keyset,
 ) -> sqlx::Result<Vec<Listed>> {
     let (teammate, api_key) = of.columns();
-    sqlx::query_as!(
-        Listed,
-        "SELECT id, began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
-         WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3 AND seen_at > $4 AND id < $5
-         ORDER BY id DESC LIMIT $6",
-        teammate,
-        api_key,
-        now,
-        seen_after,
-        before,
-        limit
+    paged!(
+        page,
+        query_as!(
+            Listed,
+            ["SELECT id, began_at, seen_at, expires_at, host(address) AS address, browser FROM sessions
+         WHERE (teammate = $1 OR api_key = $2) AND ended_at IS NULL AND expires_at > $3 AND seen_at > $4 AND id" < "$5
+         ORDER BY id" DESC "LIMIT $6"],
+            teammate,
+            api_key,
+            now,
+            seen_after,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Whether the teammate of an e-mail address, if there is one, has signed in from that household, an IPv4 address or an

@@ -1,11 +1,11 @@
 //! Teammates: who they are, what they may do, and the one-time links by which they come in.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, TeammateId, just_above};
+use crate::model::id::{AppId, TeammateId};
 use crate::model::role::{Grant, Grants, Role};
+use crate::store::keyset::{Keyset, paged};
 
 /// A row of `teammates` with what belongs to it, without the password's hash.
 #[derive(Debug, Clone)]
@@ -68,22 +68,24 @@ struct Row {
     apps: Vec<Option<AppId>>,
 }
 
-/// Teammates with ids below `before`, the newest first.
-pub(crate) async fn list(executor: impl PgExecutor<'_>, before: Uuid, limit: i64) -> sqlx::Result<Vec<Teammate>> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"SELECT t.id, t.email, t.password_hash IS NOT NULL AS "has_password!", i.expires_at AS "link_expires_at?",
+/// Teammates with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::Result<Vec<Teammate>> {
+    let rows = paged!(
+        page,
+        query_as!(
+            Row,
+            [r#"SELECT t.id, t.email, t.password_hash IS NOT NULL AS "has_password!", i.expires_at AS "link_expires_at?",
              (SELECT max(linked_at) FROM oidc_accounts WHERE teammate = t.id) AS "oidc_linked_at?", t.created_at, t.disabled_at,
              (SELECT count(*) FROM passkeys WHERE teammate = t.id) AS "passkeys!",
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
              ARRAY(SELECT app FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "apps!: Vec<Option<AppId>>"
          FROM teammates t LEFT JOIN invitations i ON i.teammate = t.id
-         WHERE t.id < $1 ORDER BY t.id DESC LIMIT $2"#,
-        before,
-        limit
-    )
-    .fetch_all(executor)
-    .await?;
+         WHERE t.id"# < "$1 ORDER BY t.id" DESC "LIMIT $2"],
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(executor)
+    )?;
     let read = |row: Row| {
         let Row {
             id,
@@ -105,7 +107,7 @@ pub(crate) async fn list(executor: impl PgExecutor<'_>, before: Uuid, limit: i64
 
 /// The teammate of that id.
 pub(crate) async fn find(executor: impl PgExecutor<'_>, id: TeammateId) -> sqlx::Result<Option<Teammate>> {
-    let first = list(executor, just_above(id), 1).await?.pop();
+    let first = list(executor, Keyset::from(id)).await?.pop();
     Ok(first.filter(|teammate| teammate.id == id))
 }
 

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, VapidKeyId};
 use crate::model::named;
+use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
 
 named! {
@@ -133,23 +134,33 @@ pub(crate) async fn find_public(
     .await
 }
 
-/// An app's keys with ids below `before`, the newest first, each with how many active subscriptions depend on it.
-pub(crate) async fn list(
-    pool: &PgPool,
-    app: AppId,
-    before: Uuid,
-    limit: i64,
-) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
-    let rows = sqlx::query!(
-        r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
+/// A key, and how many active subscriptions depend on it.
+struct Counted {
+    id: Uuid,
+    app: Uuid,
+    public_key: Vec<u8>,
+    subject: String,
+    state: Role,
+    created_at: Timestamp,
+    retired_at: Option<Timestamp>,
+    subscriptions: i64,
+}
+
+/// An app's keys with ids beyond the page's key, the nearest first, each with how many active subscriptions depend on it.
+pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<(VapidKey, i64)>, sqlx::Error> {
+    let rows = paged!(
+        page,
+        query_as!(
+            Counted,
+            [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
              JOIN subscriptions s ON s.lane = l.id AND s.state = 'active' WHERE l.vapid_key = k.id) AS "subscriptions!"
-         FROM vapid_keys k WHERE k.app = $1 AND k.id < $2 ORDER BY k.id DESC LIMIT $3"#,
-        app.0,
-        before,
-        limit
-    )
-    .fetch_all(pool)
-    .await?;
+         FROM vapid_keys k WHERE k.app = $1 AND k.id"# < "$2 ORDER BY k.id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
+    )?;
     Ok(rows
         .into_iter()
         .map(|row| {

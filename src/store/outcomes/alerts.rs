@@ -1,11 +1,11 @@
 //! Alerts: what somebody has to look at.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::{AlertId, AppId};
 use crate::model::named;
+use crate::store::keyset::{Keyset, paged};
 
 named! {
     /// What an alert is about, as stored in `alerts.kind`. It is open until somebody resolves it; what happens again before
@@ -86,23 +86,22 @@ pub(crate) struct AlertRow {
     pub resolved_at: Option<Timestamp>,
 }
 
-/// Alerts that follow after the one of id `before` (the greatest id: from the beginning): open ones first, then resolved
-/// ones, each from the newest.
-pub(crate) async fn list(pool: &PgPool, before: Uuid, limit: i64) -> sqlx::Result<Vec<AlertRow>> {
-    sqlx::query_as!(
-        AlertRow,
-        r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: Kind", a.subject, a.detail, a.n, a.first_at, a.last_at,
+/// Alerts beyond the one of the page's key, the nearest first, in a list of open ones and then resolved ones, each from the newest. A key that
+/// no alert has is that of an end of the list.
+pub(crate) async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertRow>> {
+    paged!(
+        page,
+        query_as!(
+            AlertRow,
+            [r#"SELECT a.id, a.app AS "app: AppId", a.kind AS "kind: Kind", a.subject, a.detail, a.n, a.first_at, a.last_at,
            a.resolved_at FROM alerts a
-         WHERE coalesce(
-             (SELECT CASE WHEN last.resolved_at IS NULL THEN a.resolved_at IS NOT NULL OR a.id < last.id
-                          ELSE a.resolved_at IS NOT NULL AND a.id < last.id END
-              FROM alerts last WHERE last.id = $1), true)
-         ORDER BY a.resolved_at IS NOT NULL, a.id DESC LIMIT $2"#,
-        before,
-        limit
+         WHERE coalesce((a.resolved_at IS NULL, a.id)"# < "(SELECT last.resolved_at IS NULL, last.id FROM alerts last WHERE last.id = $1), true)
+         ORDER BY a.resolved_at IS NULL" DESC ", a.id" DESC "LIMIT $2"],
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Somebody has looked at it: raised again, it is a new one. None: there is no such alert. One that is resolved stays

@@ -12,7 +12,6 @@ use serde_json::Value;
 use sqlx::postgres::{PgPool, Postgres};
 use sqlx::{FromRow, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::classify::DeadReason;
 use crate::model::clock::{Timestamp, first_uuid_of};
@@ -20,6 +19,7 @@ use crate::model::delivery::{Ending, Tier};
 use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::named;
+use crate::store::keyset::Keyset;
 
 /// Most groups that are answered.
 pub(crate) const GROUPS_MAX: i64 = 1000;
@@ -209,14 +209,8 @@ pub(crate) struct DeadLetterRow {
     pub attempts: i64,
 }
 
-/// An app's dead letters with ids below `before` that fit, the newest first.
-pub(crate) async fn list(
-    pool: &PgPool,
-    app: AppId,
-    filter: &Filter,
-    before: Uuid,
-    limit: i64,
-) -> sqlx::Result<Vec<DeadLetterRow>> {
+/// An app's dead letters with ids beyond the page's key that fit, the nearest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> sqlx::Result<Vec<DeadLetterRow>> {
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
            l.at, l.settled_at, l.replay, \
@@ -224,7 +218,8 @@ pub(crate) async fn list(
          FROM dead_letters l JOIN lanes g ON g.id = l.lane",
     );
     push_filter(&mut query, app, filter);
-    query.push(" AND l.id < ").push_bind(before).push(" ORDER BY l.id DESC LIMIT ").push_bind(limit);
+    query.push(" AND l.id").push(page.towards.comparison()).push_bind(page.beyond);
+    query.push(" ORDER BY l.id").push(page.towards.order()).push("LIMIT ").push_bind(page.limit);
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 

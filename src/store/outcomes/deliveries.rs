@@ -1,10 +1,10 @@
 //! Deliveries one by one: where each stands, and what was attempted.
 
 use sqlx::{PgExecutor, PgPool};
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take;
 use crate::store::outcomes::ledger::unsent::{self, How};
@@ -48,20 +48,21 @@ pub(crate) async fn list(
     app: AppId,
     message: MessageId,
     only: Option<SubscriptionId>,
-    before: Uuid,
-    limit: i64,
+    page: Keyset,
     now: Timestamp,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
-    sqlx::query_as!(
-        DeliveryRow,
-        r#"WITH batched AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
+    paged!(
+        page,
+        query_as!(
+            DeliveryRow,
+            ["WITH batched AS (SELECT unnest(recipients) AS subscription FROM batches WHERE message = $1),
            known AS (
-             (SELECT DISTINCT subscription FROM attempts WHERE message = $1 AND subscription < $2
-               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4)
-             UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription < $2
-               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4)
-             UNION (SELECT subscription FROM batched WHERE subscription < $2
-               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription DESC LIMIT $4))
+             (SELECT DISTINCT subscription FROM attempts WHERE message = $1 AND subscription" < "$2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription" DESC "LIMIT $4)
+             UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription" < "$2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription" DESC "LIMIT $4)
+             UNION (SELECT subscription FROM batched WHERE subscription" < "$2
+               AND ($3::uuid IS NULL OR subscription = $3) ORDER BY subscription" DESC r#"LIMIT $4))
          SELECT k.subscription AS "subscription!", q.retries AS "retries?",
            coalesce(q.lease IS NOT NULL AND q.due_at > $5, false)
              OR EXISTS (SELECT 1 FROM batched p WHERE p.subscription = k.subscription) AS "held!",
@@ -69,16 +70,16 @@ pub(crate) async fn list(
          FROM known k LEFT JOIN queue q ON q.shard = get_byte(uuid_send(k.subscription), 15) & 63
            AND q.subscription = k.subscription AND q.message = $1
          WHERE EXISTS (SELECT 1 FROM messages WHERE id = $1 AND app = $6)
-         ORDER BY k.subscription DESC LIMIT $4"#,
-        message.0,
-        before,
-        only.map(|id| id.0),
-        limit,
-        now,
-        app.0
+         ORDER BY k.subscription"# DESC "LIMIT $4"],
+            message.0,
+            page.beyond,
+            only.map(|id| id.0),
+            page.limit,
+            now,
+            app.0
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// The attempts of these deliveries, in order.

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKeyId};
 use crate::model::lane::Gateway;
+use crate::store::keyset::{Keyset, paged};
 
 /// What happened. Its shape is stable: members may be added, never changed or taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -163,17 +163,19 @@ pub(crate) struct EventRow {
     pub at: Timestamp,
 }
 
-/// An app's events with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<EventRow>> {
-    sqlx::query_as!(
-        EventRow,
-        "SELECT id, n, body, at FROM events WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
-        app.0,
-        before,
-        limit
+/// An app's events with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<EventRow>> {
+    paged!(
+        page,
+        query_as!(
+            EventRow,
+            ["SELECT id, n, body, at FROM events WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 #[cfg(test)]

@@ -12,13 +12,14 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::keyset::{Towards, paged};
 
 /// Most pairs of a message and a subscription that one request looks at.
 pub(crate) const PAIRS_MAX: usize = 2_000;
 /// Most subscriptions of a user that are looked for: the newest ones.
 pub(crate) const DEVICES_MAX: usize = 20;
 
-/// Where a list of deliveries goes on: with those below this one, by message and subscription.
+/// A delivery's place in a list of them: by message, then by subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Of which message.
@@ -46,10 +47,14 @@ pub(crate) enum Whose {
 /// Which of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
-    /// Below this one.
-    pub before: Place,
+    /// Which way the list is read.
+    pub towards: Towards,
+    /// From beyond this place on.
+    pub beyond: Place,
     /// Of messages that were made at this time or later.
     pub since: Timestamp,
+    /// And before this place.
+    pub below: Place,
     /// Of this tier.
     pub tier: Option<Tier>,
     /// To subscriptions of this lane.
@@ -91,7 +96,7 @@ pub(crate) struct FoundRow {
 /// What one request came to.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// In order: the newest messages first, and of each the newest subscriptions.
+    /// The nearest first. Towards older ones: the newest messages first, and of each the newest subscriptions.
     pub rows: Vec<FoundRow>,
     /// Where the next request goes on; none: all has been looked at.
     pub next: Option<Place>,
@@ -148,37 +153,46 @@ async fn messages(
         return Ok(Stretch::default());
     }
     let most = PAIRS_MAX / subscriptions.len();
-    let messages = sqlx::query_scalar!(
-        r#"SELECT id AS "id: MessageId" FROM messages WHERE app = $1 AND id <= $2 AND id >= $3 ORDER BY id DESC LIMIT $4"#,
-        app.0,
-        wanted.before.message,
-        first_uuid_of(wanted.since),
-        most as i64
-    )
-    .fetch_all(conn)
-    .await?;
+    let since = first_uuid_of(wanted.since);
+    let (newest, oldest, furthest) = match wanted.towards {
+        Towards::Older => (wanted.beyond.message, since, Uuid::nil()),
+        Towards::Newer => (wanted.below.message, since.max(wanted.beyond.message), Uuid::max()),
+    };
+    let messages = paged!(
+        wanted,
+        query_scalar!(
+            [r#"SELECT id AS "id: MessageId" FROM messages WHERE app = $1 AND id <= $2 AND id >= $3 ORDER BY id"# DESC "LIMIT $4"],
+            app.0,
+            newest,
+            oldest,
+            most as i64
+        )
+        .fetch_all(conn)
+    )?;
     let last = messages.last().filter(|_| messages.len() == most);
-    let next = last.map(|last| Place { message: last.0, subscription: Uuid::nil() });
+    let next = last.map(|last| Place { message: last.0, subscription: furthest });
     Ok(Stretch { messages, subscriptions: subscriptions.to_vec(), next })
 }
 
 async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Wanted) -> sqlx::Result<Stretch> {
-    let subscriptions = sqlx::query_scalar!(
-        r#"SELECT subscription AS "subscription!: SubscriptionId" FROM (
-             (SELECT DISTINCT subscription FROM attempts WHERE NOT $4 AND message = $1 AND subscription < $2
-               ORDER BY subscription DESC LIMIT $3)
-             UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription < $2
-               ORDER BY subscription DESC LIMIT $3)
+    let subscriptions = paged!(
+        wanted,
+        query_scalar!(
+            [r#"SELECT subscription AS "subscription!: SubscriptionId" FROM (
+             (SELECT DISTINCT subscription FROM attempts WHERE NOT $4 AND message = $1 AND subscription"# < "$2
+               ORDER BY subscription" DESC "LIMIT $3)
+             UNION (SELECT subscription FROM queue WHERE message = $1 AND subscription" < "$2
+               ORDER BY subscription" DESC "LIMIT $3)
              UNION (SELECT r.subscription FROM batches b CROSS JOIN LATERAL unnest(b.recipients) AS r (subscription)
-               WHERE b.message = $1 AND r.subscription < $2 ORDER BY r.subscription DESC LIMIT $3)) AS known
-           ORDER BY subscription DESC LIMIT $3"#,
-        message.0,
-        wanted.before.subscription,
-        wanted.recipients as i64,
-        wanted.waiting
-    )
-    .fetch_all(conn)
-    .await?;
+               WHERE b.message = $1 AND r.subscription" < "$2 ORDER BY r.subscription" DESC "LIMIT $3)) AS known
+           ORDER BY subscription" DESC "LIMIT $3"],
+            message.0,
+            wanted.beyond.subscription,
+            wanted.recipients as i64,
+            wanted.waiting
+        )
+        .fetch_all(conn)
+    )?;
     let last = subscriptions.last().filter(|_| subscriptions.len() == wanted.recipients);
     let next = last.map(|last| Place { message: message.0, subscription: last.0 });
     Ok(Stretch { messages: vec![message], subscriptions, next })
@@ -192,9 +206,11 @@ async fn look(
     wanted: &Wanted,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
-    sqlx::query_as!(
-        FoundRow,
-        r#"
+    paged!(
+        wanted,
+        query_as!(
+            FoundRow,
+            [r#"
         WITH looked_at AS MATERIALIZED (
             SELECT m.id AS message, p.subscription, s.user_id, m.tier, m.accepted_at, s.lane, g.gateway, q.retries,
                    nullif(q.due_at, 'infinity') AS due_at, l.attempt, l.at, l.ending, l.status, l.took_ms, l.reason,
@@ -214,24 +230,23 @@ async fn look(
             LEFT JOIN subscriptions s ON s.shard = get_byte(uuid_send(p.subscription), 15) & 63
               AND s.id = p.subscription
             LEFT JOIN lanes g ON g.id = s.lane
-            WHERE (c.id, p.subscription) < ($4::uuid, $5::uuid)
+            WHERE (c.id, p.subscription)"# < r#"($4::uuid, $5::uuid)
               AND ($6::smallint IS NULL OR m.tier = $6) AND ($8::integer IS NULL OR s.lane = $8))
         SELECT message AS "message!: MessageId", subscription AS "subscription!: SubscriptionId", user_id AS "user_id?",
                tier AS "tier!", accepted_at AS "accepted_at!", lane AS "lane?: LaneId", gateway AS "gateway?: Gateway",
                retries AS "retries?", held AS "held!", due_at AS "due_at?", attempt AS "attempt?", at AS "at?",
                ending AS "ending?", status AS "status?", took_ms AS "took_ms?", reason AS "reason?"
         FROM looked_at WHERE held OR retries IS NOT NULL OR ending IS NOT NULL
-        ORDER BY message DESC, subscription DESC
-        "#,
-        app.0,
-        &stretch.messages as &[MessageId],
-        &stretch.subscriptions as &[SubscriptionId],
-        wanted.before.message,
-        wanted.before.subscription,
-        wanted.tier.map(Tier::code),
-        now,
-        wanted.lane.map(|lane| lane.0)
+        ORDER BY message"# DESC ", subscription" DESC],
+            app.0,
+            &stretch.messages as &[MessageId],
+            &stretch.subscriptions as &[SubscriptionId],
+            wanted.beyond.message,
+            wanted.beyond.subscription,
+            wanted.tier.map(Tier::code),
+            now,
+            wanted.lane.map(|lane| lane.0)
+        )
+        .fetch_all(conn)
     )
-    .fetch_all(conn)
-    .await
 }

@@ -12,6 +12,7 @@ use crate::policy::breaker::Breaker;
 use crate::policy::hold::{Held, of_refused_key};
 use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
 use crate::store::keys::audit::Entry;
+use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::workers::StateRow;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 
@@ -115,30 +116,26 @@ pub(crate) struct OriginRow {
     pub changed_at: Timestamp,
 }
 
-/// Lanes with numbers below `below`, the newest first: of all apps or of these.
-pub(crate) async fn list(
-    pool: &PgPool,
-    apps: Option<&[AppId]>,
-    below: i32,
-    limit: i64,
-) -> Result<Vec<LaneRow>, sqlx::Error> {
-    sqlx::query_as!(
-        LaneRow,
-        r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway",
+/// Lanes with numbers beyond the page's key, the nearest first: of all apps or of these.
+pub(crate) async fn list(pool: &PgPool, apps: Option<&[AppId]>, page: Keyset) -> Result<Vec<LaneRow>, sqlx::Error> {
+    paged!(
+        page,
+        query_as!(
+            LaneRow,
+            [r#"SELECT l.id, l.app, l.vapid_key, l.gateway AS "gateway: Gateway",
              coalesce((SELECT sum(n) FROM audiences WHERE topic = 0 AND lane = l.id), 0)::bigint AS "subscriptions!"
-         FROM lanes l WHERE l.id < $1 AND ($3::uuid[] IS NULL OR l.app = ANY ($3)) ORDER BY l.id DESC LIMIT $2"#,
-        below,
-        limit,
-        apps as Option<&[AppId]>
+         FROM lanes l WHERE l.id"# < "$1 AND ($3::uuid[] IS NULL OR l.app = ANY ($3)) ORDER BY l.id" DESC "LIMIT $2"],
+            page.number(),
+            page.limit,
+            apps as Option<&[AppId]>
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// One lane.
 pub(crate) async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
-    let above = lane.0.saturating_add(1);
-    Ok(list(pool, None, above, 1).await?.pop().filter(|row| row.id == lane))
+    Ok(list(pool, None, Keyset::from_number(lane.0)).await?.pop().filter(|row| row.id == lane))
 }
 
 /// What is known of these lanes' origins.

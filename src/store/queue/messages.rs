@@ -10,6 +10,7 @@ use crate::model::filter::Filter;
 use crate::model::id::{AppId, CampaignId, MessageId};
 use crate::model::message::MessageState;
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::keyset::{Keyset, paged};
 
 /// A message, without its content.
 #[derive(Debug, Clone)]
@@ -196,36 +197,37 @@ pub(crate) async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Op
         .await
 }
 
-/// An app's messages with ids below `before`, the newest first; with a topic, of those alone that were addressed to it.
+/// An app's messages with ids beyond the page's key, the nearest first; with a topic, of those alone that were addressed to it.
 pub(crate) async fn list(
     pool: &PgPool,
     app: AppId,
     topic: Option<i32>,
-    before: Uuid,
-    limit: i64,
+    page: Keyset,
 ) -> Result<Vec<MessageRow>, sqlx::Error> {
     // A campaign of which half the queue is would have the planner look through all of it for each other message.
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-    let rows = sqlx::query_as!(
-        MessageRow,
-        r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
+    let rows = paged!(
+        page,
+        query_as!(
+            MessageRow,
+            [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
          -- Each half has an index of its own, and only one of them is read.
-         FROM ((SELECT id FROM messages WHERE $3::integer IS NULL AND app = $1 AND id < $2 ORDER BY id DESC LIMIT $4)
+         FROM ((SELECT id FROM messages WHERE $3::integer IS NULL AND app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $4)
                UNION ALL
-               (SELECT id FROM messages WHERE topic = $3 AND app = $1 AND id < $2 ORDER BY id DESC LIMIT $4)) page
-         JOIN messages m ON m.id = page.id ORDER BY m.id DESC"#,
-        app.0,
-        before,
-        topic,
-        limit
-    )
-    .fetch_all(&mut *tx)
-    .await?;
+               (SELECT id FROM messages WHERE topic = $3 AND app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $4)) page
+         JOIN messages m ON m.id = page.id ORDER BY m.id" DESC],
+            app.0,
+            page.beyond,
+            topic,
+            page.limit
+        )
+        .fetch_all(&mut *tx)
+    )?;
     tx.commit().await?;
     Ok(rows)
 }

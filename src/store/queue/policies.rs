@@ -6,6 +6,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, SubscriptionId};
+use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
 
 /// What an app sets for each tier, in the order of [`Tier::ALL`].
@@ -68,18 +69,20 @@ pub(crate) struct TopicPolicy {
     pub policy: Value,
 }
 
-/// An app's topics that have a policy, with numbers below `below`, the newest first.
-pub(crate) async fn topics(pool: &PgPool, app: AppId, below: i32, limit: i64) -> Result<Vec<TopicPolicy>, sqlx::Error> {
-    sqlx::query_as!(
-        TopicPolicy,
-        r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id < $2
-         ORDER BY id DESC LIMIT $3"#,
-        app.0,
-        below,
-        limit
+/// An app's topics that have a policy, with numbers beyond the page's key, the nearest first.
+pub(crate) async fn topics(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<TopicPolicy>, sqlx::Error> {
+    paged!(
+        page,
+        query_as!(
+            TopicPolicy,
+            [r#"SELECT id, name, policy AS "policy!" FROM topics WHERE app = $1 AND policy IS NOT NULL AND id"# < "$2
+         ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.number(),
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// Sets a topic's policy, or takes it away.

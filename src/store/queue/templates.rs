@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::AppId;
+use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
 
 /// Most templates of one app.
@@ -50,17 +51,19 @@ pub(crate) async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<
     .await
 }
 
-/// An app's templates with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<Listed>> {
-    sqlx::query_as!(
-        Listed,
-        "SELECT id, name, created_at, changed_at FROM templates WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
-        app.0,
-        before,
-        limit
+/// An app's templates with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<Listed>> {
+    paged!(
+        page,
+        query_as!(
+            Listed,
+            ["SELECT id, name, created_at, changed_at FROM templates WHERE app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// What became of a template that was put.

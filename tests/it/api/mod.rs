@@ -14,6 +14,7 @@ mod oidc;
 mod once;
 mod onlookers;
 mod pages;
+mod paging;
 mod passkeys;
 mod permissions;
 mod policies;

@@ -12,6 +12,7 @@ mod admin_stories;
 mod admin_templates;
 mod chromium;
 mod chromium_story;
+mod examples;
 mod firefox;
 mod firefox_story;
 mod hands;

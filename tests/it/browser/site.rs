@@ -22,6 +22,7 @@ use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tower::ServiceExt as _;
 
 use super::until;
+use crate::support::push_service::PushService;
 use crate::support::{Setup, TestApp};
 
 /// How pages and server are reached.
@@ -80,6 +81,15 @@ impl Site {
     /// For the admin page, which goes by the browser's clock where the server's is right.
     pub async fn for_admins() -> Self {
         let setup = Setup { clock: Some(Clock::system()), ..Setup::default() };
+        let mut site = Self::with(setup, Scheme::Http, "shop").await;
+        site.key = site.app.key.clone();
+        site
+    }
+
+    /// For pages of `shop`, whose backend hears of events by that receiver. Libraries that verify webhooks go by the real clock.
+    pub async fn with_hooks(receiver: &PushService) -> Self {
+        let others = (receiver.hosts.clone(), receiver.ca_pem.clone());
+        let setup = Setup { clock: Some(Clock::system()), others, ..Setup::default() };
         let mut site = Self::with(setup, Scheme::Http, "shop").await;
         site.key = site.app.key.clone();
         site

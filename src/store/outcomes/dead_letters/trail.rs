@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{ActionId, AppId};
+use crate::store::keyset::{Keyset, paged};
 
 /// An operation, as the trail tells it.
 #[derive(Debug, Clone)]
@@ -26,17 +26,19 @@ pub(crate) struct ActionRow {
     pub ended_at: Timestamp,
 }
 
-/// An app's operations with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ActionRow>> {
-    sqlx::query_as!(
-        ActionRow,
-        r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
+/// An app's operations with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ActionRow>> {
+    paged!(
+        page,
+        query_as!(
+            ActionRow,
+            [r#"SELECT operation, min(action) AS "action!", min(actor) AS "actor!", (array_agg(filter))[1] AS "filter!",
              sum(n)::bigint AS "n!", min(at) AS "at!", max(at) AS "ended_at!"
-           FROM dead_letter_actions WHERE app = $1 AND operation < $2 GROUP BY operation ORDER BY operation DESC LIMIT $3"#,
-        app.0,
-        before,
-        limit
+           FROM dead_letter_actions WHERE app = $1 AND operation"# < "$2 GROUP BY operation ORDER BY operation" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }

@@ -4224,13 +4224,15 @@ export interface components {
             data: components["schemas"]["FoundDelivery"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
             /**
              * Format: date-time
              * @description How far this page looked back: nothing that fits was made between the last row and this time. Null on the last page.
@@ -5170,13 +5172,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_AlertView: {
@@ -5215,13 +5219,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_ApiKeyView: {
@@ -5263,13 +5269,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_AppView: {
@@ -5310,13 +5318,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_Campaign: {
@@ -5364,13 +5374,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_DeadLetterView: {
@@ -5426,13 +5438,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_DeliveryView: {
@@ -5459,13 +5473,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_EntryView: {
@@ -5500,13 +5516,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_EventView: {
@@ -5527,13 +5545,15 @@ export interface components {
             })[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_Import: {
@@ -5593,13 +5613,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_LaneView: {
@@ -5638,13 +5660,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_ListedView: {
@@ -5676,13 +5700,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_MessageView: {
@@ -5744,13 +5770,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_PolicyView: {
@@ -5770,13 +5798,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_SegmentView: {
@@ -5801,13 +5831,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_SubscriptionView: {
@@ -5868,13 +5900,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_TeammateView: {
@@ -5917,13 +5951,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_TemplateView: {
@@ -5945,13 +5981,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_TopicView: {
@@ -5976,13 +6014,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_VapidKeyView: {
@@ -6014,13 +6054,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A page of a list. */
         Page_WebhookDeliveryView: {
@@ -6058,13 +6100,15 @@ export interface components {
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with; null on the last one. */
+            /** @description What to ask the next page with, of older rows; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description What to change of a passkey. */
         PasskeyChange: {

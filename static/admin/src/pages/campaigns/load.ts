@@ -10,13 +10,14 @@ export const MOVES = ["message.progress", "message.done", "message.paused", "mes
 export interface CampaignPage {
   campaigns: Campaign[];
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 const PER_PAGE = 25;
 
 export async function loadPage(app: string, query: { state: CampaignState | undefined; limit: number; iterator: string | undefined }, signal: AbortSignal): Promise<CampaignPage> {
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/campaigns", { params: { path: { app }, query: { ...query, state: query.state || undefined, iterator: query.iterator || undefined } as never }, signal }));
-  return { campaigns: data as Campaign[], next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/campaigns", { params: { path: { app }, query: { ...query, state: query.state || undefined, iterator: query.iterator || undefined } as never }, signal }));
+  return { campaigns: data as Campaign[], next: iterator, previous: prev_iterator };
 }
 
 export const loadCampaigns = (app: string, { state, after }: Filters, signal: AbortSignal): Promise<CampaignPage> => loadPage(app, { state: state as CampaignState, limit: PER_PAGE, iterator: after }, signal);

@@ -14,10 +14,11 @@ import { PartsBar } from "../../ui/parts";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import "../messages/messages.css";
 import { CampaignCalendar } from "./calendar";
 import "./campaigns.css";
-import { loadCampaigns, MOVES, type CampaignPage } from "./load";
+import { loadCampaigns, MOVES } from "./load";
 
 /** Who gets what when, and what worked? The newest first, or by day. */
 export default function Campaigns() {
@@ -69,7 +70,7 @@ function Views() {
 }
 
 function List({ app }: { app: AppView }) {
-  const { filters, change } = useFilters();
+  const { filters, change, link } = useFilters();
   const { state, after } = filters;
   const page = useResource(`campaigns ${app.id} ${[state, after].join(" ")}`, (stop) => loadCampaigns(app.id, filters, stop), { on: MOVES, everyS: 10 });
   const narrow = (filter: Filters) => change({ ...filter, after: undefined });
@@ -81,20 +82,8 @@ function List({ app }: { app: AppView }) {
       <Shown of={page} what="campaigns" isEmpty={({ campaigns }) => campaigns.length === 0} empty={<None app={app} />}>
         {({ campaigns }) => <CampaignTable campaigns={campaigns} />}
       </Shown>
-      <Paging page={page.known.value?.value} />
+      <Paging after={after} sides={page.known.value?.value} to={(after) => link("/campaigns", { state, after })} />
     </>
-  );
-}
-
-function Paging({ page }: { page: CampaignPage | undefined }) {
-  const { filters, link } = useFilters();
-  const { state, after } = filters;
-  if (!page || (!after && !page.next)) return null;
-  return (
-    <p class="row">
-      {after && <a href={link("/campaigns", { state })}>The newest</a>}
-      {page.next && <a href={link("/campaigns", { state, after: page.next })}>Older ones</a>}
-    </p>
   );
 }
 

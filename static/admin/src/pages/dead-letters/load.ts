@@ -33,12 +33,13 @@ export async function loadKinds(app: string, message: string | undefined, signal
 export interface LetterPage {
   letters: DeadLetter[];
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 export async function loadLetters(app: string, { reason, message, after }: Filters, signal: AbortSignal): Promise<LetterPage> {
   const query = { state: "open", reason, message, limit: 50, iterator: after } as const;
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }));
-  return { letters: data, next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/dead-letters", { params: { path: { app }, query }, signal }));
+  return { letters: data, next: iterator, previous: prev_iterator };
 }
 
 export type Handling = "replay" | "discard";

@@ -10,6 +10,7 @@ import { Head } from "../../ui/card";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import { HandleDialog } from "./handle";
 import { exportPath, loadKinds, loadLetters, type Handling, type Kind } from "./load";
 
@@ -130,13 +131,10 @@ function Letters({ app }: { app: AppView }) {
   const page = useResource(`letters ${app.id} ${filters.reason} ${filters.message ?? ""} ${filters.after ?? ""}`, (stop) => loadLetters(app.id, filters, stop));
   return (
     <Shown of={page} what="single letters" isEmpty={({ letters }) => letters.length === 0} empty={<p>There are no more.</p>}>
-      {({ letters, next }) => (
+      {(known) => (
         <>
-          <LetterTable letters={letters} />
-          <p class="row">
-            {filters.after && <a href={link("/dead-letters", { reason: filters.reason, message: filters.message })}>The newest</a>}
-            {next && <a href={link("/dead-letters", { reason: filters.reason, message: filters.message, after: next })}>Older ones</a>}
-          </p>
+          <LetterTable letters={known.letters} />
+          <Paging after={filters.after} sides={known} to={(after) => link("/dead-letters", { reason: filters.reason, message: filters.message, after })} />
         </>
       )}
     </Shown>

@@ -148,6 +148,7 @@ function Further({ page }: { page: FoundPage }) {
         </span>
       )}
       {filters.after && <a href={link("/deliveries", { ...filters, after: undefined })}>From the newest</a>}
+      {page.prev_iterator && <a href={link("/deliveries", { ...filters, after: page.prev_iterator })}>Newer ones</a>}
       {page.iterator && (
         <a id="further" href={link("/deliveries", { ...filters, after: page.iterator })}>
           Look further

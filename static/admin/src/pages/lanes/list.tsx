@@ -14,6 +14,7 @@ import { Count } from "../../ui/numbers";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import { LastWords } from "./last-words";
 import { loadAttempts, loadLanes, type Attempts } from "./load";
 
@@ -50,12 +51,7 @@ export default function Lanes() {
         {(page) => (
           <>
             <LaneTable lanes={page.lanes.filter(fits)} apps={apps} attempts={attempts.known.value?.value} />
-            {(page.next || filters.after) && (
-              <p class="row">
-                {filters.after && <a href={link("/lanes", { gateway: filters.gateway, state: filters.state })}>The first hundred</a>}
-                {page.next && <a href={link("/lanes", { ...filters, after: page.next })}>More lanes</a>}
-              </p>
-            )}
+            <Paging after={filters.after} sides={page} to={(after) => link("/lanes", { gateway: filters.gateway, state: filters.state, after })} older="More lanes" />
           </>
         )}
       </Shown>

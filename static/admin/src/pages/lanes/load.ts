@@ -7,14 +7,15 @@ const HOUR_MS = 3_600_000;
 
 export interface LanePage {
   lanes: Lane[];
-  /** What the next page is asked with. */
+  /** What the pages on both sides are asked with: of older ones, and of newer ones. */
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 /** Lanes of one app, or of all that somebody may look at. */
 export async function loadLanes(app: string | undefined, after: string | undefined, signal: AbortSignal): Promise<LanePage> {
-  const { data, iterator } = await told(api.GET("/v1/gateways", { params: { query: { app, limit: 100, iterator: after } }, signal }));
-  return { lanes: data, next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/gateways", { params: { query: { app, limit: 100, iterator: after } }, signal }));
+  return { lanes: data, next: iterator, previous: prev_iterator };
 }
 
 export const loadLane = (lane: number, signal: AbortSignal): Promise<Lane> => told(api.GET("/v1/gateways/{lane}", { params: { path: { lane } }, signal }));

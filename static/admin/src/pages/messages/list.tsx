@@ -13,6 +13,7 @@ import { PartsBar } from "../../ui/parts";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import { loadMessages, loadTopics, MOVES, type MessagePage } from "./load";
 import "./messages.css";
 
@@ -42,10 +43,11 @@ function Write({ app }: { app: AppView }) {
 }
 
 function OfApp({ app }: { app: AppView }) {
-  const { filters, change } = useFilters();
+  const { filters, change, link } = useFilters();
   const { state, tier, topic, after } = filters;
   const page = useResource(`messages ${app.id} ${[state, tier, topic, after].join(" ")}`, (stop) => loadMessages(app.id, filters, stop), { on: MOVES });
   const topics = useResource(`topics ${app.id}`, (stop) => loadTopics(app.id, stop), { everyS: 300 });
+  const known = page.known.value?.value;
   const narrow = (filter: Filters) => change({ ...filter, after: undefined });
   const names = new Set([...(topics.known.value?.value ?? []), ...(topic ? [topic] : [])]);
   return (
@@ -55,27 +57,16 @@ function OfApp({ app }: { app: AppView }) {
         <Select label="Tier" value={tier} choices={TIERS.map((tier) => [tier, TIER_WORDS[tier]])} choose={(tier) => narrow({ tier })} />
         {names.size > 0 && <Select label="Topic" value={topic} choices={[...names].map((name) => [name, name])} choose={(topic) => narrow({ topic })} />}
       </div>
-      <Shown of={page} what="messages" isEmpty={({ messages }) => messages.length === 0} empty={<None app={app} page={page.known.value?.value} />}>
+      <Shown of={page} what="messages" isEmpty={({ messages }) => messages.length === 0} empty={<None app={app} page={known} />}>
         {({ messages }) => <MessageTable messages={messages} />}
       </Shown>
-      <Paging page={page.known.value?.value} />
+      <Paging
+        after={after}
+        sides={known}
+        to={(after) => link("/messages", { state, tier, topic, after })}
+        older={known?.messages.length === 0 ? "Look further back" : undefined}
+      />
     </>
-  );
-}
-
-function Paging({ page }: { page: MessagePage | undefined }) {
-  const { filters, link } = useFilters();
-  const { state, tier, topic, after } = filters;
-  if (!page || (!after && !page.next)) return null;
-  return (
-    <p class="row">
-      {after && <a href={link("/messages", { state, tier, topic })}>The newest</a>}
-      {page.next && (
-        <a id="older" href={link("/messages", { state, tier, topic, after: page.next })}>
-          {page.messages.length === 0 ? "Look further back" : "Older ones"}
-        </a>
-      )}
-    </p>
   );
 }
 

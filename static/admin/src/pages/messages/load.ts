@@ -10,14 +10,15 @@ export const MOVES = ["message.progress", "message.done", "message.paused", "mes
 export interface MessagePage {
   messages: Message[];
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 const PER_PAGE = 25;
 
 export async function loadMessages(app: string, { state, tier, topic, after }: Filters, signal: AbortSignal): Promise<MessagePage> {
   const query = { state: state as MessageState, tier: tier as Tier, topic, limit: PER_PAGE, iterator: after };
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/messages", { params: { path: { app }, query }, signal }));
-  return { messages: data, next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/messages", { params: { path: { app }, query }, signal }));
+  return { messages: data, next: iterator, previous: prev_iterator };
 }
 
 export const loadMessage = (app: string, message: string, signal: AbortSignal): Promise<Message> =>

@@ -9,6 +9,7 @@ import { useHere } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import { loadOverview, loadPresets, loadTiers } from "./load";
 import { TimetableFigure } from "./timetable";
 import "./policies.css";
@@ -95,12 +96,7 @@ function Topics({ topics }: { topics: PolicyOverview["topics"] }) {
           { head: "To know", cell: ({ warnings }) => warnings?.map(({ detail }) => detail).join("; ") || "–" },
         ]}
       />
-      {(topics.iterator || filters.after) && (
-        <p class="row">
-          {filters.after && <a href={link("/policies")}>The newest</a>}
-          {topics.iterator && <a href={link("/policies", { after: topics.iterator })}>Older ones</a>}
-        </p>
-      )}
+      <Paging after={filters.after} sides={{ next: topics.iterator, previous: topics.prev_iterator }} to={(after) => link("/policies", { after })} />
     </>
   );
 }

@@ -6,11 +6,12 @@ import { useAsked, type Asked } from "../../lib/asked";
 export interface SegmentPage {
   segments: Segment[];
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 export async function loadSegments(app: string, after: string | undefined, signal: AbortSignal, limit = 50): Promise<SegmentPage> {
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/segments", { params: { path: { app }, query: { limit, iterator: after } as never }, signal }));
-  return { segments: data, next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/segments", { params: { path: { app }, query: { limit, iterator: after } as never }, signal }));
+  return { segments: data, next: iterator, previous: prev_iterator };
 }
 
 export const loadSegment = (app: string, segment: string, signal: AbortSignal): Promise<Segment> =>
@@ -28,11 +29,12 @@ export const preview = (app: string, segment: string, exact: boolean, signal?: A
 export interface Members {
   members: Subscription[];
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 export async function loadMembers(app: string, segment: string, after: string | undefined, signal: AbortSignal): Promise<Members> {
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query: { segment, limit: 25, iterator: after } }, signal }));
-  return { members: data, next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query: { segment, limit: 25, iterator: after } }, signal }));
+  return { members: data, next: iterator, previous: prev_iterator };
 }
 
 /** Previews a text whenever it has changed; an empty one says nothing. */

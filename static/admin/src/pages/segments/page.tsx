@@ -8,6 +8,7 @@ import { useKey } from "../../ui/key";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import "../messages/messages.css";
 import { loadSegments } from "./load";
 import "./segments.css";
@@ -40,18 +41,12 @@ function Write({ app }: { app: AppView }) {
 function OfApp({ app }: { app: AppView }) {
   const { filters, link } = useFilters();
   const page = useResource(`segments ${app.id} ${filters.after}`, (stop) => loadSegments(app.id, filters.after, stop));
-  const next = page.known.value?.value.next;
   return (
     <>
       <Shown of={page} what="segments" isEmpty={({ segments }) => segments.length === 0} empty={<None app={app} />}>
         {({ segments }) => <SegmentTable segments={segments} />}
       </Shown>
-      {(filters.after || next) && (
-        <p class="row">
-          {filters.after && <a href={link("/segments")}>The newest</a>}
-          {next && <a href={link("/segments", { after: next })}>Older ones</a>}
-        </p>
-      )}
+      <Paging after={filters.after} sides={page.known.value?.value} to={(after) => link("/segments", { after })} />
     </>
   );
 }

@@ -16,6 +16,7 @@ import { Ask } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Refused, Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import "../composer/composer.css";
 import { Text } from "../composer/fields";
 import { SegmentEditor } from "./editor";
@@ -215,12 +216,7 @@ function Members({ app, segment }: { app: AppView; segment: Segment }) {
       >
         {({ members }) => <MemberTable app={app} members={members} />}
       </Shown>
-      {(filters.after || known?.next) && (
-        <p class="row">
-          {filters.after && <a href={link(here)}>The newest</a>}
-          {known?.next && <a href={link(here, { after: known.next })}>{known.members.length === 0 ? "Look further back" : "Older ones"}</a>}
-        </p>
-      )}
+      <Paging after={filters.after} sides={known} to={(after) => link(here, { after })} older={known?.members.length === 0 ? "Look further back" : undefined} />
     </Card>
   );
 }

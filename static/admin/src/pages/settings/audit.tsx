@@ -80,11 +80,12 @@ function Log({ app }: { app: string | undefined }) {
           )
         }
       >
-        {({ entries, next }) => (
+        {({ entries, next, previous }) => (
           <>
             <Entries entries={entries} names={names} isOfAll={app === undefined} />
             <p class="row">
               {filters.after && <a href={link("/settings/audit", { ...Object.fromEntries(NAMES.map((name) => [name, filters[name]])) })}>The latest</a>}
+              {previous && <a href={link("/settings/audit", { ...filters, after: previous })}>Later ones</a>}
               {next && <a href={link("/settings/audit", { ...filters, after: next })}>Earlier ones</a>}
               <span class="fine">Days are those of UTC.</span>
             </p>

@@ -85,8 +85,9 @@ export const addPasskey = (name: string, credential: object) =>
 
 export interface EntryPage {
   entries: Entry[];
-  /** What the next page is asked with. */
+  /** What the pages on both sides are asked with: of older ones, and of newer ones. */
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 /** Of one app, or (undefined) of the whole server. */
@@ -102,10 +103,10 @@ export async function loadAudit(app: string | undefined, filters: Filters, signa
     limit: 50,
     iterator: after,
   };
-  const { data, iterator } = app
+  const { data, iterator, prev_iterator } = app
     ? await told(api.GET("/v1/apps/{app}/audit-log", { params: { ...of(app), query }, signal }))
     : await told(api.GET("/v1/audit-log", { params: { query }, signal }));
-  return { entries: data, next: iterator };
+  return { entries: data, next: iterator, previous: prev_iterator };
 }
 
 /** What there is of an app that may need somebody. */

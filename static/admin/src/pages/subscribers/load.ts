@@ -44,12 +44,13 @@ export async function loadKeys(app: string, signal: AbortSignal): Promise<KeyAge
 export interface SubscriptionPage {
   subscriptions: Subscription[];
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 export async function loadSubscriptions(app: string, { tag, topic, state, gateway, after }: Filters, signal: AbortSignal): Promise<SubscriptionPage> {
   const query = { tag, topic, state: state as Subscription["state"] | undefined, gateway: gateway as Gateway | undefined, iterator: after, limit: 50 };
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }));
-  return { subscriptions: data, next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/subscriptions", { params: { path: { app }, query }, signal }));
+  return { subscriptions: data, next: iterator, previous: prev_iterator };
 }
 
 /** A person, or the one device that was named. */

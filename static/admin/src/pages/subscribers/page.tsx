@@ -72,12 +72,13 @@ function List({ app }: { app: AppView }) {
   const { tag, topic, state, gateway } = filters;
   return (
     <Shown of={page} what="subscriptions" isEmpty={({ subscriptions, next }) => subscriptions.length === 0 && !next} empty={<p>{filters.after ? "There are no more." : "No subscription is like that."}</p>}>
-      {({ subscriptions, next }) => (
+      {({ subscriptions, next, previous }) => (
         <>
           {subscriptions.length > 0 ? <SubscriptionTable app={app} subscriptions={subscriptions} /> : <p>None of the 20,000 subscriptions that were looked at is like that. There are older ones.</p>}
           <p class="row">
             <a href={link("/subscribers")}>All figures</a>
             {filters.after && <a href={link("/subscribers", { tag, topic, state, gateway })}>The newest</a>}
+            {previous && <a href={link("/subscribers", { tag, topic, state, gateway, after: previous })}>Newer ones</a>}
             {next && <a href={link("/subscribers", { tag, topic, state, gateway, after: next })}>Older ones</a>}
           </p>
         </>

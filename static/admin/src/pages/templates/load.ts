@@ -7,11 +7,12 @@ import { loadPlan, loadPage } from "../campaigns/load";
 export interface TemplatePage {
   templates: StoredTemplate[];
   next: string | null | undefined;
+  previous: string | null | undefined;
 }
 
 export async function loadTemplates(app: string, after: string | undefined, signal: AbortSignal, limit = 50): Promise<TemplatePage> {
-  const { data, iterator } = await told(api.GET("/v1/apps/{app}/templates", { params: { path: { app }, query: { limit, iterator: after } }, signal }));
-  return { templates: data, next: iterator };
+  const { data, iterator, prev_iterator } = await told(api.GET("/v1/apps/{app}/templates", { params: { path: { app }, query: { limit, iterator: after } }, signal }));
+  return { templates: data, next: iterator, previous: prev_iterator };
 }
 
 export const loadTemplate = (app: string, template: string, signal: AbortSignal): Promise<StoredTemplate> => told(api.GET("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } }, signal }));

@@ -8,6 +8,7 @@ import { useKey } from "../../ui/key";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Paging } from "../../ui/paging";
 import "../messages/messages.css";
 import { loadTemplates } from "./load";
 
@@ -39,18 +40,12 @@ function Write({ app }: { app: AppView }) {
 function OfApp({ app }: { app: AppView }) {
   const { filters, link } = useFilters();
   const page = useResource(`templates ${app.id} ${filters.after}`, (stop) => loadTemplates(app.id, filters.after, stop));
-  const next = page.known.value?.value.next;
   return (
     <>
       <Shown of={page} what="templates" isEmpty={({ templates }) => templates.length === 0} empty={<None app={app} />}>
         {({ templates }) => <TemplateTable templates={templates} />}
       </Shown>
-      {(filters.after || next) && (
-        <p class="row">
-          {filters.after && <a href={link("/templates")}>The newest</a>}
-          {next && <a href={link("/templates", { after: next })}>Older ones</a>}
-        </p>
-      )}
+      <Paging after={filters.after} sides={page.known.value?.value} to={(after) => link("/templates", { after })} />
     </>
   );
 }

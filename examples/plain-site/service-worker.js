@@ -1,0 +1,1 @@
+importScripts("http://localhost:8787/sdk/service-worker.js");

@@ -1,0 +1,100 @@
+import { init, type Client } from "@bellwire/web";
+import { StrictMode, useState, type FormEvent } from "react";
+import { createRoot } from "react-dom/client";
+import { usePush } from "./push.js";
+
+const TOPICS = { news: "News", offers: "Offers" };
+
+const post = (path: string, body: object = {}) =>
+  fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+
+function Notifications({ push }: { push: ReturnType<typeof usePush> }) {
+  const { status, subscribe, unsubscribe, setTopics } = push;
+  switch (status?.state) {
+    case undefined:
+      return null;
+    case "subscribed": {
+      const toggle = (topic: string, on: boolean) =>
+        setTopics(on ? [...status.topics, topic] : status.topics.filter((other) => other !== topic));
+      return (
+        <>
+          <p id="status">You get what you choose.</p>
+          {Object.entries(TOPICS).map(([topic, name]) => (
+            <label key={topic}>
+              <input id={topic} type="checkbox" checked={status.topics.includes(topic)} onChange={(event) => toggle(topic, event.target.checked)} />
+              {name}
+            </label>
+          ))}
+          <button id="unsubscribe" onClick={unsubscribe}>Stop</button>
+        </>
+      );
+    }
+    case "unsubscribed":
+      return <button id="subscribe" onClick={() => subscribe(["news"])}>Tell me what is new</button>;
+    case "pending":
+      return <p id="status">Almost there: the browser or the server has yet to answer.</p>;
+    case "denied":
+      return <p id="status">Notifications are blocked: allow them in the site settings, beside the address.</p>;
+    case "not-installed":
+      return <p id="status">Add this site to the Home Screen first, and open it from there.</p>;
+    default:
+      return <p id="status">This browser cannot show notifications here.</p>;
+  }
+}
+
+function Shop({ bellwire, userId }: { bellwire: Client; userId: string | null }) {
+  const push = usePush(bellwire);
+  const [user, setUser] = useState(userId);
+  const [problem, setProblem] = useState("");
+
+  const login = async (event: FormEvent<HTMLFormElement>) => {
+    event.preventDefault();
+    const response = await post("/api/login", Object.fromEntries(new FormData(event.currentTarget)));
+    if (!response.ok) return setProblem("Name and password do not match.");
+    const { userId, userToken } = await response.json();
+    setProblem("");
+    setUser(userId);
+    await push.login(userId, userToken);
+  };
+  const logout = async () => {
+    // First of all, so that nothing more for this person appears here, whatever becomes of the request.
+    await push.logout();
+    await post("/api/logout");
+    setUser(null);
+  };
+  const sendCode = async () => setProblem((await post("/api/code")).ok ? "" : "The code could not be sent.");
+
+  return (
+    <main>
+      <h1>Demo shop</h1>
+      <Notifications push={push} />
+      <p id="problem" role="alert">{problem || push.problem}</p>
+      {user ? (
+        <p id="account">
+          <button id="code" onClick={sendCode}>Send me a code</button>
+          <button id="log-out" onClick={logout}>Log out</button>
+        </p>
+      ) : (
+        <form id="login" onSubmit={login}>
+          <label>Name <input name="user" autoComplete="username" required /></label>
+          <label>Password <input name="password" type="password" autoComplete="current-password" required /></label>
+          <button id="log-in">Log in</button>
+        </form>
+      )}
+    </main>
+  );
+}
+
+// Whom the session cookie knows; nobody, if there is none. `undefined` (the backend is down) changes nothing in this browser, where `null`
+// would end what belongs to somebody who has left.
+const me: { userId: string; userToken: string } | null | undefined =
+  await fetch("/api/me").then((response) => (response.ok ? response.json() : null), () => undefined);
+
+// Once for the whole page. On each visit this also repairs what a new key or the browser made stale; it asks nobody for anything.
+const bellwire = init({
+  app: "shop",
+  server: "http://localhost:8787",
+  ...(me !== undefined && { userId: me?.userId ?? null }),
+  ...(me && { userToken: me.userToken }),
+});
+createRoot(document.getElementById("root")!).render(<StrictMode><Shop bellwire={bellwire} userId={me?.userId ?? null} /></StrictMode>);

@@ -1,0 +1,99 @@
+//! Lists by id, page by page in both directions, the newest first: a page begins beyond a row's key, so it stays where it is while
+//! rows come and go, and the last page costs as much as the first.
+
+use uuid::Uuid;
+
+use crate::model::id::just_above;
+
+/// Which way a list is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Towards {
+    /// From the newest on.
+    Older,
+    /// Back to the newest.
+    Newer,
+}
+
+impl Towards {
+    /// How keys compare with the one that the page lies beyond.
+    pub(crate) fn comparison(self) -> &'static str {
+        match self {
+            Self::Older => " < ",
+            Self::Newer => " > ",
+        }
+    }
+
+    /// The order of the rows.
+    pub(crate) fn order(self) -> &'static str {
+        match self {
+            Self::Older => " DESC ",
+            Self::Newer => " ASC ",
+        }
+    }
+}
+
+/// Which rows of a list are wanted: those nearest to a key, in one direction. They come the nearest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Keyset {
+    /// The direction.
+    pub towards: Towards,
+    /// The key, which itself is left out; the greatest one for the newest rows.
+    pub beyond: Uuid,
+    /// Rows at most.
+    pub limit: i64,
+}
+
+impl Keyset {
+    /// The newest rows.
+    pub(crate) fn newest(limit: i64) -> Self {
+        Self { towards: Towards::Older, beyond: Uuid::max(), limit }
+    }
+
+    /// The row of that id, or else the next older one.
+    pub(crate) fn from(id: impl Into<Uuid>) -> Self {
+        Self { beyond: just_above(id), ..Self::newest(1) }
+    }
+
+    /// The row of that number, or else the next lower one.
+    pub(crate) fn from_number(number: i32) -> Self {
+        Self::from(key_of(number))
+    }
+
+    /// The key, in a list by numbers.
+    pub(crate) fn number(self) -> i32 {
+        i32::try_from(self.beyond.as_u128()).unwrap_or(i32::MAX)
+    }
+}
+
+/// A number in the form that keys have.
+pub(crate) fn key_of(number: i32) -> Uuid {
+    Uuid::from_u128(u128::from(number.unsigned_abs()))
+}
+
+/// Runs one of sqlx's macros that read a page, in the page's direction. In its text, which is a list of literals, `<` and `DESC` turn round
+/// where newer rows are wanted: so each direction has a statement of its own, which is checked when it is compiled, and goes by index.
+macro_rules! paged {
+    ($page:expr, $macro:ident!($($row:ident,)? [$($text:tt)+] $(, $arg:expr)* $(,)?).$fetch:ident($executor:expr)) => {
+        match $page.towards {
+            $crate::store::keyset::Towards::Older => {
+                $crate::store::keyset::paged!(@ [" < " " DESC "] [$macro $($row)?] [""] [$($text)+] [$($arg),*]).$fetch($executor).await
+            }
+            $crate::store::keyset::Towards::Newer => {
+                $crate::store::keyset::paged!(@ [" > " " ASC "] [$macro $($row)?] [""] [$($text)+] [$($arg),*]).$fetch($executor).await
+            }
+        }
+    };
+    (@ [$beyond:tt $order:tt] $of:tt [$($done:tt)+] [< $($text:tt)*] $args:tt) => {
+        $crate::store::keyset::paged!(@ [$beyond $order] $of [$($done)+ + $beyond] [$($text)*] $args)
+    };
+    (@ [$beyond:tt $order:tt] $of:tt [$($done:tt)+] [DESC $($text:tt)*] $args:tt) => {
+        $crate::store::keyset::paged!(@ [$beyond $order] $of [$($done)+ + $order] [$($text)*] $args)
+    };
+    (@ $way:tt $of:tt [$($done:tt)+] [$part:literal $($text:tt)*] $args:tt) => {
+        $crate::store::keyset::paged!(@ $way $of [$($done)+ + $part] [$($text)*] $args)
+    };
+    (@ $way:tt [$macro:ident $($row:ident)?] [$($done:tt)+] [] [$($arg:expr),*]) => {
+        sqlx::$macro!($($row,)? $($done)+, $($arg),*)
+    };
+}
+pub(crate) use paged;

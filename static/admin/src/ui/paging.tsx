@@ -1,0 +1,30 @@
+interface Props {
+  /** Beyond what the page lies that is shown; undefined: the first page. */
+  after: string | undefined;
+  /** What the pages on both sides are asked with. */
+  sides: { previous: string | null | undefined; next: string | null | undefined } | undefined;
+  /** The address of such a page. */
+  to: (after: string | undefined) => string;
+  older?: string;
+}
+
+/** Links to the pages of a list on both sides of the one that is shown. */
+export function Paging({ after, sides, to, older = "Older ones" }: Props) {
+  const { previous, next } = sides ?? {};
+  if (!after && !next) return null;
+  return (
+    <p class="row">
+      {after && <a href={to(undefined)}>The newest</a>}
+      {previous && (
+        <a id="newer" href={to(previous)}>
+          Newer ones
+        </a>
+      )}
+      {next && (
+        <a id="older" href={to(next)}>
+          {older}
+        </a>
+      )}
+    </p>
+  );
+}
