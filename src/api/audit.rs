@@ -10,11 +10,13 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::ApiState;
 use super::auth::{MayRead, Operator, Server};
-use super::extract::{AppRef, Query, named_app};
+use super::extract::{AppRef, Query, UserId, named_app};
 use super::paging::Paging;
 use super::problem::Problem;
+use super::users;
 use crate::model::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use crate::store::keys::audit::{self, Action, By, Filter, Row};
+use crate::vault::Vault;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -71,6 +73,8 @@ pub(crate) struct AppAuditQuery {
     /// What: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<Action>,
+    /// To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them.
+    user_id: Option<String>,
     /// At this time or later, to the millisecond.
     since: Option<DateTime<Utc>>,
     /// Before this time.
@@ -95,6 +99,8 @@ pub(crate) struct AuditQuery {
     /// What: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<Action>,
+    /// To this user of `app`, by the label that the log calls them.
+    user_id: Option<String>,
     /// At this time or later, to the millisecond.
     since: Option<DateTime<Utc>>,
     /// Before this time.
@@ -115,9 +121,17 @@ fn actor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<By>, D::Er
 }
 
 impl AppAuditQuery {
-    fn read(self, app: Option<AppId>) -> (Filter, Paging) {
-        let Self { actor, action, since, until, limit, iterator } = self;
-        (Filter { app, actor, action, since, until }, Paging { limit, iterator })
+    fn read(self, vault: &Vault, app: Option<AppId>) -> Result<(Filter, Paging), Problem> {
+        let Self { actor, action, user_id, since, until, limit, iterator } = self;
+        let target = match (user_id, app) {
+            (None, _) => None,
+            (Some(user), Some(app)) => {
+                let UserId(user) = user.parse().map_err(|rule| Problem::invalid_parameter("user_id", rule))?;
+                Some(users::label(vault, app, &user))
+            }
+            (Some(_), None) => return Err(Problem::invalid_parameter("user_id", "goes together with `app`")),
+        };
+        Ok((Filter { app, actor, action, target, since, until }, Paging { limit, iterator }))
     }
 }
 
@@ -130,13 +144,14 @@ pub(crate) async fn list(
     uri: Uri,
     Query(query): Query<AuditQuery>,
 ) -> Result<Response, Problem> {
-    let AuditQuery { app, actor, action, since, until, limit, iterator } = query;
+    let AuditQuery { app, actor, action, user_id, since, until, limit, iterator } = query;
     let app = match app.as_deref().map(AppRef::from) {
         None => None,
         Some(AppRef::Id(id)) => Some(id),
         Some(slug) => Some(named_app(&state, slug).await?.id),
     };
-    let (filter, paging) = AppAuditQuery { actor, action, since, until, limit, iterator }.read(app);
+    let query = AppAuditQuery { actor, action, user_id, since, until, limit, iterator };
+    let (filter, paging) = query.read(&state.vault, app)?;
     let cut = paging.cut()?;
     let rows = audit::list(&state.pool, &filter, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, EntryView::from).answer(&uri))
@@ -152,7 +167,7 @@ pub(crate) async fn list_of_app(
     uri: Uri,
     Query(query): Query<AppAuditQuery>,
 ) -> Result<Response, Problem> {
-    let (filter, paging) = query.read(Some(server.app.id));
+    let (filter, paging) = query.read(&state.vault, Some(server.app.id))?;
     let cut = paging.cut()?;
     let rows = audit::list(&state.pool, &filter, cut.ask()).await?;
     let show = |row: Row| {

@@ -141,7 +141,7 @@ impl From<AttemptRow> for AttemptView {
 }
 
 impl ReceiptView {
-    fn new(row: ReceiptRow) -> Option<Self> {
+    pub(super) fn new(row: ReceiptRow) -> Option<Self> {
         Some(Self { kind: ReceiptKind::from_code(row.kind)?, at: row.at, action: row.action })
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 const FEW: i64 = 10;
 
 /// What a message says, in the members with which it was sent; those that it does not have are absent.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct ContentView {
     /// Whether it is shown.
     content_state: ContentState,
@@ -57,7 +57,7 @@ pub(crate) struct ContentView {
 }
 
 impl ContentView {
-    const fn without(content_state: ContentState) -> Self {
+    pub(super) const fn without(content_state: ContentState) -> Self {
         Self { content_state, content: None, compact: None, template: None, data: None, payload: None, envelope: None }
     }
 }
@@ -96,9 +96,12 @@ pub(crate) async fn content(
     Ok(axum::Json(match content {
         None => ContentView::without(ContentState::Deleted),
         Some(_) if !is_for_many || !server.caller.may(Scope::Send) => ContentView::without(ContentState::Withheld),
-        Some(sealed) => {
-            let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, &sealed)?);
-            Said::from_json(&plain).map_err(|_| Problem::internal())?.into()
-        }
+        Some(sealed) => opened(&state, id, &sealed)?,
     }))
+}
+
+/// What a message says, unsealed.
+pub(super) fn opened(state: &ApiState, id: MessageId, sealed: &[u8]) -> Result<ContentView, Problem> {
+    let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, sealed)?);
+    Ok(Said::from_json(&plain).map_err(|_| Problem::internal())?.into())
 }

@@ -17,6 +17,7 @@ pub(crate) mod caps;
 pub(crate) mod checks;
 pub(crate) mod compose;
 pub(crate) mod config;
+mod consent;
 pub(crate) mod cors;
 pub(crate) mod counts;
 pub(crate) mod dead_letters;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{Client, MayChangeSubscribers, MayRead, Server, read_token, write_token};
+use super::consent::{ConsentView, NewConsent};
 use super::cors::allowed_origin;
 use super::details::{Attributes, Said};
 use super::extract::{At, Json, Query, nullable};
@@ -76,6 +77,8 @@ pub(crate) struct SubscriptionView {
     created_at: DateTime<Utc>,
     /// When it stopped being active.
     ended_at: Option<DateTime<Utc>>,
+    /// When and where its person agreed to be sent something; null: not known.
+    consent: Option<ConsentView>,
     /// What this request said and a browser may not say in this app: it was left out, and the rest holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<RefusedView>,
@@ -88,6 +91,7 @@ pub(crate) struct SubscriptionView {
 impl SubscriptionView {
     /// Shows a row.
     pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
+        let consent = row.consent();
         Self {
             id: row.id,
             state: row.state,
@@ -104,6 +108,7 @@ impl SubscriptionView {
             last_seen: row.last_seen,
             created_at: row.created_at,
             ended_at: row.ended_at,
+            consent: ConsentView::of(consent),
             refused: Vec::new(),
             token: None,
         }
@@ -155,6 +160,9 @@ pub(crate) struct NewSubscription {
     locale: Option<String>,
     /// An IANA time zone.
     timezone: Option<String>,
+    /// When and where its person agreed to be sent something. Left out: a browser that is new, or had unsubscribed, has agreed by
+    /// registering; of any other it stays as it is.
+    consent: Option<NewConsent>,
     /// The VAPID key that the subscription was made with; by default the active one.
     #[schema(value_type = Option<String>)]
     vapid_key_id: Option<VapidKeyId>,
@@ -344,6 +352,7 @@ pub(crate) async fn register(
         timezone: body.timezone.map(Some),
     };
     let wanted = said.check(Merge::Replace, &mut faults);
+    let consent = body.consent.map(|consent| consent.check(client.server, state.clock.now(), &mut faults));
     let replaced_token = body.replaces.as_ref().and_then(|replaced| replaced.token.as_deref()).map(read_token);
     if let Some(replaced) = &body.replaces {
         faults.require(client.server || replaced.token.is_some(), "/replaces/token", "is missing");
@@ -376,6 +385,7 @@ pub(crate) async fn register(
         replaces,
         policy: policy.as_ref().map(|(policy, by)| (policy, *by)),
         created_at: None,
+        consent: consent.as_ref(),
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
     answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))

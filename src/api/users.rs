@@ -1,5 +1,7 @@
 //! `/v1/apps/{app}/users/{user}`: what concerns all browsers of one person.
 
+mod export;
+
 use std::time::Duration;
 
 use axum::extract::State;
@@ -7,39 +9,46 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use serde_json::json;
 use utoipa::ToSchema;
 
-use super::auth::{MayChangeSubscribers, MayRead, Server};
+use super::auth::{Client, MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, UserId};
 use super::problem::Problem;
+use super::subscriptions::unknown;
 use super::{ApiState, Work};
-use crate::model::id::{AppId, ErasureId};
+use crate::model::id::{AppId, ErasureId, SubscriptionId};
 use crate::store;
-use crate::store::audience::erasures::{self, Erasure};
-use crate::store::keys::audit::Action;
+use crate::store::audience::erasures::{self, Asked, Erasure};
+use crate::store::keys::audit::{Action, Entry};
 use crate::vault::{Purpose, Vault};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(erase)).routes(routes!(show_erasure))
+    let erasing = OpenApiRouter::new().routes(routes!(erase)).routes(routes!(show_erasure));
+    erasing.routes(routes!(erase_subscription)).routes(routes!(export::export))
 }
 
 /// How long a request looks for messages that name the user before it leaves that to maintenance.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A user's being forgotten.
+/// A user's being forgotten. The audit log tells the same by the user's label, for longer.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErasureView {
     /// Its id.
     #[schema(value_type = String)]
     id: ErasureId,
-    /// Subscriptions that were unsubscribed and forgotten so far.
+    /// Subscriptions that were unsubscribed and forgotten so far, former ones of the same browsers included.
     subscriptions: i64,
     /// Messages that named the user among those they are for, and do not any more. Most forget that as soon as their last
     /// delivery has ended, and are not counted.
     messages: i64,
+    /// Dead letters that were open, and were discarded with what they hold.
+    dead_letters: i64,
+    /// Requests to webhooks that were still to be made, or had failed, and do not name the user any more.
+    webhook_requests: i64,
     /// When it was asked for.
     requested_at: DateTime<Utc>,
     /// When nothing was left that names the user; null: it is still being looked for.
@@ -52,6 +61,8 @@ impl From<Erasure> for ErasureView {
             id: erasure.id,
             subscriptions: erasure.subscriptions,
             messages: erasure.messages,
+            dead_letters: erasure.dead_letters,
+            webhook_requests: erasure.webhook_requests,
             requested_at: erasure.requested_at,
             completed_at: erasure.completed_at,
         }
@@ -76,6 +87,7 @@ pub(crate) async fn erase(
     let entry = server.did(Action::UserErased, label(&state.vault, app, &user.0));
     let mut tx = state.pool.begin().await?;
     let begun = erasures::begin(&mut tx, app, &user.0, &entry.actor.who.name(), now).await?;
+    let entry = entry.with(json!({"erasure": begun.id}));
     let n = erasures::subscriptions_of(&mut tx, app, &user.0).await?;
     entry.record(&mut tx, n, now).await?;
     tx.commit().await?;
@@ -90,7 +102,7 @@ pub(crate) async fn erase(
             Err(error) => return Err(error.into()),
         }
     }
-    let done = erasures::complete(&state.pool, &begun, state.clock.now()).await?;
+    let done = erasures::complete(&state.pool, &state.vault, &begun, state.clock.now()).await?;
     Ok(axum::Json(ErasureView::from(done)).into_response())
 }
 
@@ -100,6 +112,39 @@ async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem
     let location = HeaderValue::try_from(place).expect("ids and slashes");
     let view = axum::Json(ErasureView::from(so_far));
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
+}
+
+/// Unsubscribes a browser and forgets all that is known of it, of whom nobody may be known: its endpoint, tags, attributes, consent,
+/// and what its open dead letters hold; its former subscriptions, too. Its bare id remains, since the accounts of past messages
+/// count it. For a user with all their browsers there is `DELETE …/users/{user}`.
+#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/erase", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
+    security(("browser_token" = []), ("api_key" = ["subscribers"])), responses((status = 204)))]
+pub(crate) async fn erase_subscription(
+    client: Client<MayChangeSubscribers>,
+    State(state): State<ApiState>,
+    At(id): At<SubscriptionId>,
+) -> Result<StatusCode, Problem> {
+    client.must_show_something()?;
+    let (app, now) = (client.app.id, state.clock.now());
+    let actor = client.caller.as_ref().map(|caller| caller.actor());
+    let name = actor.map_or_else(|| "browser".to_owned(), |actor| actor.who.name());
+    let asked = Asked { app, actor: &name };
+    loop {
+        let part =
+            erasures::erase_one(&state.pool, &state.vault, &asked, id, client.right(), state.clock.now()).await?;
+        let (stop, is_last) = part.ok_or_else(unknown)?;
+        (state.engine.tell)(Work::Stop(stop));
+        if is_last {
+            break;
+        }
+    }
+    // Browsers that do it themselves are not people who act for others.
+    if let Some(actor) = actor {
+        let mut conn = state.pool.acquire().await?;
+        Entry::new(actor, Some(app), Action::SubscriptionErased, id).record(&mut conn, 1, now).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Shows how far the erasure of a user has come.
@@ -116,7 +161,7 @@ pub(crate) async fn show_erasure(
 }
 
 /// What the audit log calls a user: enough to see that two entries are about the same one, and nothing about who that is.
-fn label(vault: &Vault, app: AppId, user: &str) -> String {
+pub(super) fn label(vault: &Vault, app: AppId, user: &str) -> String {
     let mac = vault.mac(Purpose::LogLabel, &[b"user", app.0.as_bytes(), user.as_bytes()]);
     let digits: String = mac[..8].iter().map(|octet| format!("{octet:02x}")).collect();
     format!("user:{digits}")

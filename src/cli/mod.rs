@@ -26,6 +26,7 @@ mod serve;
 mod team;
 mod template;
 mod topic;
+mod user;
 mod vapid;
 mod watch;
 mod webhook;
@@ -121,6 +122,14 @@ enum Verb {
     Segment {
         #[command(subcommand)]
         verb: segment::Segment,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Copy out all that is kept of a person, or erase it.
+    #[command(after_help = MORE_SETTINGS)]
+    User {
+        #[command(subcommand)]
+        verb: user::User,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -398,6 +407,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::User { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Webhook { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),

@@ -241,6 +241,10 @@ settings! {
     /// Days that subscriptions are kept after they ended (gone, unsubscribed, replaced, expired); never for less than
     /// `retention_days`, so that their deliveries can be looked up.
     subscription_retention_days: u32 = "90", shown, number(1..=3_650);
+    /// Days that it is kept when a webhook's receiver took what; requests that failed are kept as long as dead letters.
+    webhook_retention_days: u32 = "3", shown, number(1..=365);
+    /// Days that it is kept what somebody clicks, and when, after their last receipt.
+    habit_retention_days: u32 = "400", shown, number(1..=3_650);
     /// Days that figures over time are kept by the minute.
     minute_metrics_retention_days: u32 = "2", shown, number(1..=30);
     /// Days that figures over time are kept by the hour.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use p256::elliptic_curve::sec1::FromSec1Point as _;
 
 use crate::model::base64url;
+use crate::model::clock::Timestamp;
 use crate::model::named;
 
 named! {
@@ -48,6 +49,28 @@ impl SubscriptionState {
         matches!(self, Self::Active | Self::Suspended | Self::Gone | Self::Expired)
     }
 }
+
+/// When and where somebody agreed to be sent something. What is not known is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Consent {
+    /// When.
+    pub at: Option<Timestamp>,
+    /// Where, or how, in the words of whoever asked: at most [`CONSENT_SOURCE_CHARS_MAX`] characters.
+    pub source: Option<String>,
+}
+
+impl Consent {
+    /// The source of a consent that a browser gave by registering, and of which it said no more.
+    pub(crate) const BY_BROWSER: &str = "browser";
+
+    /// Whether anything is known of it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.at.is_some() || self.source.is_some()
+    }
+}
+
+/// The longest source of a consent, in characters.
+pub(crate) const CONSENT_SOURCE_CHARS_MAX: usize = 200;
 
 /// The longest endpoint kept, in octets. Real ones reach about 500; UnifiedPush allows 1,000.
 pub(crate) const ENDPOINT_MAX: usize = 2048;

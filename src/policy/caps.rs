@@ -53,7 +53,8 @@ impl Group {
         }
     }
 
-    fn tiers(self) -> &'static [Tier] {
+    /// Its tiers.
+    pub(crate) fn tiers(self) -> &'static [Tier] {
         match self {
             Self::Promotional => &[Tier::Promotional],
             Self::Engagement => &[Tier::Engagement],

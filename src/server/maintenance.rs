@@ -43,8 +43,6 @@ const KEEP_AGAIN: Duration = Duration::from_secs(60);
 /// connection. A chunk of 2,000 messages with their counts takes 80 ms on two busy cores, so that 5,000 go in a second: 400
 /// million a day, where 230 codes a second make 20 million.
 const REST_FACTOR: u32 = 4;
-/// How long it is kept when a webhook's receiver took what.
-const DELIVERED_KEPT: Duration = Duration::from_secs(3 * 86_400);
 /// How long the search for messages that name an erased user may take.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
 
@@ -59,6 +57,10 @@ pub struct Retention {
     pub subscriptions: Duration,
     /// Metrics over time.
     pub metrics: MetricsKept,
+    /// When a webhook's receiver took what; what it did not take is in the archive.
+    pub webhooks: Duration,
+    /// What is known of what people click, after the last receipt of theirs.
+    pub habits: Duration,
     /// The audit log; none: for ever.
     pub audit_log: Option<Duration>,
 }
@@ -211,7 +213,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| partitions::clear_defaults(pool, history)).await?;
     until_none(|| retention::clear_brief(pool, now)).await?;
     until_none(|| topics::clear_unused(pool, now)).await?;
-    until_none(|| hooks::clear(pool, now - DELIVERED_KEPT, now - kept.archive)).await?;
+    until_none(|| hooks::clear(pool, now - kept.webhooks, now - kept.archive)).await?;
     until_none(|| retention::clear_archive(pool, now - kept.archive)).await?;
     for step in Step::ALL {
         until_none(|| retention::clear_rollups(pool, step, now - kept.metrics.of(step) - step.slack())).await?;
@@ -225,7 +227,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
     through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await?;
     through_all(caps::Place::START, |after| caps::clear(pool, now, after)).await?;
-    through_all(habits::Place::START, |after| habits::clear(pool, now, after)).await
+    through_all(habits::Place::START, |after| habits::clear(pool, now - kept.habits, after)).await
 }
 
 /// Clears away chunk after chunk until there is nothing left, and rests after each.
@@ -286,7 +288,7 @@ pub async fn erase(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result
 async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<()> {
     while erasures::erase_subscription(pool, vault, erasure, now).await?.is_some() {}
     while erasures::redact_messages(pool, erasure, SEARCH_MAX, now).await? {}
-    erasures::complete(pool, erasure, now).await?;
+    erasures::complete(pool, vault, erasure, now).await?;
     Ok(())
 }
 

@@ -327,6 +327,8 @@ fn retention(config: &Config) -> Retention {
         archive: days(config.dead_letter_retention_days),
         subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
         metrics: metrics_kept(config),
+        webhooks: days(config.webhook_retention_days),
+        habits: days(config.habit_retention_days),
         audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
     }
 }

@@ -44,6 +44,7 @@ mod partitions;
 mod plans;
 mod policies;
 mod postgres;
+mod privacy;
 mod prometheus;
 mod receipts;
 mod refusals;

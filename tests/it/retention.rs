@@ -17,6 +17,18 @@ const ROLLUP_OF_AN_HOUR: &str = "INSERT INTO rollups (step, message, lane, start
 const ROLLUP_OF_A_DAY: &str = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
     VALUES (3, '00000000-0000-0000-0000-000000000000', 1, $1, 1, 'fcm', '{1}', '{1}')";
 
+const PERSON: &str = "INSERT INTO habits (app, shard, person, noted_at, unclicked, recent, hours)
+    SELECT id, 3, gen_random_uuid(), $1, 0, '', decode(repeat('00', 24), 'hex') FROM apps";
+const TOLD: &str =
+    "WITH w AS (INSERT INTO webhooks (id, app, name, url, events, heard, max_events, state, heard_from, secret,
+      breaker_at, created_at, changed_at)
+    SELECT gen_random_uuid(), id, 'w', '', '{delivery.gone}', 0, 1, 'active', $1, '', $1, $1, $1 FROM apps RETURNING id)
+    INSERT INTO webhook_deliveries (id, webhook, state, events, subscriptions, due_at, created_at, ended_at)
+    SELECT gen_random_uuid(), id, 'delivered', 1, '{}', $1, $1, $1 FROM w";
+const NOT_TAKEN: &str =
+    "INSERT INTO webhook_deliveries (id, webhook, state, events, body, subscriptions, due_at, created_at, ended_at)
+    SELECT gen_random_uuid(), id, 'failed', 1, '', '{}', $1, $1, $1 FROM webhooks";
+
 async fn count(app: &TestApp, table: &str) -> i64 {
     let counted = format!("SELECT count(*) FROM {table}");
     sqlx::query_scalar(AssertSqlSafe(counted)).fetch_one(&app.pool).await.unwrap()
@@ -151,6 +163,9 @@ async fn small_things_go_too_each_in_its_time() {
         ("rollups", DAY * 2 + hour, ROLLUP_OF_A_MINUTE),
         ("rollups", DAY * 91, ROLLUP_OF_AN_HOUR),
         ("rollups", DAY * 1_826, ROLLUP_OF_A_DAY),
+        ("habits", DAY * 400, PERSON),
+        ("webhook_deliveries", DAY * 3, TOLD),
+        ("webhook_deliveries", DAY * 30, NOT_TAKEN),
         ("breaker_trips", DAY * 2, "INSERT INTO breaker_trips (minute, lane, n) VALUES ($1, 1, 1)"),
         (
             "alerts",

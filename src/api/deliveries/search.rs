@@ -60,14 +60,14 @@ pub(crate) struct DeliveryQuery {
 pub(crate) struct FoundDelivery {
     /// What was sent.
     #[schema(value_type = String)]
-    message: MessageId,
+    pub(in crate::api) message: MessageId,
     /// When the message was accepted, or is to be sent.
     accepted_at: DateTime<Utc>,
     /// The message's tier.
     tier: Tier,
     /// Whom it goes to.
     #[schema(value_type = String)]
-    subscription: SubscriptionId,
+    pub(in crate::api) subscription: SubscriptionId,
     /// The user that the subscription belongs to now.
     user_id: Option<String>,
     /// The subscription's lane; null: it was deleted.

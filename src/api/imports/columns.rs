@@ -24,6 +24,10 @@ pub(super) enum Field {
     Timezone,
     VapidKey,
     CreatedAt,
+    ConsentAt,
+    ConsentSource,
+    /// An object with both.
+    Consent,
     ExpiresAt,
     Policy,
     /// Whether it is still subscribed.
@@ -54,6 +58,9 @@ impl Field {
             Self::Timezone => "timezone",
             Self::VapidKey => "vapid_key",
             Self::CreatedAt => "created_at",
+            Self::ConsentAt => "consent_at",
+            Self::ConsentSource => "consent_source",
+            Self::Consent => "consent",
             Self::ExpiresAt => "expires_at",
             Self::Policy => "policy",
             Self::Active => "active",
@@ -84,7 +91,10 @@ impl Field {
             "locale" | "language" => Self::Locale,
             "timezone" | "timezoneid" => Self::Timezone,
             "vapidkey" | "vapidkeyid" | "vapidpublickey" | "applicationserverkey" => Self::VapidKey,
-            "createdat" | "consentedat" | "subscribedat" | "datecreated" | "creationtime" => Self::CreatedAt,
+            "createdat" | "subscribedat" | "datecreated" | "creationtime" => Self::CreatedAt,
+            "consentat" | "consentedat" => Self::ConsentAt,
+            "consentsource" => Self::ConsentSource,
+            "consent" => Self::Consent,
             "expiresat" | "expirationtime" => Self::ExpiresAt,
             "policy" => Self::Policy,
             "active" | "isactive" => Self::Active,
@@ -124,7 +134,7 @@ impl Columns {
             let (theirs, ours) = pair.rsplit_once(':').ok_or_else(|| refuse(rule.to_owned()))?;
             let field = Field::named(ours.trim()).ok_or_else(|| {
                 refuse("knows endpoint, p256dh, auth, user_id, tags, topics, attributes, attributes.NAME, locale, timezone, \
-                        vapid_key, created_at, expires_at, active and unsubscribed_at".to_owned())
+                        vapid_key, created_at, consent_at, consent_source, expires_at, active and unsubscribed_at".to_owned())
             })?;
             columns.insert(theirs.trim().to_owned(), field);
         }

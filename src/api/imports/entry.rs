@@ -44,6 +44,8 @@ pub(super) struct Entry {
     /// An id, or the public key in base64.
     pub vapid_key: Option<String>,
     pub created_at: Option<DateTime<Utc>>,
+    pub consent_at: Option<DateTime<Utc>>,
+    pub consent_source: Option<String>,
     pub policy: Option<Value>,
     /// It is not subscribed any more, or no subscription at all.
     pub left_out: bool,
@@ -200,6 +202,17 @@ impl Entry {
             },
             Field::VapidKey => first(&mut self.vapid_key, text(value)?),
             Field::CreatedAt => first(&mut self.created_at, time(&value)?),
+            Field::ConsentAt => first(&mut self.consent_at, time(&value)?),
+            Field::ConsentSource => first(&mut self.consent_source, text(value)?),
+            // Whether somebody agreed says neither when nor where.
+            Field::Consent => {
+                let Value::Object(mut consent) = parsed(value) else { return Ok(()) };
+                for (name, field) in [("at", Field::ConsentAt), ("source", Field::ConsentSource)] {
+                    if let Some(part) = consent.remove(name).filter(|part| !part.is_null()) {
+                        self.set(&field, part)?;
+                    }
+                }
+            }
             Field::ExpiresAt => first(&mut self.expires_at, time(&value)?.timestamp_millis() as f64),
             Field::Policy => first(&mut self.policy, value),
             Field::Tags => match parsed(value) {

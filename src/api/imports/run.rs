@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::super::ApiState;
 use super::super::auth::{Caller, MayChangeSubscribers, Server};
+use super::super::consent::check_source;
 use super::super::details::Said;
 use super::super::extract::{Recheck, malformed, too_slow};
 use super::super::policies::of_new_subscription;
@@ -21,6 +22,7 @@ use crate::model::base64url;
 use crate::model::clock::Timestamp;
 use crate::model::id::{ImportId, VapidKeyId};
 use crate::model::permission::Speaker;
+use crate::model::subscription::Consent;
 use crate::store::audience::imports::{self, Batch, Fault, Numbered};
 use crate::store::audience::registration::Registration;
 use crate::store::audience::subscriptions::{Changes, Merge, Right};
@@ -55,6 +57,7 @@ struct Checked {
     stated: bool,
     wanted: Changes,
     created_at: Option<Timestamp>,
+    consent: Option<Consent>,
     policy: Option<(Value, Actor)>,
 }
 
@@ -75,6 +78,7 @@ impl Checked {
             replaces: None,
             policy: self.policy.as_ref().map(|(policy, by)| (policy, *by)),
             created_at: self.created_at,
+            consent: self.consent.as_ref(),
         };
         Numbered { line: self.line, request }
     }
@@ -273,8 +277,11 @@ impl<'a> Source<'a> {
         let (Some(endpoint), Some(p256dh), Some(auth)) = (entry.endpoint, entry.p256dh, entry.auth) else {
             return Ok(Err(wrong(faults)));
         };
-        let past = entry.created_at.is_none_or(|at| at <= now);
-        faults.require(past, "/created_at", "must not lie in the future");
+        for (at, field) in [(entry.created_at, "/created_at"), (entry.consent_at, "/consent_at")] {
+            faults.require(at.is_none_or(|at| at <= now), field, "must not lie in the future");
+        }
+        let consent = Consent { at: entry.consent_at, source: entry.consent_source };
+        check_source(consent.source.as_deref(), "/consent_source", &mut faults);
         let said = Said {
             by: Speaker::Server,
             user_id: entry.user_id.map(Some),
@@ -301,8 +308,10 @@ impl<'a> Source<'a> {
         let (Some(address), Some(vapid_key), true) = (address, vapid_key, wrong.is_empty()) else {
             return Ok(Err(wrong));
         };
-        let (id, created_at) = (self.state.clock.uuid(), entry.created_at);
-        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, policy }))
+        // Who agreed then was there by then.
+        let (id, created_at) = (self.state.clock.uuid(), entry.created_at.or(entry.consent_at));
+        let consent = Some(consent).filter(Consent::is_known);
+        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, consent, policy }))
     }
 
     /// The app's key of that id or with that public half.

@@ -5,6 +5,8 @@
 //! An erasure is written down before it begins, and is done in small transactions, by the request that asked for it or by
 //! maintenance: whoever does a step that another one did does nothing.
 
+mod browser;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,8 +18,9 @@ use crate::model::person::Person;
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::habits;
 use crate::store::audience::subscriptions::end;
-use crate::store::audience::subscriptions::row::{SubscriptionRow, lock};
+use crate::store::audience::subscriptions::row::{Right, SubscriptionRow, lock};
 use crate::store::hooks;
+use crate::store::keys::audit;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::dead_letters::Filter;
 use crate::store::outcomes::dead_letters::handling::look_again;
@@ -46,10 +49,20 @@ pub struct Erasure {
     pub subscriptions: i64,
     /// Messages that named the user so far.
     pub messages: i64,
+    /// Dead letters that were open, and were discarded so far.
+    pub dead_letters: i64,
+    /// Requests to webhooks that were not made yet, or had failed, and named the user so far.
+    pub webhook_requests: i64,
     /// When it was asked for.
     pub requested_at: Timestamp,
     /// When nothing was left.
     pub completed_at: Option<Timestamp>,
+}
+
+impl Erasure {
+    fn asked(&self) -> Asked<'_> {
+        Asked { app: self.app, actor: &self.actor }
+    }
 }
 
 /// Writes down that a user is to be erased. If they are being erased already, that is the erasure.
@@ -64,7 +77,8 @@ pub async fn begin(
         Erasure,
         "INSERT INTO erasures AS e (id, app, user_id, actor, requested_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT (app, user_id) WHERE completed_at IS NULL DO UPDATE SET actor = e.actor
-         RETURNING id, app, user_id, actor, subscriptions, messages, requested_at, completed_at",
+         RETURNING id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at",
         uuid_of(now),
         app.0,
         user_id,
@@ -86,7 +100,8 @@ pub(crate) async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_i
 pub(crate) async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Result<Option<Erasure>> {
     sqlx::query_as!(
         Erasure,
-        "SELECT id, app, user_id, actor, subscriptions, messages, requested_at, completed_at FROM erasures
+        "SELECT id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at FROM erasures
          WHERE app = $1 AND id = $2",
         app.0,
         id.0
@@ -99,7 +114,8 @@ pub(crate) async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Resu
 pub(crate) async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasure>> {
     sqlx::query_as!(
         Erasure,
-        "SELECT id, app, user_id, actor, subscriptions, messages, requested_at, completed_at FROM erasures
+        "SELECT id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at FROM erasures
          WHERE completed_at IS NULL AND requested_at < $1 ORDER BY id LIMIT 100",
         now - REQUEST_MAX
     )
@@ -108,8 +124,9 @@ pub(crate) async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec
 }
 
 /// Ends one of the user's subscriptions, or goes on with one that has ended: puts a chunk of its open dead letters aside, and
-/// when none are left forgets all that is known of it. None: the user has no subscriptions any more, and whatever was sent
-/// to them has been stopped.
+/// when none are left forgets all that is known of it. Of the same browser, former ones and those that came in its place go before
+/// it, also if they say no user: what was said of the user came along. None: the user has no subscriptions any more, and whatever
+/// was sent to them has been stopped.
 pub async fn erase_subscription(
     pool: &PgPool,
     vault: &Vault,
@@ -125,39 +142,114 @@ pub async fn erase_subscription(
                 user_id
             );
             let Some(id) = next.fetch_optional(pool).await? else { return Ok(None) };
+            let id = browser::farthest(pool, erasure.app, SubscriptionId(id), Some(user_id)).await?;
             let mut tx = pool.begin().await?;
-            let row = lock(&mut tx, erasure.app, SubscriptionId(id)).await?;
+            let row = lock(&mut tx, erasure.app, id).await?;
             // Somebody else may have erased it, or logged in there, since we looked: on to the next.
-            let Some(row) = row.filter(|row| row.user_id.as_ref() == Some(user_id)) else { continue };
+            let theirs = |row: &SubscriptionRow| row.user_id.as_ref().is_none_or(|user| user == user_id);
+            let Some(row) = row.filter(theirs) else { continue };
             let mut closing = Closing::default();
-            let stop = end(&mut tx, &row, &mut closing, now).await?;
-            if !put_letters_aside(&mut tx, erasure, &row, now).await? {
-                forget(&mut tx, vault, &row).await?;
-                sqlx::query!("UPDATE erasures SET subscriptions = subscriptions + 1 WHERE id = $1", erasure.id.0)
-                    .execute(&mut *tx)
-                    .await?;
-            }
+            let erased = erase_row(&mut tx, vault, &erasure.asked(), &row, &mut closing, now).await?;
+            add(&mut tx, erasure.id, &erased).await?;
             closing.write(&mut tx, now).await?;
             tx.commit().await?;
-            return Ok(Some(stop));
+            return Ok(Some(erased.stop));
         }
     })
     .await
 }
 
-/// Discards a chunk of a subscription's open dead letters, so that their content can go. Returns whether there may be more.
+/// Who has somebody erased.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    /// The app.
+    pub app: AppId,
+    /// By whom: the id of an API key or a teammate, `local`, or `browser` for the browser itself.
+    pub actor: &'a str,
+}
+
+/// What one transaction did to a subscription.
+struct Erased {
+    stop: Stop,
+    /// Whether it is forgotten; else more of its letters are to be put aside.
+    done: bool,
+    letters: i64,
+    webhook_requests: i64,
+}
+
+/// Ends a locked subscription, puts a chunk of its open dead letters aside, and forgets it if that was the last.
+async fn erase_row(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    asked: &Asked<'_>,
+    row: &SubscriptionRow,
+    closing: &mut Closing,
+    now: Timestamp,
+) -> sqlx::Result<Erased> {
+    let stop = end(conn, row, closing, now).await?;
+    let letters = put_letters_aside(conn, asked, row, now).await?;
+    let done = letters < CHUNK;
+    let webhook_requests = if done { forget(conn, vault, row).await? } else { 0 };
+    Ok(Erased { stop, done, letters, webhook_requests })
+}
+
+/// Adds to what the erasure tells of itself.
+async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE erasures SET subscriptions = subscriptions + $2, dead_letters = dead_letters + $3,
+           webhook_requests = webhook_requests + $4
+         WHERE id = $1",
+        id.0,
+        i64::from(erased.done),
+        erased.letters,
+        erased.webhook_requests
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Does a part of erasing one subscription with what its browser had before: one transaction's. Returns what workers are to be
+/// told, and whether that was all; none: there is no such subscription, or not for whoever asks. Done again, it does no harm.
+pub(crate) async fn erase_one(
+    pool: &PgPool,
+    vault: &Vault,
+    asked: &Asked<'_>,
+    id: SubscriptionId,
+    right: Right<'_>,
+    now: Timestamp,
+) -> sqlx::Result<Option<(Stop, bool)>> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let Some(wanted) = lock(&mut tx, asked.app, id).await?.filter(|row| right.covers(vault, row)) else {
+            return Ok(None);
+        };
+        let next = browser::farthest(&mut *tx, asked.app, id, wanted.user_id.as_deref()).await?;
+        // Deleted since we looked: the one that was asked for is left.
+        let row = if next == id { wanted } else { lock(&mut tx, asked.app, next).await?.unwrap_or(wanted) };
+        let mut closing = Closing::default();
+        let erased = erase_row(&mut tx, vault, asked, &row, &mut closing, now).await?;
+        closing.write(&mut tx, now).await?;
+        tx.commit().await?;
+        Ok(Some((erased.stop, erased.done && row.id == id)))
+    })
+    .await
+}
+
+/// Discards a chunk of a subscription's open dead letters, so that their content can go. Returns how many: if it is [`CHUNK`],
+/// there may be more.
 async fn put_letters_aside(
     conn: &mut PgConnection,
-    erasure: &Erasure,
+    asked: &Asked<'_>,
     row: &SubscriptionRow,
     now: Timestamp,
-) -> sqlx::Result<bool> {
+) -> sqlx::Result<i64> {
     let messages = sqlx::query_scalar!(
         r#"UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM dead_letters WHERE app = $1 AND subscription = $2 AND state = 'open'
            ORDER BY message, id LIMIT $4 FOR UPDATE))
          RETURNING message AS "message: MessageId""#,
-        erasure.app.0,
+        asked.app.0,
         row.id.0,
         now,
         CHUNK
@@ -168,15 +260,15 @@ async fn put_letters_aside(
     if n > 0 {
         look_again(conn, messages, now).await?;
         let filter = Filter { subscription: Some(row.id), ..Filter::default() };
-        leave_trail(conn, erasure, json!(filter), n, now).await?;
+        leave_trail(conn, asked, json!(filter), n, now).await?;
     }
-    Ok(n == CHUNK)
+    Ok(n)
 }
 
 /// Says in the trail of dead letters what was put aside. For the audit log this is a part of the erasure.
 async fn leave_trail(
     conn: &mut PgConnection,
-    erasure: &Erasure,
+    asked: &Asked<'_>,
     filter: Value,
     n: i64,
     now: Timestamp,
@@ -184,9 +276,9 @@ async fn leave_trail(
     sqlx::query!(
         "INSERT INTO dead_letter_actions (app, operation, part, action, actor, filter, n, at)
          VALUES ($1, $2, 0, 'discard', $3, $4, $5, $6)",
-        erasure.app.0,
+        asked.app.0,
         uuid_of(now),
-        erasure.actor,
+        asked.actor,
         filter,
         n,
         now
@@ -196,12 +288,14 @@ async fn leave_trail(
     .map(drop)
 }
 
-async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> sqlx::Result<()> {
+/// Forgets all that is known of a locked subscription, but for its id. Returns how many requests to webhooks named its user.
+async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> sqlx::Result<i64> {
     // A look-up value that no endpoint has: the HMAC of the row's own id.
     let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.0.as_bytes()]);
     let forgotten = sqlx::query!(
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
-           policy = NULL, keys_proven_at = NULL, endpoint_mac = $3, address = $4, token_version = token_version + 1
+           policy = NULL, keys_proven_at = NULL, consent_at = NULL, consent_source = NULL, endpoint_mac = $3, address = $4,
+           token_version = token_version + 1, replaced_by = NULL, replaced_by_life = NULL
          WHERE shard = $1 AND id = $2 RETURNING app, origin_id",
         row.id.shard(),
         row.id.0,
@@ -210,10 +304,12 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
     )
     .fetch_one(&mut *conn)
     .await?;
-    hooks::deliveries::forget(conn, vault, AppId(forgotten.app), row.id).await?;
+    browser::part(conn, row.id).await?;
+    let webhook_requests = hooks::deliveries::forget(conn, vault, AppId(forgotten.app), row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
     caps::forget(&mut *conn, AppId(forgotten.app), browser).await?;
-    habits::forget(conn, AppId(forgotten.app), browser).await
+    habits::forget(conn, AppId(forgotten.app), browser).await?;
+    Ok(webhook_requests)
 }
 
 /// Forgets in a chunk of messages that they were for the user, and has their content looked at soon. Returns whether there
@@ -259,9 +355,14 @@ pub(crate) async fn redact_messages(
         .await?
         .rows_affected();
         let n = i64::try_from(redacted).unwrap_or(i64::MAX);
-        sqlx::query!("UPDATE erasures SET messages = messages + $2 WHERE id = $1", erasure.id.0, n)
-            .execute(&mut *tx)
-            .await?;
+        sqlx::query!(
+            "UPDATE erasures SET messages = messages + $2, dead_letters = dead_letters + $3 WHERE id = $1",
+            erasure.id.0,
+            n,
+            aside
+        )
+        .execute(&mut *tx)
+        .await?;
         tx.commit().await?;
         Ok(n == CHUNK || aside == CHUNK)
     })
@@ -292,29 +393,59 @@ async fn put_letters_of_former_browsers_aside(
     .await?;
     let n = i64::try_from(discarded.rows_affected()).unwrap_or(i64::MAX);
     if n > 0 {
-        leave_trail(conn, erasure, json!({"erasure": erasure.id}), n, now).await?;
+        leave_trail(conn, &erasure.asked(), json!({"erasure": erasure.id}), n, now).await?;
     }
     Ok(n)
 }
 
-/// Forgets how often messages were sent to the user and what became of that, writes down that nothing names them any more, the erasure itself included,
-/// and returns how it ended.
-pub(crate) async fn complete(pool: &PgPool, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
+/// Forgets how often messages were sent to the user and what became of that, takes them out of what webhooks are to be told of
+/// browsers that they have left, writes down that nothing names them any more, the erasure itself included, and returns how it
+/// ended.
+pub(crate) async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
     let mut tx = pool.begin().await?;
+    let mut told = 0;
     if let Some(user_id) = &erasure.user_id {
         let user = Person::of_user(erasure.app, user_id);
         caps::forget(&mut *tx, erasure.app, user).await?;
         habits::forget(&mut tx, erasure.app, user).await?;
+        told = hooks::deliveries::forget_user(&mut tx, vault, erasure.app, user_id, erasure.requested_at).await?;
     }
     let completed = sqlx::query_as!(
         Erasure,
-        "UPDATE erasures SET user_id = NULL, completed_at = coalesce(completed_at, $2) WHERE id = $1
-         RETURNING id, app, user_id, actor, subscriptions, messages, requested_at, completed_at",
+        "UPDATE erasures SET user_id = NULL, completed_at = coalesce(completed_at, $2), webhook_requests = webhook_requests + $3
+         WHERE id = $1
+         RETURNING id, app, user_id, actor, subscriptions, messages, dead_letters, webhook_requests, requested_at,
+           completed_at",
         erasure.id.0,
-        now
+        now,
+        told
     )
     .fetch_one(&mut *tx)
     .await?;
+    if erasure.user_id.is_some() {
+        prove(&mut tx, &completed, now).await?;
+    }
     tx.commit().await?;
     Ok(completed)
+}
+
+/// Enters into the audit log what an erasure came to, under the name and by whom it was entered when it was asked for.
+async fn prove(conn: &mut PgConnection, done: &Erasure, now: Timestamp) -> sqlx::Result<()> {
+    let Erasure { id, app, subscriptions, messages, dead_letters, webhook_requests, requested_at, .. } = done;
+    let detail = json!({
+        "erasure": id,
+        "subscriptions": subscriptions,
+        "messages": messages,
+        "dead_letters": dead_letters,
+        "webhook_requests": webhook_requests,
+    });
+    audit::repeat(
+        conn,
+        *app,
+        (audit::Action::UserErased, *requested_at),
+        audit::Action::UserErasureCompleted,
+        detail,
+        now,
+    )
+    .await
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use chrono::{TimeDelta, Timelike as _};
+use chrono::Timelike as _;
 use chrono_tz::Tz;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -20,8 +20,6 @@ use crate::store::BEGIN_BY_INDEX;
 
 /// Notes that are added up in one transaction, and rows that retention looks at.
 const CHUNK: i64 = 10_000;
-/// How long a person is remembered after the last receipt of theirs.
-const KEPT: TimeDelta = TimeDelta::days(400);
 
 /// Waits until nobody else writes habits, and keeps others from it until the transaction ends.
 async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
@@ -124,6 +122,12 @@ async fn read(
     Ok(known.collect())
 }
 
+/// What is known of a person, and when the last receipt of theirs came. None: nothing.
+pub(crate) async fn of_person(pool: &PgPool, app: AppId, person: Person) -> sqlx::Result<Option<(Habits, Timestamp)>> {
+    let mut known = read(&mut *pool.acquire().await?, &[(app, person)]).await?;
+    Ok(known.remove(&(app, person)).and_then(|(habits, noted_at)| Some((habits, noted_at?))))
+}
+
 /// What is to be written of a person.
 struct Row {
     whose: (AppId, Person),
@@ -210,9 +214,9 @@ impl Place {
     pub(crate) const START: Self = Self { app: Uuid::nil(), shard: i16::MIN, person: Uuid::nil() };
 }
 
-/// Looks at a chunk of the persons after one of them, and forgets those of whom nothing was heard for so long. Returns the last
+/// Looks at a chunk of the persons after one of them, and forgets those of whom nothing was heard since `cutoff`. Returns the last
 /// one it looked at; none: there are no more.
-pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
+pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let last = sqlx::query_as!(
         Place,
@@ -226,7 +230,7 @@ pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: Place) -> sqlx::
         after.app,
         after.shard,
         after.person,
-        now - KEPT,
+        cutoff,
         CHUNK
     )
     .fetch_optional(&mut *tx)

@@ -2,6 +2,7 @@
 //! one](crate::store::audience::succession). Who may go on with a known one is decided in [`known`].
 
 pub(in crate::store) mod bulk;
+mod consent;
 mod known;
 
 use std::collections::HashSet;
@@ -17,8 +18,8 @@ use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
-use crate::model::permission::Refused;
-use crate::model::subscription::{BrowserKeys, Endpoint, SubscriptionState};
+use crate::model::permission::{Refused, Speaker};
+use crate::model::subscription::{BrowserKeys, Consent, Endpoint, SubscriptionState};
 use crate::policy::Place;
 use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
@@ -60,6 +61,16 @@ pub(crate) struct Registration<'a> {
     pub policy: Option<(&'a Value, Actor)>,
     /// When it was made, if that was elsewhere and before; only of a new one.
     pub created_at: Option<Timestamp>,
+    /// When and where its person agreed; none: the request does not say.
+    pub consent: Option<&'a Consent>,
+}
+
+impl Registration<'_> {
+    /// The consent that holds from now on, where this one is known: see [`consent::decide`].
+    fn consent(&self, kept: Consent, begins: bool, now: Timestamp) -> Consent {
+        let by_server = self.wanted.by == Speaker::Server;
+        consent::decide(consent::Case { kept, given: self.consent, by_server, begins }, now)
+    }
 }
 
 /// What became of it.
@@ -260,6 +271,9 @@ async fn refresh(
         row.address = vault.seal(ADDRESS, row.id, &given);
     }
     row.expires_at = request.expires_at;
+    let had_left = row.state == SubscriptionState::Unsubscribed;
+    let kept = if had_left { Consent::default() } else { row.consent() };
+    row.set_consent(request.consent(kept, had_left, now));
     if row.state != SubscriptionState::Active {
         row.state = SubscriptionState::Active;
         row.since = now;
@@ -293,6 +307,7 @@ async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Tim
     (row.user_id, row.locale, row.timezone) = (None, None, None);
     row.tags.clear();
     row.attributes = serde_json::json!({});
+    row.set_consent(Consent::default());
     row.since = now;
     membership::leave_all(conn, row.id).await?;
     cancel_previous_users(conn, row.id, now).await
@@ -309,6 +324,7 @@ fn begin(
 ) -> SubscriptionRow {
     // A browser proves whose a subscription is each time: a token to replace one by does not.
     let by_server = matches!(request.replaces, Some((_, Right::Server)));
+    let consent = request.consent(old.map(SubscriptionRow::consent).unwrap_or_default(), old.is_none(), now);
     SubscriptionRow {
         id,
         lane,
@@ -329,6 +345,8 @@ fn begin(
         last_seen: now,
         created_at: request.created_at.unwrap_or(now),
         ended_at: None,
+        consent_at: consent.at,
+        consent_source: consent.source,
     }
 }
 
@@ -367,16 +385,16 @@ async fn insert_all(
     }
     let added = sqlx::query_scalar!(
         r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
-           attributes, locale, timezone, expires_at, last_seen, created_at)
+           attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source)
          SELECT t.shard, t.id, $1, t.lane, 'active',
            coalesce((SELECT o.origin_id FROM subscriptions o WHERE o.shard = t.old_shard AND o.id = t.old), t.id),
            t.since, t.endpoint_mac, t.address, t.user_id, ARRAY(SELECT jsonb_array_elements_text(t.tags)), t.attributes, t.locale,
-           t.timezone, t.expires_at, t.last_seen, t.created_at
+           t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source
          FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::smallint[], $6::uuid[], $7::timestamptz[], $8::bytea[],
            $9::bytea[], $10::text[], $11::jsonb[], $12::jsonb[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[],
-           $17::timestamptz[])
+           $17::timestamptz[], $18::timestamptz[], $19::text[])
            AS t (shard, id, lane, old_shard, old, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
-             expires_at, last_seen, created_at)
+             expires_at, last_seen, created_at, consent_at, consent_source)
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
         app.0,
         &each(rows, |row| row.id.shard()),
@@ -394,7 +412,9 @@ async fn insert_all(
         &each(rows, |row| row.timezone.as_deref()) as &[Option<&str>],
         &each(rows, |row| row.expires_at) as &[Option<Timestamp>],
         &each(rows, |row| row.last_seen),
-        &each(rows, |row| row.created_at)
+        &each(rows, |row| row.created_at),
+        &each(rows, |row| row.consent_at) as &[Option<Timestamp>],
+        &each(rows, |row| row.consent_source.as_deref()) as &[Option<&str>]
     )
     .fetch_all(conn)
     .await?;

@@ -9,7 +9,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
-use crate::model::subscription::SubscriptionState;
+use crate::model::subscription::{Consent, SubscriptionState};
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, names_of_all, set_topics};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
@@ -73,7 +73,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
         query_as!(
             SubscriptionRow,
             [r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM (SELECT * FROM subscriptions WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR user_id = $3)
                ORDER BY id" DESC "LIMIT $9) s JOIN lanes l ON l.id = s.lane
          WHERE ($4::text IS NULL OR s.state = $4) AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
@@ -108,7 +108,7 @@ pub(crate) async fn of_ids(
     let rows = sqlx::query_as!(
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 ORDER BY s.id DESC"#,
@@ -201,13 +201,15 @@ pub(crate) async fn change(
     .await
 }
 
-/// Takes out of a locked row what servers said of the user whom a browser says it has no more: the next one is somebody else.
+/// Takes out of a locked row what servers said of the user whom a browser says it has no more, and that they agreed: the next one
+/// is somebody else.
 pub(in crate::store) async fn forget_what_servers_said(
     conn: &mut PgConnection,
     row: &mut SubscriptionRow,
 ) -> Result<(), sqlx::Error> {
     row.tags.clear();
     row.attributes = Value::Object(Map::new());
+    row.set_consent(Consent::default());
     leave_closed(conn, row.id).await
 }
 
@@ -231,7 +233,9 @@ pub(in crate::store) async fn write_details(
     sqlx::query!(
         "UPDATE subscriptions SET state = $3, since = $4, address = $5, user_id = $6, tags = $7, attributes = $8,
            locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13, token_version = $14,
-           keys_proven_at = $15, keys_since = CASE WHEN $16 THEN $17 ELSE keys_since END WHERE shard = $1 AND id = $2",
+           keys_proven_at = $15, keys_since = CASE WHEN $16 THEN $17 ELSE keys_since END, consent_at = $18,
+           consent_source = $19
+         WHERE shard = $1 AND id = $2",
         shard,
         row.id.0,
         row.state.name(),
@@ -248,7 +252,9 @@ pub(in crate::store) async fn write_details(
         row.token_version,
         row.keys_proven_at,
         other_keys,
-        now
+        now,
+        row.consent_at,
+        row.consent_source
     )
     .execute(&mut *conn)
     .await?;

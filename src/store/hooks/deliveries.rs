@@ -203,39 +203,83 @@ pub(crate) async fn replay(
     Ok(replayed.execute(conn).await?.rows_affected())
 }
 
-/// Takes a user out of everything that receivers are still to be told of one of their subscriptions.
+/// Takes a user out of everything that receivers are still to be told of one of their subscriptions. Returns how many requests
+/// named it.
 pub(crate) async fn forget(
     conn: &mut PgConnection,
     vault: &Vault,
     app: AppId,
     subscription: SubscriptionId,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<i64> {
     let rows = sqlx::query!(
         r#"SELECT d.id, d.body AS "body!" FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
            WHERE w.app = $1 AND d.state <> 'delivered' AND d.subscriptions @> ARRAY[$2::uuid] ORDER BY d.id FOR UPDATE OF d"#,
         app.0,
         subscription.0
     );
+    let named = subscription.to_string();
+    let mut forgotten = 0;
     for row in rows.fetch_all(&mut *conn).await? {
-        let opened = vault.open(WEBHOOK_BODY, row.id, &row.body).ok();
-        let Some(mut events) = opened.and_then(|body| serde_json::from_slice::<Vec<Value>>(&body).ok()) else {
-            continue;
-        };
-        let named = subscription.to_string();
-        for event in events.iter_mut().filter(|event| event["data"]["subscription"] == named) {
-            event["data"]["user_id"] = Value::Null;
-        }
-        let body = serde_json::to_vec(&events).expect("it was JSON");
+        let Some(body) = without_user(vault, row.id, &row.body, |data| data["subscription"] == named) else { continue };
         sqlx::query!(
             "UPDATE webhook_deliveries SET body = $2, subscriptions = array_remove(subscriptions, $3) WHERE id = $1",
             row.id,
-            vault.seal(WEBHOOK_BODY, row.id, &body),
+            body,
             subscription.0
         )
         .execute(&mut *conn)
         .await?;
+        forgotten += 1;
     }
-    Ok(())
+    Ok(forgotten)
+}
+
+/// Takes a user out of what receivers are still to be told of browsers that were theirs and that they have left, and of what was
+/// packed while they were being erased, from `asked_at` on. Returns how many requests named them.
+pub(crate) async fn forget_user(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    app: AppId,
+    user_id: &str,
+    asked_at: Timestamp,
+) -> sqlx::Result<i64> {
+    // Whoever packs at this moment may have read the user before they were erased: what they pack can be seen afterwards.
+    sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0))")
+        .fetch_one(&mut *conn)
+        .await?;
+    let ids = sqlx::query_scalar!(
+        "SELECT d.id FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
+         WHERE w.app = $1 AND d.state <> 'delivered' AND (d.created_at >= $2 OR EXISTS (
+           SELECT FROM unnest(d.subscriptions) AS n (id)
+           JOIN subscriptions s ON s.shard = get_byte(uuid_send(n.id), 15) & 63 AND s.id = n.id
+           WHERE s.user_left_at >= d.created_at))
+         ORDER BY d.id",
+        app.0,
+        asked_at
+    );
+    let mut forgotten = 0;
+    for id in ids.fetch_all(&mut *conn).await? {
+        let body = sqlx::query_scalar!(
+            r#"SELECT body AS "body!" FROM webhook_deliveries WHERE id = $1 AND state <> 'delivered' FOR UPDATE"#,
+            id
+        );
+        let Some(body) = body.fetch_optional(&mut *conn).await? else { continue };
+        let Some(body) = without_user(vault, id, &body, |data| data["user_id"] == user_id) else { continue };
+        sqlx::query!("UPDATE webhook_deliveries SET body = $2 WHERE id = $1", id, body).execute(&mut *conn).await?;
+        forgotten += 1;
+    }
+    Ok(forgotten)
+}
+
+/// A sealed body in which the events whose data `names` the user do not any more. None: none does.
+fn without_user(vault: &Vault, id: Uuid, sealed: &[u8], names: impl Fn(&Value) -> bool) -> Option<Vec<u8>> {
+    let opened = vault.open(WEBHOOK_BODY, id, sealed).ok()?;
+    let mut events: Vec<Value> = serde_json::from_slice(&opened).ok()?;
+    let mut named = events.iter_mut().filter(|event| names(&event["data"])).peekable();
+    named.peek()?;
+    named.for_each(|event| event["data"]["user_id"] = Value::Null);
+    let body = serde_json::to_vec(&events).expect("it was JSON");
+    Some(vault.seal(WEBHOOK_BODY, id, &body))
 }
 
 /// Deletes a chunk of what was delivered before `delivered`, and of what failed before `failed`.

@@ -169,8 +169,14 @@ actions! {
     LaneClosed = "lane.closed",
     /// A lane was told to probe.
     LaneProbed = "lane.probed",
-    /// Whatever was known of a user was erased.
+    /// It was asked that whatever is known of a user be erased: of how many subscriptions.
     UserErased = "user.erased",
+    /// Nothing names that user any more. By whom it was asked.
+    UserErasureCompleted = "user.erasure_completed",
+    /// What is known of a user was taken out.
+    UserExported = "user.exported",
+    /// Whatever was known of a subscription's browser was erased.
+    SubscriptionErased = "subscription.erased",
     /// An alert was resolved.
     AlertResolved = "alert.resolved",
     /// A teammate was invited.
@@ -327,6 +333,33 @@ impl Entry {
     }
 }
 
+/// Writes an entry for what follows from an earlier one of an app, done at that time: by the same actor to the same target.
+pub(crate) async fn repeat(
+    conn: &mut PgConnection,
+    app: AppId,
+    (earlier, at): (Action, Timestamp),
+    action: Action,
+    detail: Value,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    sqlx::query!(
+        "INSERT INTO audit_log (id, at, app, actor_kind, actor, address, action, target, n, detail)
+         SELECT $1, $2, app, actor_kind, actor, address, $3, target, 1, $4 FROM audit_log
+         WHERE app = $5 AND id >= $6 AND at = $7 AND action = $8 AND detail ->> 'erasure' = $4::jsonb ->> 'erasure' ORDER BY id LIMIT 1",
+        uuid_of(now),
+        now,
+        action.name(),
+        detail,
+        app.0,
+        first_uuid_of(at),
+        at,
+        earlier.name()
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
 /// By whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
@@ -345,6 +378,8 @@ pub(crate) struct Filter {
     pub actor: Option<By>,
     /// This action.
     pub action: Option<Action>,
+    /// To this.
+    pub target: Option<String>,
     /// At this time or later, to the millisecond.
     pub since: Option<DateTime<Utc>>,
     /// Before this time.
@@ -400,6 +435,9 @@ pub(crate) async fn list(pool: &PgPool, filter: &Filter, page: Keyset) -> sqlx::
     }
     if let Some(action) = filter.action {
         query.push(" AND action = ").push_bind(action.name());
+    }
+    if let Some(target) = &filter.target {
+        query.push(" AND target = ").push_bind(target);
     }
     if let Some(since) = filter.since {
         query.push(" AND id >= ").push_bind(first_uuid_of(since));

@@ -216,6 +216,31 @@ pub(crate) async fn of(
     .await
 }
 
+/// The receipts of these deliveries, pairs of a message and a subscription, each with its message, in order.
+pub(crate) async fn of_pairs(
+    pool: &PgPool,
+    messages: &[MessageId],
+    subscriptions: &[SubscriptionId],
+) -> sqlx::Result<Vec<(MessageId, ReceiptRow)>> {
+    let mut tx = pool.begin_with(BEGIN).await?;
+    let rows = sqlx::query!(
+        r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.kind, r.at, r.action
+           FROM unnest($1::uuid[], $2::uuid[]) AS p (message, subscription)
+           JOIN receipts r ON r.message = p.message AND r.subscription = p.subscription ORDER BY r.at, r.kind"#,
+        messages as &[MessageId],
+        subscriptions as &[SubscriptionId]
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    let rows = rows.into_iter();
+    Ok(rows
+        .map(|row| {
+            (row.message, ReceiptRow { subscription: row.subscription, kind: row.kind, at: row.at, action: row.action })
+        })
+        .collect())
+}
+
 /// Since when receipts are kept.
 pub fn kept_since(now: Timestamp, retention_days: u32) -> Timestamp {
     now - TimeDelta::days(retention_days.into())

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, MessageId};
 use crate::model::person::Person;
-use crate::policy::caps::{Caps, Counted, Refusal, WINDOW_MAX};
+use crate::policy::caps::{Caps, Counted, Group, Refusal, WINDOW_MAX};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::operations::retrying::retrying;
 
@@ -234,6 +234,24 @@ fn persons(wishes: &[Wish]) -> Vec<Uuid> {
 
 fn roots(wishes: &[Wish]) -> Vec<MessageId> {
     wishes.iter().map(|it| it.root).collect()
+}
+
+/// What counts towards caps of a person: of each group of tiers, when sending messages to them began, the newest first.
+pub(crate) async fn of(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    person: Person,
+) -> sqlx::Result<Vec<(Group, Vec<Timestamp>)>> {
+    let rows = sqlx::query!(
+        "SELECT tiers, at FROM cap_uses WHERE app = $1 AND shard = $2 AND person = $3 ORDER BY tiers",
+        app.0,
+        person.shard(),
+        person.id()
+    )
+    .fetch_all(executor)
+    .await?;
+    let group = |code| Group::ALL.into_iter().find(|group| group.code() == code);
+    Ok(rows.into_iter().filter_map(|row| Some((group(row.tiers)?, row.at))).collect())
 }
 
 /// Forgets what a person was sent.

@@ -271,6 +271,15 @@ pub(crate) struct Sealed {
     pub content: Option<Vec<u8>>,
 }
 
+/// What these messages say, still sealed, as far as it is kept.
+pub(crate) async fn contents(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<(MessageId, Vec<u8>)>> {
+    let rows = sqlx::query!(
+        r#"SELECT id AS "id: MessageId", content AS "content!" FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,
+        ids as &[MessageId]
+    );
+    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.id, row.content)).collect())
+}
+
 /// What a message of the app says.
 pub(crate) async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Sealed>, sqlx::Error> {
     sqlx::query_as!(

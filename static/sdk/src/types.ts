@@ -5,6 +5,11 @@ export interface Details {
   topics?: string[];
   tags?: string[];
   attributes?: Record<string, string | number | boolean>;
+  /**
+   * Where the person agreed, in at most 200 characters, such as the words that asked. Kept once, with the server's time, for as
+   * long as they stay subscribed. For `subscribe()` and `prompt()`.
+   */
+  consentSource?: string;
 }
 
 /** Something of `Details` that the server left out, while the rest holds: pages may not say it in this app. */

@@ -53,6 +53,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let more = json!({"user_id": "otto@example.com", "topics": ["news"]});
     let subscription = text(&api.subscribe(&fcm("a"), more).await["id"]);
+    let other = api.subscribe(&fcm("b"), json!({})).await;
     let message = json!({"to": {"all": true}, "content": content()});
     let message = text(&api.post("/messages", message).await.ok(202)["id"]);
     let at = api.clock.now() + Duration::from_secs(3_600);
@@ -229,7 +230,11 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
     deeds.extend(turns.map(|(turn, action)| (post.clone(), of_campaign(turn), Value::Null, action)));
     deeds.push((post.clone(), shop("/campaigns/spring/clone"), json!({"slug": "summer"}), &[Action::CampaignCreated]));
     deeds.push((delete.clone(), shop("/campaigns/spring"), Value::Null, &[Action::CampaignDeleted]));
-    deeds.push((delete.clone(), shop("/users/otto@example.com"), Value::Null, &[Action::UserErased]));
+    deeds.push((Method::GET, shop("/users/otto@example.com/export"), Value::Null, &[Action::UserExported]));
+    let erase = shop(&format!("/subscriptions/{}/erase", text(&other["id"])));
+    deeds.push((post.clone(), erase, Value::Null, &[Action::SubscriptionErased]));
+    let erased: &[Action] = &[Action::UserErased, Action::UserErasureCompleted];
+    deeds.push((delete.clone(), shop("/users/otto@example.com"), Value::Null, erased));
     deeds.push((delete, shop(DELETION), Value::Null, &[Action::AppDeleted]));
     (api, admin, deeds)
 }

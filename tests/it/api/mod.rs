@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod batch;
+mod consent;
 mod door;
 mod edits;
 mod imports;

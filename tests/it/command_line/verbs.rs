@@ -99,6 +99,26 @@ async fn people_are_invited_changed_reset_shut_out_and_removed() {
 }
 
 #[tokio::test]
+async fn what_is_kept_of_a_user_is_copied_out_and_erased() {
+    let shell = Shell::with_app().await;
+    let user = ["ann@example.com", "--app", "shop"];
+    let export = shell.ok(&[&["user", "export"], &user[..]].concat()).await;
+    let export = json(&export);
+    assert_eq!((&export["user_id"], &export["complete"]), (&json!("ann@example.com"), &json!(true)));
+    let erase = |again: &'static str| [&["user", "erase"], &user[..], &["--yes-erase", again]].concat();
+    let refused = shell.refused(&erase("ann")).await;
+    assert!(refused.contains("--yes-erase"), "{refused}");
+    let erased = shell.json(&erase("ann@example.com")).await;
+    assert!(erased["completed_at"].is_string() && erased["subscriptions"] == 0, "{erased}");
+    let told = shell.json(&["audit", "list", "--app", "shop", "--limit", "3"]).await;
+    let actions: Vec<_> =
+        told["data"].as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
+    assert_eq!(actions, ["user.erasure_completed", "user.erased", "user.exported"]);
+    let none = shell.refused(&["user", "export", "ann@example.com", "--app", "none"]).await;
+    assert!(none.contains("There is no such app"), "{none}");
+}
+
+#[tokio::test]
 async fn dead_letters_are_listed_replayed_discarded_and_exported() {
     let shell = Shell::with_app().await;
     let letters = |verb: &'static str| ["dead-letters", verb, "--app", "shop"];

@@ -73,6 +73,8 @@ pub const RETENTION: maintenance::Retention = maintenance::Retention {
     archive: DAY.saturating_mul(30),
     subscriptions: DAY.saturating_mul(90),
     metrics: MetricsKept::DEFAULT,
+    webhooks: DAY.saturating_mul(3),
+    habits: DAY.saturating_mul(400),
     audit_log: None,
 };
 

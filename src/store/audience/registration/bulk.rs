@@ -185,7 +185,7 @@ async fn lock_known(
     let rows = sqlx::query_as!(
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard)
          JOIN subscriptions s ON s.app = $1 AND s.endpoint_mac = t.mac AND s.shard = t.shard JOIN lanes l ON l.id = s.lane
          ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s"#,

@@ -8,7 +8,7 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::{BrowserRight, Refused, Speaker};
-use crate::model::subscription::SubscriptionState;
+use crate::model::subscription::{Consent, SubscriptionState};
 use crate::vault::{Purpose, Vault};
 
 /// Most octets of a subscription's attributes, as JSON.
@@ -55,6 +55,22 @@ pub(crate) struct SubscriptionRow {
     pub created_at: Timestamp,
     /// When it stopped being active.
     pub ended_at: Option<Timestamp>,
+    /// When its person agreed to be sent something, as far as is known.
+    pub consent_at: Option<Timestamp>,
+    /// Where.
+    pub consent_source: Option<String>,
+}
+
+impl SubscriptionRow {
+    /// Its person's consent, as far as is known.
+    pub(crate) fn consent(&self) -> Consent {
+        Consent { at: self.consent_at, source: self.consent_source.clone() }
+    }
+
+    /// Replaces it in memory.
+    pub(in crate::store) fn set_consent(&mut self, consent: Consent) {
+        (self.consent_at, self.consent_source) = (consent.at, consent.source);
+    }
 }
 
 /// The browser's own right to a subscription: derived, never stored. Raising the version revokes it.
@@ -172,7 +188,7 @@ pub(in crate::store) async fn lock(
     sqlx::query_as!(
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s"#,
         id.shard(),

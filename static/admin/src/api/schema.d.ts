@@ -1770,6 +1770,28 @@ export interface paths {
         patch: operations["subscriptions_change"];
         trace?: never;
     };
+    "/v1/apps/{app}/subscriptions/{subscription}/erase": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Unsubscribes a browser and forgets all that is known of it, of whom nobody may be known: its endpoint, tags, attributes, consent, and what its open dead letters hold; its former subscriptions, too.
+         * @description Its bare id remains, since the accounts of past messages count it. For a user with all their browsers there is `DELETE …/users/{user}`.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
+        post: operations["subscriptions_erase_subscription"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/templates": {
         parameters: {
             query?: never;
@@ -1963,6 +1985,30 @@ export interface paths {
          *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
          */
         delete: operations["users_erase"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/users/{user}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Gives out all that is kept of a user, for them to have: their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when they are sent something and what they click.
+         * @description Endpoints and keys are left out: with them anybody could send to their browsers.
+         *
+         *     One JSON document, written as it is read: `complete` is its last member, and missing where it broke off. It may take minutes where the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports are under way. A user of whom nothing is known has an empty one.
+         *
+         *     Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
+         */
+        get: operations["users_export"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3708,6 +3754,16 @@ export interface components {
             /** @description Its id, to be handed back with the subscription. */
             vapid_key_id: string;
         };
+        /** @description When and where somebody agreed to be sent something. */
+        ConsentView: {
+            /**
+             * Format: date-time
+             * @description When; null: not known.
+             */
+            at?: string | null;
+            /** @description Where, in the words of whoever asked; `browser`: it registered, and said no more; null: not known. */
+            source?: string | null;
+        };
         /**
          * @description What became of the content of a message or dead letter.
          * @enum {string}
@@ -4027,13 +4083,18 @@ export interface components {
             /** @description To what: an id, or a name. A user is told by a label only, which is the same each time. */
             target: string;
         };
-        /** @description A user's being forgotten. */
+        /** @description A user's being forgotten. The audit log tells the same by the user's label, for longer. */
         ErasureView: {
             /**
              * Format: date-time
              * @description When nothing was left that names the user; null: it is still being looked for.
              */
             completed_at?: string | null;
+            /**
+             * Format: int64
+             * @description Dead letters that were open, and were discarded with what they hold.
+             */
+            dead_letters: number;
             /** @description Its id. */
             id: string;
             /**
@@ -4049,9 +4110,14 @@ export interface components {
             requested_at: string;
             /**
              * Format: int64
-             * @description Subscriptions that were unsubscribed and forgotten so far.
+             * @description Subscriptions that were unsubscribed and forgotten so far, former ones of the same browsers included.
              */
             subscriptions: number;
+            /**
+             * Format: int64
+             * @description Requests to webhooks that were still to be made, or had failed, and do not name the user any more.
+             */
+            webhook_requests: number;
         };
         /**
          * @description What webhooks can be told of. Names never change.
@@ -4869,6 +4935,17 @@ export interface components {
             /** @description Its first VAPID key. */
             vapid_key: components["schemas"]["VapidKeyView"];
         };
+        /** @description A consent that was given. */
+        NewConsent: {
+            /**
+             * Format: date-time
+             * @description When, not in the future; by default now. For servers: a browser gives it as it registers. An earlier one than is known changes
+             *     nothing.
+             */
+            at?: string | null;
+            /** @description Where, such as the page or the words that asked. A browser's is kept where none is known. */
+            source?: string | null;
+        };
         /** @description A role to give, and where. */
         NewGrant: {
             /** @description On this app: its id or slug. Left out: on all of them, and on the server itself. */
@@ -4937,6 +5014,7 @@ export interface components {
         NewSubscription: {
             /** @description All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it. */
             attributes?: Record<string, never> | null;
+            consent?: components["schemas"]["NewConsent"] | null;
             /** @description A language tag. */
             locale?: string | null;
             /** @description Its delivery policy. It takes an API key that has the scope `policies`, too. */
@@ -5847,6 +5925,7 @@ export interface components {
             data: {
                 /** @description Values to select it by and to fill templates with. */
                 attributes: Record<string, never>;
+                consent?: components["schemas"]["ConsentView"] | null;
                 /**
                  * Format: date-time
                  * @description When it was first registered.
@@ -6244,6 +6323,81 @@ export interface components {
              * @description Those of them that a receipt was asked for: all that can be reported on.
              */
             receipts_asked: number;
+        };
+        /** @description Something that was sent to a person, or is to be. */
+        PersonDelivery: components["schemas"]["FoundDelivery"] & {
+            /** @description What its browser reported. */
+            receipts: components["schemas"]["ReceiptView"][];
+            /** @description What it says, as long as that is kept: until some minutes after the message's last delivery has ended. */
+            said: components["schemas"]["ContentView"];
+        };
+        /** @description All that is kept of a person. */
+        PersonExport: components["schemas"]["PersonHead"] & {
+            /** @description Always true, and always last: without it the export broke off. */
+            complete: boolean;
+            /** @description What was sent to these, as long as history is kept. */
+            deliveries: components["schemas"]["PersonDelivery"][];
+            /** @description Their subscriptions, the newest first, those that ended included. */
+            subscriptions: components["schemas"]["PersonSubscription"][];
+        };
+        /** @description Messages that count together towards frequency caps. */
+        PersonFrequency: {
+            /** @description When sending them began, the newest first. */
+            sent_at: string[];
+            /** @description Of these tiers. */
+            tiers: components["schemas"]["Tier"][];
+        };
+        /** @description What somebody does with notifications. */
+        PersonHabits: {
+            /**
+             * Format: date-time
+             * @description The last click; null: none.
+             */
+            clicked_at?: string | null;
+            /** @description Clicks by the hour of the day where they are, from midnight on. */
+            clicks_by_hour: number[];
+            /**
+             * Format: date-time
+             * @description When the last receipt of theirs came.
+             */
+            noted_at: string;
+            /** @description The last messages, the newest first. */
+            recent_messages: string[];
+            /**
+             * Format: int32
+             * @description Messages that were displayed since, at most 1,000.
+             */
+            unclicked: number;
+            /**
+             * Format: date-time
+             * @description When the first of these was displayed; null: none was.
+             */
+            unclicked_from?: string | null;
+            /**
+             * Format: date-time
+             * @description And the last.
+             */
+            unclicked_to?: string | null;
+        };
+        /** @description What is kept of a person as a whole. */
+        PersonHead: {
+            /** @description Of which app. */
+            app: string;
+            /**
+             * Format: date-time
+             * @description When this was read.
+             */
+            exported_at: string;
+            /** @description What counts towards frequency caps. */
+            frequency: components["schemas"]["PersonFrequency"][];
+            habits?: components["schemas"]["PersonHabits"] | null;
+            /** @description Who. */
+            user_id: string;
+        };
+        /** @description A subscription, as its person is told of it. */
+        PersonSubscription: components["schemas"]["SubscriptionView"] & {
+            /** @description Where its endpoint is. The rest of it, and its keys, are secrets with which anybody could send to it. */
+            endpoint_origin: string;
         };
         /**
          * @description Where in its timetable a retry stands.
@@ -6930,6 +7084,7 @@ export interface components {
         SubscriptionView: {
             /** @description Values to select it by and to fill templates with. */
             attributes: Record<string, never>;
+            consent?: components["schemas"]["ConsentView"] | null;
             /**
              * Format: date-time
              * @description When it was first registered.
@@ -8272,7 +8427,9 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                /** @description To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them. */
+                user_id?: string;
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */
@@ -11271,10 +11428,12 @@ export interface operations {
                     /**
                      * @example {
                      *       "completed_at": "2026-12-01T09:00:00Z",
+                     *       "dead_letters": 0,
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "messages": 0,
                      *       "requested_at": "2026-12-01T09:00:00Z",
-                     *       "subscriptions": 0
+                     *       "subscriptions": 0,
+                     *       "webhook_requests": 0
                      *     }
                      */
                     "application/json": components["schemas"]["ErasureView"];
@@ -15494,6 +15653,10 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "attributes": {},
+                     *           "consent": {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "source": "…"
+                     *           },
                      *           "created_at": "2026-12-01T09:00:00Z",
                      *           "ended_at": "2026-12-01T09:00:00Z",
                      *           "expires_at": "2026-12-01T09:00:00Z",
@@ -15578,6 +15741,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "attributes": {},
+                     *       "consent": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "source": "…"
+                     *       },
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15618,6 +15785,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "attributes": {},
+                     *       "consent": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "source": "…"
+                     *       },
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15684,6 +15855,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "attributes": {},
+                     *       "consent": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "source": "…"
+                     *       },
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15786,6 +15961,10 @@ export interface operations {
                     /**
                      * @example {
                      *       "attributes": {},
+                     *       "consent": {
+                     *         "at": "2026-12-01T09:00:00Z",
+                     *         "source": "…"
+                     *       },
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
@@ -15826,6 +16005,35 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    subscriptions_erase_subscription: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -17006,10 +17214,12 @@ export interface operations {
                     /**
                      * @example {
                      *       "completed_at": "2026-12-01T09:00:00Z",
+                     *       "dead_letters": 0,
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "messages": 0,
                      *       "requested_at": "2026-12-01T09:00:00Z",
-                     *       "subscriptions": 0
+                     *       "subscriptions": 0,
+                     *       "webhook_requests": 0
                      *     }
                      */
                     "application/json": components["schemas"]["ErasureView"];
@@ -17024,10 +17234,12 @@ export interface operations {
                     /**
                      * @example {
                      *       "completed_at": "2026-12-01T09:00:00Z",
+                     *       "dead_letters": 0,
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "messages": 0,
                      *       "requested_at": "2026-12-01T09:00:00Z",
-                     *       "subscriptions": 0
+                     *       "subscriptions": 0,
+                     *       "webhook_requests": 0
                      *     }
                      */
                     "application/json": components["schemas"]["ErasureView"];
@@ -17038,6 +17250,295 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    users_export: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description `user_id` */
+                user: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "app": "…",
+                     *       "complete": true,
+                     *       "deliveries": [
+                     *         {
+                     *           "accepted_at": "2026-12-01T09:00:00Z",
+                     *           "due_at": "2026-12-01T09:00:00Z",
+                     *           "gateway": "fcm",
+                     *           "lane": 1,
+                     *           "last_attempt": {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "attempt": 0,
+                     *             "ending": "accepted",
+                     *             "reason": "…",
+                     *             "status": 100,
+                     *             "took_ms": 0
+                     *           },
+                     *           "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "receipts": [
+                     *             {
+                     *               "action": "…",
+                     *               "at": "2026-12-01T09:00:00Z",
+                     *               "kind": "displayed"
+                     *             }
+                     *           ],
+                     *           "said": {
+                     *             "compact": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "content": {
+                     *               "actions": [
+                     *                 {
+                     *                   "action": "…",
+                     *                   "title": "Your table is booked",
+                     *                   "url": "https://shop.example/bookings/7"
+                     *                 }
+                     *               ],
+                     *               "app_badge": 0,
+                     *               "badge": "…",
+                     *               "body": "Tonight at seven, for two.",
+                     *               "data": {},
+                     *               "data_optional": true,
+                     *               "dir": "auto",
+                     *               "icon": "…",
+                     *               "image": "…",
+                     *               "lang": "…",
+                     *               "require_interaction": true,
+                     *               "silent": true,
+                     *               "tag": "beta",
+                     *               "title": "Your table is booked",
+                     *               "url": "https://shop.example/bookings/7"
+                     *             },
+                     *             "content_state": "shown",
+                     *             "data": {},
+                     *             "envelope": true,
+                     *             "payload": "…",
+                     *             "template": {
+                     *               "compact": {
+                     *                 "actions": [
+                     *                   {
+                     *                     "action": "…",
+                     *                     "title": "Your table is booked",
+                     *                     "url": "https://shop.example/bookings/7"
+                     *                   }
+                     *                 ],
+                     *                 "app_badge": 0,
+                     *                 "badge": "…",
+                     *                 "body": "Tonight at seven, for two.",
+                     *                 "data": {},
+                     *                 "data_optional": true,
+                     *                 "dir": "auto",
+                     *                 "icon": "…",
+                     *                 "image": "…",
+                     *                 "lang": "…",
+                     *                 "require_interaction": true,
+                     *                 "silent": true,
+                     *                 "tag": "beta",
+                     *                 "title": "Your table is booked",
+                     *                 "url": "https://shop.example/bookings/7"
+                     *               },
+                     *               "content": {
+                     *                 "actions": [
+                     *                   {
+                     *                     "action": "…",
+                     *                     "title": "Your table is booked",
+                     *                     "url": "https://shop.example/bookings/7"
+                     *                   }
+                     *                 ],
+                     *                 "app_badge": 0,
+                     *                 "badge": "…",
+                     *                 "body": "Tonight at seven, for two.",
+                     *                 "data": {},
+                     *                 "data_optional": true,
+                     *                 "dir": "auto",
+                     *                 "icon": "…",
+                     *                 "image": "…",
+                     *                 "lang": "…",
+                     *                 "require_interaction": true,
+                     *                 "silent": true,
+                     *                 "tag": "beta",
+                     *                 "title": "Your table is booked",
+                     *                 "url": "https://shop.example/bookings/7"
+                     *               },
+                     *               "locales": {
+                     *                 "plan": {
+                     *                   "compact": {
+                     *                     "actions": [
+                     *                       {
+                     *                         "action": "…",
+                     *                         "title": "Your table is booked",
+                     *                         "url": "https://shop.example/bookings/7"
+                     *                       }
+                     *                     ],
+                     *                     "app_badge": 0,
+                     *                     "badge": "…",
+                     *                     "body": "Tonight at seven, for two.",
+                     *                     "data": {},
+                     *                     "data_optional": true,
+                     *                     "dir": "auto",
+                     *                     "icon": "…",
+                     *                     "image": "…",
+                     *                     "lang": "…",
+                     *                     "require_interaction": true,
+                     *                     "silent": true,
+                     *                     "tag": "beta",
+                     *                     "title": "Your table is booked",
+                     *                     "url": "https://shop.example/bookings/7"
+                     *                   },
+                     *                   "content": {
+                     *                     "actions": [
+                     *                       {
+                     *                         "action": "…",
+                     *                         "title": "Your table is booked",
+                     *                         "url": "https://shop.example/bookings/7"
+                     *                       }
+                     *                     ],
+                     *                     "app_badge": 0,
+                     *                     "badge": "…",
+                     *                     "body": "Tonight at seven, for two.",
+                     *                     "data": {},
+                     *                     "data_optional": true,
+                     *                     "dir": "auto",
+                     *                     "icon": "…",
+                     *                     "image": "…",
+                     *                     "lang": "…",
+                     *                     "require_interaction": true,
+                     *                     "silent": true,
+                     *                     "tag": "beta",
+                     *                     "title": "Your table is booked",
+                     *                     "url": "https://shop.example/bookings/7"
+                     *                   }
+                     *                 }
+                     *               },
+                     *               "too_long": "dead"
+                     *             }
+                     *           },
+                     *           "state": "queued",
+                     *           "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "tier": "transactional",
+                     *           "user_id": "42"
+                     *         }
+                     *       ],
+                     *       "exported_at": "2026-12-01T09:00:00Z",
+                     *       "frequency": [
+                     *         {
+                     *           "sent_at": [
+                     *             "2026-12-01T09:00:00Z"
+                     *           ],
+                     *           "tiers": [
+                     *             "transactional"
+                     *           ]
+                     *         }
+                     *       ],
+                     *       "habits": {
+                     *         "clicked_at": "2026-12-01T09:00:00Z",
+                     *         "clicks_by_hour": [
+                     *           0
+                     *         ],
+                     *         "noted_at": "2026-12-01T09:00:00Z",
+                     *         "recent_messages": [
+                     *           "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         ],
+                     *         "unclicked": 0,
+                     *         "unclicked_from": "2026-12-01T09:00:00Z",
+                     *         "unclicked_to": "2026-12-01T09:00:00Z"
+                     *       },
+                     *       "subscriptions": [
+                     *         {
+                     *           "attributes": {},
+                     *           "consent": {
+                     *             "at": "2026-12-01T09:00:00Z",
+                     *             "source": "…"
+                     *           },
+                     *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "endpoint_origin": "…",
+                     *           "expires_at": "2026-12-01T09:00:00Z",
+                     *           "gateway": "fcm",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "last_seen": "2026-12-01T09:00:00Z",
+                     *           "locale": "de-AT",
+                     *           "refused": [
+                     *             {
+                     *               "code": "…",
+                     *               "detail": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ],
+                     *           "since": "2026-12-01T09:00:00Z",
+                     *           "state": "active",
+                     *           "tags": [
+                     *             "beta"
+                     *           ],
+                     *           "timezone": "Europe/Vienna",
+                     *           "token": "…",
+                     *           "topics": [
+                     *             "news"
+                     *           ],
+                     *           "user_id": "42",
+                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *         }
+                     *       ],
+                     *       "user_id": "42"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["PersonExport"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -17940,7 +18441,9 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                /** @description To this user of `app`, by the label that the log calls them. */
+                user_id?: string;
                 /** @description At this time or later, to the millisecond. */
                 since?: string;
                 /** @description Before this time. */

@@ -196,10 +196,11 @@ async function register(
   const { userId: user_id, userToken: user_token } = wish;
   const post = (past?: object, token?: string) => {
     // The server keeps what was said of a subscription that it knows, also for what replaces it, and knows better by now.
-    const said = { ...(view && (past || known()) ? {} : saved.said), ...saved.unsaid };
+    const { consentSource: source, ...said } = { ...(view && (past || known()) ? {} : saved.said), ...saved.unsaid };
+    const consent = source ? { source } : undefined;
     // What replaces a subscription is nobody's unless we say whose it is.
     const user = user_id && !(view && known() && user_id === saved.userId) && { user_id, user_token };
-    return call("POST", `${base(saved)}/subscriptions`, { subscription, vapid_key_id, ...said, ...user, ...past }, token);
+    return call("POST", `${base(saved)}/subscriptions`, { subscription, vapid_key_id, ...said, consent, ...user, ...past }, token);
   };
   const agreed = () => {
     Object.assign(saved.said, saved.unsaid);

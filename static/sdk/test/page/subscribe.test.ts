@@ -12,7 +12,7 @@ describe("subscribe", () => {
   it("registers what the browser gave, with the wishes, locale and time zone", async () => {
     const client = await browser.visit({ locale: "de-CH" });
     expect(await client.status()).toEqual({ state: "unsubscribed", permission: "default" });
-    const result = await client.subscribe({ topics: ["news"], tags: ["vip"], attributes: { plan: "pro" } });
+    const result = await client.subscribe({ topics: ["news"], tags: ["vip"], attributes: { plan: "pro" }, consentSource: "footer" });
     expect(result).toEqual({
       ok: true,
       status: { state: "subscribed", id: "sub_1", topics: ["news"], tags: ["vip"], userId: null },
@@ -24,9 +24,11 @@ describe("subscribe", () => {
       topics: ["news"],
       tags: ["vip"],
       attributes: { plan: "pro" },
+      consent: { source: "footer" },
       locale: "de-CH",
       timezone: Intl.DateTimeFormat().resolvedOptions().timeZone,
     });
+    expect(request!.body).not.toHaveProperty("consentSource");
     expect(browser.push.subscribe).toHaveBeenCalledWith({ userVisibleOnly: true, applicationServerKey: KEYS[0] });
     expect(await client.credentials()).toEqual({ id: "sub_1", token: "bt_1" });
   });

@@ -1,0 +1,327 @@
+//! `GET /v1/apps/{app}/users/{user}/export`: all that is kept of a person, for them. Streamed: an export of any length takes the memory of
+//! one page.
+
+use std::collections::{HashMap, VecDeque};
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use chrono::{DateTime, TimeDelta, Utc};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::label;
+use crate::api::ApiState;
+use crate::api::auth::{MayExport, Server};
+use crate::api::dead_letters::ContentState;
+use crate::api::deliveries::ReceiptView;
+use crate::api::deliveries::search::FoundDelivery;
+use crate::api::extract::{At, UserId};
+use crate::api::message_content::{self, ContentView};
+use crate::api::places::Place;
+use crate::api::problem::Problem;
+use crate::api::subscriptions::SubscriptionView;
+use crate::model::clock::time_of;
+use crate::model::delivery::Tier;
+use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::model::person::Person;
+use crate::store::audience::habits;
+use crate::store::audience::subscriptions::{self, Filter, SubscriptionRow};
+use crate::store::keys::audit::Action;
+use crate::store::keyset::{Keyset, Towards};
+use crate::store::outcomes::receipts;
+use crate::store::outcomes::search::{self, DEVICES_MAX, Wanted, Whose};
+use crate::store::queue::{caps, messages};
+use crate::vault::ADDRESS;
+
+/// Subscriptions that are read at a time.
+const PAGE: i64 = 250;
+/// A subscription that takes another one's place is sent what was accepted before it, as long as that lives: 28 days, and some.
+const INHERITED_MAX: TimeDelta = TimeDelta::days(29);
+
+/// All that is kept of a person.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PersonExport {
+    #[serde(flatten)]
+    head: PersonHead,
+    /// Their subscriptions, the newest first, those that ended included.
+    subscriptions: Vec<PersonSubscription>,
+    /// What was sent to these, as long as history is kept.
+    deliveries: Vec<PersonDelivery>,
+    /// Always true, and always last: without it the export broke off.
+    complete: bool,
+}
+
+/// What is kept of a person as a whole.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PersonHead {
+    /// Who.
+    user_id: String,
+    /// Of which app.
+    app: String,
+    /// When this was read.
+    exported_at: DateTime<Utc>,
+    /// What counts towards frequency caps.
+    frequency: Vec<PersonFrequency>,
+    /// What they do with notifications; null: nothing is known.
+    habits: Option<PersonHabits>,
+}
+
+/// Messages that count together towards frequency caps.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PersonFrequency {
+    /// Of these tiers.
+    tiers: &'static [Tier],
+    /// When sending them began, the newest first.
+    sent_at: Vec<DateTime<Utc>>,
+}
+
+/// What somebody does with notifications.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PersonHabits {
+    /// When the last receipt of theirs came.
+    noted_at: DateTime<Utc>,
+    /// The last click; null: none.
+    clicked_at: Option<DateTime<Utc>>,
+    /// Messages that were displayed since, at most 1,000.
+    unclicked: i16,
+    /// When the first of these was displayed; null: none was.
+    unclicked_from: Option<DateTime<Utc>>,
+    /// And the last.
+    unclicked_to: Option<DateTime<Utc>>,
+    /// The last messages, the newest first.
+    #[schema(value_type = Vec<String>)]
+    recent_messages: Vec<MessageId>,
+    /// Clicks by the hour of the day where they are, from midnight on.
+    clicks_by_hour: Vec<u8>,
+}
+
+/// A subscription, as its person is told of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PersonSubscription {
+    #[serde(flatten)]
+    subscription: SubscriptionView,
+    /// Where its endpoint is. The rest of it, and its keys, are secrets with which anybody could send to it.
+    endpoint_origin: String,
+}
+
+/// Something that was sent to a person, or is to be.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PersonDelivery {
+    #[serde(flatten)]
+    delivery: FoundDelivery,
+    /// What it says, as long as that is kept: until some minutes after the message's last delivery has ended.
+    said: ContentView,
+    /// What its browser reported.
+    receipts: Vec<ReceiptView>,
+}
+
+/// Gives out all that is kept of a user, for them to have: their subscriptions with tags, attributes, topics and consent, what was sent to
+/// them and what came of it, and what is known of when they are sent something and what they click. Endpoints and keys are left out:
+/// with them anybody could send to their browsers.
+///
+/// One JSON document, written as it is read: `complete` is its last member, and missing where it broke off. It may take minutes where
+/// the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports
+/// are under way. A user of whom nothing is known has an empty one.
+#[utoipa::path(get, path = "/v1/apps/{app}/users/{user}/export", tag = "Subscriptions",
+    params(("app" = String, Path, description = "Id or slug"), ("user" = String, Path, description = "`user_id`")),
+    security(("api_key" = ["export"])), responses((status = 200, body = PersonExport)))]
+pub(crate) async fn export(
+    server: Server<MayExport>,
+    State(state): State<ApiState>,
+    At(UserId(user)): At<UserId>,
+) -> Result<Response, Problem> {
+    let app = server.app.id;
+    let place = state.place_to_transfer(app).await?;
+    let head = head(&state, app, server.app.slug.clone(), &user).await?;
+    let mut conn = state.pool.acquire().await?;
+    let entry = server.did(Action::UserExported, label(&state.vault, app, &user));
+    entry.record(&mut conn, 1, state.clock.now()).await?;
+    drop(conn);
+    let mut opening = serde_json::to_vec(&head).map_err(|_| Problem::internal())?;
+    opening.pop(); // its brace: more follows
+    opening.extend_from_slice(b",\n\"subscriptions\":[");
+    let pages = Pages {
+        state,
+        app,
+        user,
+        _place: place,
+        devices: Vec::new(),
+        at: Next::Subscriptions(Keyset::newest(PAGE)),
+        any: false,
+    };
+    let rest = stream::try_unfold(pages, Pages::next)
+        .inspect_err(|error| tracing::warn!(%error, "an export of a user broke off"));
+    let body = Body::from_stream(stream::once(async { Ok(Bytes::from(opening)) }).chain(rest));
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CONTENT_DISPOSITION, r#"attachment; filename="user.json""#),
+    ];
+    Ok((headers, body).into_response())
+}
+
+async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<PersonHead, Problem> {
+    let person = Person::of_user(app, user);
+    let frequency = caps::of(&state.pool, app, person).await?.into_iter();
+    let habits = habits::of_person(&state.pool, app, person).await?.map(|(habits, noted_at)| PersonHabits {
+        noted_at,
+        clicked_at: habits.clicked_at,
+        unclicked: habits.unclicked,
+        unclicked_from: habits.unclicked_between.map(|between| between.0),
+        unclicked_to: habits.unclicked_between.map(|between| between.1),
+        recent_messages: habits.recent,
+        clicks_by_hour: habits.hours.0.to_vec(),
+    });
+    Ok(PersonHead {
+        user_id: user.to_owned(),
+        app: slug,
+        exported_at: state.clock.now(),
+        frequency: frequency.map(|(group, sent_at)| PersonFrequency { tiers: group.tiers(), sent_at }).collect(),
+        habits,
+    })
+}
+
+/// Why an export broke off: the connection is then cut, so that nobody takes a part for the whole.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+    #[error(transparent)]
+    Written(#[from] serde_json::Error),
+    #[error("something cannot be unsealed")]
+    Sealed,
+}
+
+/// What comes next.
+enum Next {
+    /// These subscriptions.
+    Subscriptions(Keyset),
+    /// Deliveries to these, beyond this place, and then those to the others.
+    Deliveries(VecDeque<Vec<SubscriptionId>>, search::Place),
+    /// Nothing.
+    End,
+}
+
+/// An export on its way.
+struct Pages {
+    state: ApiState,
+    app: AppId,
+    user: String,
+    _place: Place,
+    /// Their subscriptions so far.
+    devices: Vec<SubscriptionId>,
+    at: Next,
+    /// Whether the list that is being written has an element.
+    any: bool,
+}
+
+impl Pages {
+    /// The next part and what is left.
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, Failed> {
+        let mut out = Vec::new();
+        match std::mem::replace(&mut self.at, Next::End) {
+            Next::Subscriptions(page) => self.subscriptions(page, &mut out).await?,
+            Next::Deliveries(chunks, beyond) => self.deliveries(chunks, beyond, &mut out).await?,
+            Next::End => return Ok(None),
+        }
+        Ok(Some((out.into(), self)))
+    }
+
+    async fn subscriptions(&mut self, page: Keyset, out: &mut Vec<u8>) -> Result<(), Failed> {
+        let filter = Filter { user_id: Some(self.user.clone()), ..Filter::default() };
+        let rows = subscriptions::list(&self.state.pool, self.app, &filter, page).await?.rows;
+        let last = rows.last().map(|(row, _)| row.id.0).filter(|_| rows.len() as i64 == PAGE);
+        for (row, topics) in rows {
+            self.devices.push(row.id);
+            let endpoint_origin = self.origin(&row)?;
+            let subscription = SubscriptionView::new(row, topics);
+            self.write(out, &PersonSubscription { subscription, endpoint_origin })?;
+        }
+        self.at = match last {
+            Some(last) => Next::Subscriptions(Keyset { beyond: last, ..page }),
+            None => {
+                out.extend_from_slice(b"],\n\"deliveries\":[");
+                self.any = false;
+                let chunks = self.devices.chunks(DEVICES_MAX).map(<[_]>::to_vec).collect();
+                self.devices = Vec::new();
+                Next::Deliveries(chunks, search::Place::TOP)
+            }
+        };
+        Ok(())
+    }
+
+    /// Where a subscription's endpoint is.
+    fn origin(&self, row: &SubscriptionRow) -> Result<String, Failed> {
+        /// Octets of the keys before it.
+        const KEYS: usize = 65 + 16;
+        let address =
+            zeroize::Zeroizing::new(self.state.vault.open(ADDRESS, row.id, &row.address).map_err(|_| Failed::Sealed)?);
+        let endpoint = std::str::from_utf8(address.get(KEYS..).unwrap_or_default()).map_err(|_| Failed::Sealed)?;
+        let endpoint = url::Url::parse(endpoint).map_err(|_| Failed::Sealed)?;
+        Ok(endpoint.origin().ascii_serialization())
+    }
+
+    async fn deliveries(
+        &mut self,
+        mut chunks: VecDeque<Vec<SubscriptionId>>,
+        beyond: search::Place,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failed> {
+        let Some(devices) = chunks.front().cloned() else {
+            out.extend_from_slice(b"],\n\"complete\":true}\n");
+            return Ok(());
+        };
+        let first = devices.iter().filter_map(|id| time_of(id.0)).min().unwrap_or(DateTime::UNIX_EPOCH);
+        let wanted = Wanted {
+            towards: Towards::Older,
+            beyond,
+            below: search::Place::TOP,
+            since: first - INHERITED_MAX,
+            tier: None,
+            lane: None,
+            waiting: false,
+            recipients: 0,
+        };
+        let whose = Whose::Subscriptions(devices);
+        let found = search::search(&self.state.pool, self.app, &whose, &wanted, self.state.clock.now()).await?;
+        let deliveries = found.rows.into_iter().map(FoundDelivery::from).collect();
+        self.write_deliveries(out, deliveries).await?;
+        out.push(b'\n'); // whoever waits sees that it goes on
+        let beyond = found.next.unwrap_or_else(|| {
+            chunks.pop_front();
+            search::Place::TOP
+        });
+        self.at = Next::Deliveries(chunks, beyond);
+        Ok(())
+    }
+
+    async fn write_deliveries(&mut self, out: &mut Vec<u8>, found: Vec<FoundDelivery>) -> Result<(), Failed> {
+        let mut ids: Vec<MessageId> = found.iter().map(|delivery| delivery.message).collect();
+        let subscriptions: Vec<SubscriptionId> = found.iter().map(|delivery| delivery.subscription).collect();
+        let mut receipts: HashMap<(MessageId, SubscriptionId), Vec<ReceiptView>> = HashMap::new();
+        for (message, row) in receipts::of_pairs(&self.state.pool, &ids, &subscriptions).await? {
+            receipts.entry((message, row.subscription)).or_default().extend(ReceiptView::new(row));
+        }
+        ids.dedup();
+        let mut said = HashMap::new();
+        for (id, sealed) in messages::contents(&self.state.pool, &ids).await? {
+            said.insert(id, message_content::opened(&self.state, id, &sealed).map_err(|_| Failed::Sealed)?);
+        }
+        for delivery in found {
+            let said = said.get(&delivery.message).cloned();
+            let said = said.unwrap_or_else(|| ContentView::without(ContentState::Deleted));
+            let receipts = receipts.remove(&(delivery.message, delivery.subscription)).unwrap_or_default();
+            self.write(out, &PersonDelivery { delivery, said, receipts })?;
+        }
+        Ok(())
+    }
+
+    /// Writes an element of the list that is open.
+    fn write(&mut self, out: &mut Vec<u8>, element: &impl Serialize) -> Result<(), Failed> {
+        out.extend_from_slice(if self.any { b",\n" } else { b"\n" });
+        self.any = true;
+        Ok(serde_json::to_writer(out, element)?)
+    }
+}

@@ -1,0 +1,71 @@
+//! Which consent a registration leaves with a subscription. One that is known stays until a new one is given: who merely comes back,
+//! or is named in a list once more, has not agreed again.
+
+use crate::model::clock::Timestamp;
+use crate::model::subscription::Consent;
+
+/// What is known when a subscription is registered.
+#[derive(Debug, Clone)]
+pub(super) struct Case<'a> {
+    /// The consent of the same person to this subscription, or to the one that it takes the place of.
+    pub kept: Consent,
+    /// What the request says of it. A browser's is of the present moment.
+    pub given: Option<&'a Consent>,
+    /// A server registers it, which knows when and where the person agreed.
+    pub by_server: bool,
+    /// The person begins to be sent something: there was no subscription, or they had ended it.
+    pub begins: bool,
+}
+
+/// Decides. A server's word takes the place of an earlier consent, and of an unknown one; a browser's of an unknown one, so that
+/// an SDK which repeats itself moves no time. A browser that begins without a word has agreed by doing so: it was asked for its
+/// permission. Whether a person agreed of whom a server says nothing is not known.
+pub(super) fn decide(case: Case<'_>, now: Timestamp) -> Consent {
+    let Case { kept, given, by_server, begins } = case;
+    match given {
+        Some(given) if !kept.is_known() || by_server && given.at > kept.at => given.clone(),
+        None if begins && !by_server && !kept.is_known() => {
+            Consent { at: Some(now), source: Some(Consent::BY_BROWSER.to_owned()) }
+        }
+        _ => kept,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    #[test]
+    fn a_known_consent_stays_until_a_new_one_is_given() {
+        let at = |s: i64| DateTime::from_timestamp(1_800_000_000 + s, 0);
+        let now = at(100).expect("a time");
+        let consent = |s: i64, source: &str| Consent { at: at(s), source: Some(source.to_owned()) };
+        let undated = Consent { at: None, source: Some("paper".to_owned()) };
+        let (unknown, form, popup) = (Consent::default(), consent(10, "form"), consent(100, "popup"));
+        let browser = consent(100, Consent::BY_BROWSER);
+        for (kept, given, by_server, begins, expected) in [
+            // A browser that begins.
+            (&unknown, None, false, true, &browser),
+            (&unknown, Some(&popup), false, true, &popup),
+            // One that comes back.
+            (&form, None, false, false, &form),
+            (&form, Some(&popup), false, false, &form),
+            (&unknown, None, false, false, &unknown),
+            (&unknown, Some(&popup), false, false, &popup),
+            // Servers.
+            (&unknown, None, true, true, &unknown),
+            (&unknown, Some(&form), true, true, &form),
+            (&unknown, Some(&undated), true, true, &undated),
+            (&form, None, true, false, &form),
+            (&form, Some(&popup), true, false, &popup),
+            (&popup, Some(&form), true, false, &popup),
+            (&form, Some(&undated), true, false, &form),
+            (&undated, Some(&form), true, false, &form),
+        ] {
+            let case = Case { kept: kept.clone(), given, by_server, begins };
+            assert_eq!(decide(case.clone(), now), *expected, "{case:?}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! When and where people agreed: kept from their registration on, until they agree anew.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use serde_json::{Value, json};
+
+use super::{HERE, TestApi, fcm, push_subscription, registration, roomy};
+
+const START: &str = "2027-01-15T08:00:00Z";
+
+fn path(subscription: &Value) -> String {
+    format!("/subscriptions/{}", subscription["id"].as_str().unwrap())
+}
+
+/// A file of one line.
+async fn import(api: &TestApi, line: Value) -> Value {
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/v1/apps/shop/imports")
+        .header("authorization", format!("Bearer {}", api.key))
+        .header("content-type", "application/x-ndjson")
+        .extension(HERE);
+    api.send(request.body(Body::from(format!("{line}\n"))).unwrap()).await.ok(201)
+}
+
+#[tokio::test]
+async fn a_browser_agrees_as_it_registers_and_again_only_after_it_has_unsubscribed() {
+    let api = TestApi::with(roomy(), None).await;
+    let post = async |body: &Value| api.browse(Method::POST, "/subscriptions", None, Some(body.clone())).await;
+    let body = registration(&fcm("a"), json!({"consent": {"source": "footer button"}}));
+    let made = post(&body).await.ok(201);
+    let first = json!({"at": START, "source": "footer button"});
+    assert_eq!(made["consent"], first);
+    api.clock.advance(Duration::from_secs(86_400));
+    let mut again = body.clone();
+    again["consent"] = json!({"source": "another"});
+    assert_eq!(post(&again).await.ok(200)["consent"], first, "it only came back");
+    let token = made["token"].as_str();
+    api.browse(Method::DELETE, &path(&made), token, None).await;
+    assert_eq!(api.get(&path(&made)).await.ok(200)["consent"], first, "that it did agree is not forgotten");
+    again.as_object_mut().unwrap().remove("consent");
+    let back = post(&again).await.ok(200);
+    assert_eq!(back["consent"], json!({"at": "2027-01-16T08:00:00Z", "source": "browser"}));
+
+    let dated = json!({"consent": {"at": START, "source": "x"}});
+    let refused = post(&registration(&fcm("b"), dated)).await;
+    assert_eq!(refused.refusal(), (422, "invalid", vec!["/consent/at"]), "browsers give it as they register");
+    for source in [String::new(), "x".repeat(201), "a\u{0}b".to_owned()] {
+        let refused = post(&registration(&fcm("b"), json!({"consent": {"source": source}}))).await;
+        assert_eq!(refused.refusal(), (422, "invalid", vec!["/consent/source"]), "{source:?}");
+    }
+    let replaced = json!({"replaces": {"id": made["id"], "token": back["token"]}});
+    let new = post(&registration(&fcm("c"), replaced)).await.ok(201);
+    assert_eq!(new["consent"], back["consent"], "another endpoint of the same person");
+}
+
+#[tokio::test]
+async fn a_server_says_when_and_where_and_what_it_does_not_say_is_not_known() {
+    let api = TestApi::start().await;
+    let silent = registration(&fcm("silent"), json!({}));
+    assert_eq!(api.post("/subscriptions", silent.clone()).await.ok(201)["consent"], Value::Null);
+    let said = async |consent: Value| {
+        let mut body = silent.clone();
+        body["consent"] = consent;
+        api.post("/subscriptions", body).await
+    };
+    let form = json!({"at": "2026-05-01T10:00:00Z", "source": "order form"});
+    assert_eq!(said(form.clone()).await.ok(200)["consent"], form);
+    let earlier = json!({"at": "2025-05-01T10:00:00Z", "source": "old list"});
+    assert_eq!(said(earlier).await.ok(200)["consent"], form, "a later one is known");
+    assert_eq!(said(json!({"source": "kiosk"})).await.ok(200)["consent"], json!({"at": START, "source": "kiosk"}));
+    let ahead = said(json!({"at": "2027-01-15T08:00:01Z"})).await;
+    assert_eq!(ahead.refusal(), (422, "invalid", vec!["/consent/at"]));
+    // Somebody else's browser from now on, by their own word: whether they agreed is not known.
+    let kept = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "consent": form})).await;
+    let body = json!({"user_id": null});
+    let left = api.browse(Method::PATCH, &path(&kept), kept["token"].as_str(), Some(body)).await.ok(200);
+    assert_eq!(left["consent"], Value::Null);
+}
+
+#[tokio::test]
+async fn files_bring_consents_by_several_names_and_wrong_ones_are_told() {
+    let api = TestApi::start().await;
+    let line = |name: &str, more: Value| {
+        let mut line = push_subscription(&fcm(name));
+        line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        line
+    };
+    let dated = json!({"consented_at": "2025-03-01T10:00:00Z", "consent_source": "checkout"});
+    assert_eq!(import(&api, line("a", dated.clone())).await["added"], 1);
+    let nested =
+        json!({"created_at": "2025-01-01T00:00:00Z", "consent": {"at": "2025-03-01T10:00:00Z", "source": "checkout"}});
+    assert_eq!(import(&api, line("b", nested)).await["added"], 1);
+    assert_eq!(import(&api, line("c", json!({"consent": true}))).await["added"], 1);
+    let all = api.get("/subscriptions").await.ok(200);
+    let shown: Vec<_> = all["data"].as_array().unwrap().iter().map(|it| (&it["consent"], &it["created_at"])).collect();
+    let consent = json!({"at": "2025-03-01T10:00:00Z", "source": "checkout"});
+    assert_eq!(
+        shown,
+        [
+            (&Value::Null, &json!(START)),
+            (&consent, &json!("2025-01-01T00:00:00Z")),
+            (&consent, &json!("2025-03-01T10:00:00Z"))
+        ]
+    );
+    for (more, field) in [
+        (json!({"consent_at": "2028-01-01T00:00:00Z"}), "consent_at"),
+        (json!({"consent_source": "x".repeat(201)}), "consent_source"),
+    ] {
+        let refused = import(&api, line("d", more)).await;
+        assert_eq!((&refused["refused"], &refused["faults"][0]["field"]), (&json!(1), &json!(field)), "{refused}");
+    }
+}
