@@ -39,8 +39,8 @@ describe("an import", () => {
   });
 
   it("says what it came to, or would", () => {
-    expect(importWords(one())).toBe("Of 10 lines: 6 subscriptions are new, one known already, one line left out, since they are not subscribed any more, 2 lines wrong.");
-    expect(importWords(one({ lines: 1, added: 1, known: 0, left_out: 0, refused: 0, dry_run: true }))).toBe("Of 1 line: one subscription would be new, none known already.");
+    expect(importWords(one())).toBe("10 lines were read: 6 subscriptions are new, one known already, one line left out, since they are not subscribed any more, 2 lines wrong.");
+    expect(importWords(one({ lines: 1, added: 1, known: 0, left_out: 0, refused: 0, dry_run: true }))).toBe("1 line was read: one subscription would be new, none known already.");
   });
 
   it("has a report that programs read, in which nothing is a formula", () => {

@@ -63,7 +63,7 @@ export function importWords({ lines, added, known, left_out, refused, dry_run }:
   const said = [`${things(added, "subscription")} ${verb(added)} new`, `${["none", "one"][known] ?? fullCount(known)} known already`];
   if (left_out > 0) said.push(`${things(left_out, "line")} left out, since they are not subscribed any more`);
   if (refused > 0) said.push(`${things(refused, "line")} wrong`);
-  return `Of ${fullCount(lines)} ${lines === 1 ? "line" : "lines"}: ${said.join(", ")}.`;
+  return `${fullCount(lines)} ${lines === 1 ? "line was" : "lines were"} read: ${said.join(", ")}.`;
 }
 
 /** Faults that the server keeps of an import. */

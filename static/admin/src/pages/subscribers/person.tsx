@@ -95,7 +95,7 @@ function TakeData({ app, user }: { app: AppView; user: string }) {
   if (!admin.may) return <p class="fine">Taking out what is known of them is not yours to do. {admin.why}</p>;
   return (
     <a class="button" id="take-data" href={personPath(app.id, user)} download={`${app.slug}-person.json`}>
-      What is known of them
+      Export their data
     </a>
   );
 }

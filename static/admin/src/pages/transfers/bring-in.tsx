@@ -2,7 +2,6 @@ import { useEffect, useState } from "preact/hooks";
 import type { AppView, Import } from "../../api/types";
 import { count, fullCount, things } from "../../lib/format";
 import { FORMAT_WORDS, FORMATS, formatOf, importWords, isMappable, mapOf, MEANINGS, type Format, type Mapping } from "../../lib/transfers";
-import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
 import { Ask } from "../../ui/form";
@@ -14,11 +13,13 @@ import { Report } from "./report";
 
 interface Props {
   app: AppView;
+  /** The import that a file may go on with. */
+  open: string | undefined;
   onDone: () => unknown;
 }
 
 /** Brings a file of subscriptions in: it is tried first, and taken in when somebody has read what would come of it. */
-export function BringIn({ app, onDone }: Props) {
+export function BringIn({ app, open, onDone }: Props) {
   const operator = useMay("operator", app.id);
   const last = upload.value?.way.app === app.id ? upload.value : undefined;
   const isOver = last && !isSending(last);
@@ -28,13 +29,12 @@ export function BringIn({ app, onDone }: Props) {
   return (
     <Card title="Bring subscriptions in">
       <p class="fine">Lines of JSON, CSV or a JSON array, of any length, as other senders give them out. Whoever has unsubscribed here stays so. Import their VAPID key first: subscriptions cannot be used without it.</p>
-      {!operator.may ? <p class="fine">Bringing files in is not yours to do. {operator.why}</p> : <Begin app={app} last={last} />}
+      {!operator.may ? <p class="fine">Bringing files in is not yours to do. {operator.why}</p> : <Begin app={app} open={open} last={last} />}
     </Card>
   );
 }
 
-function Begin({ app, last }: { app: AppView; last: Upload | undefined }) {
-  const { filters } = useFilters();
+function Begin({ app, open, last }: { app: AppView; open: string | undefined; last: Upload | undefined }) {
   const [file, setFile] = useState<File | undefined>(last?.way.file);
   const [format, setFormat] = useState<Format | undefined>(last?.way.format);
   const [mapping, setMapping] = useState<Mapping>({});
@@ -64,11 +64,11 @@ function Begin({ app, last }: { app: AppView; last: Upload | undefined }) {
           <button type="button" id="try-import" class={tried ? "" : "primary"} disabled={!file || !format} onClick={() => send(true)}>
             {tried ? "Try it once more" : "Try it"}
           </button>
-          <button type="button" id="take-in" class={tried ? "primary" : ""} disabled={!tried} onClick={() => ask(true)}>
+          <button type="button" id="take-in" class={tried ? "primary" : ""} disabled={!tried || tried.added + tried.known === 0} onClick={() => ask(true)}>
             Take it in…
           </button>
-          {filters.import && (
-            <button type="button" id="go-on-file" disabled={!file || !format} onClick={() => send(false, filters.import)}>
+          {open && (
+            <button type="button" id="go-on-file" disabled={!file || !format} onClick={() => send(false, open)}>
               Go on with the import above
             </button>
           )}
@@ -122,7 +122,7 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   const { way, progress, done, problem, stop } = last;
   if (done) {
     return (
-      <div id="import-done" data-dry-run={done.dry_run}>
+      <div id="import-done" class="result" data-dry-run={done.dry_run}>
         <p role="status">
           <strong>{done.dry_run ? `Tried: ${way.file.name}` : `Taken in: ${way.file.name}`}</strong>
         </p>
@@ -132,7 +132,7 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   }
   if (problem) {
     return (
-      <div id="import-broken">
+      <div id="import-broken" class="result">
         {progress ? <p>It broke off after {fullCount(progress.lines)} lines. Nothing of those is lost.</p> : <p>It was not taken.</p>}
         <Refused problem={problem} />
         {progress && (

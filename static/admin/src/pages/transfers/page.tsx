@@ -29,10 +29,11 @@ export default function Transfers() {
 function OfOneApp({ app }: { app: AppView }) {
   const { filters } = useFilters();
   const imports = useResource(`imports ${app.id}`, (stop) => loadImports(app.id, stop), { everyS: 15 });
+  const named = imports.known.value?.value.find(({ id }) => id === filters.import);
   return (
     <>
       {filters.import && <OneImport key={filters.import} app={app} id={filters.import} />}
-      <BringIn app={app} onDone={imports.refresh} />
+      <BringIn app={app} open={named?.finished_at ? undefined : filters.import} onDone={imports.refresh} />
       <Imports imports={imports} />
       <TakeOut app={app} />
     </>

@@ -32,7 +32,7 @@ export function Report({ of }: { of: Import }) {
             rows={faults.slice(0, SHOWN_MAX)}
             id={({ line, field, reason }) => `${line} ${field} ${reason}`}
             columns={[
-              { head: "Line", isNumber: true, cell: ({ line }) => fullCount(line) },
+              { head: "Line", cell: ({ line }) => fullCount(line) },
               { head: "Field", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">the line</span>) },
               { head: "What is wrong", cell: ({ reason }) => reason },
             ]}
