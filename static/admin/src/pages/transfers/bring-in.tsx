@@ -133,8 +133,8 @@ function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) 
   if (problem) {
     return (
       <div id="import-broken" class="result">
-        {progress ? <p>It broke off after {fullCount(progress.lines)} lines. Nothing of those is lost.</p> : <p>It was not taken.</p>}
-        <Refused problem={problem} />
+        {progress ? <p>It ended after {fullCount(progress.lines)} lines or some more. Nothing of those is lost.</p> : <p>It was not taken.</p>}
+        {stop.signal.aborted ? <p>You stopped it.</p> : <Refused problem={problem} />}
         {progress && (
           <p>
             <button type="button" id="go-on" class="primary" onClick={() => goOn(progress.id)}>

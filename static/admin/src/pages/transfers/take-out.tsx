@@ -42,7 +42,7 @@ function Files({ app }: { app: AppView }) {
         ))}
       </p>
       <p class="fine">
-        A file that is whole ends with a line of the type <code>end</code>; one without it broke off.
+        A file of JSON lines that is whole ends with a line of the type <code>end</code>; one without it broke off.
       </p>
     </>
   );
