@@ -54,7 +54,8 @@ describe("a request", () => {
   it("tells what came back of each try", () => {
     expect(tryWords(tried())).toBe("The receiver answered 204 after 35 ms.");
     expect(tryWords(tried({ http_status: 500, took_ms: 1_200, reason: "oops" }))).toBe("The receiver answered 500 after 1.2 s: oops");
-    expect(tryWords(tried({ http_status: null, took_ms: 15_000, reason: "timed out" }))).toBe("There was no answer within 15 s: timed out");
+    expect(tryWords(tried({ http_status: null, took_ms: 15_000, reason: "deadline" }))).toBe("There was no answer: it took too long, after 15 s.");
+    expect(tryWords(tried({ http_status: null, took_ms: 3, reason: "something new" }))).toBe("There was no answer: something new, after 3 ms.");
   });
 
   it("of a trial tells whether the receiver works, once it was tried", () => {

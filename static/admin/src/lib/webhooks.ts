@@ -35,11 +35,22 @@ export function requestWords({ state, attempts }: Pick<WebhookRequest, "state" |
 export const REQUEST_STATES = ["pending", "delivered", "failed"] as const;
 export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string> = { pending: "Waiting", delivered: "Taken", failed: "Failed" };
 
+/** Why there is no answer, by the server's name for it. */
+const FAILURES: Record<string, string> = {
+  resolve: "its host has no address, or nobody could be asked",
+  invalid_host: "there is no such host",
+  forbidden: "its address is not public",
+  connect: "nobody takes a connection there",
+  tls: "its certificate is not valid, or it does not speak TLS",
+  reset: "the connection broke",
+  deadline: "it took too long",
+};
+
 /** What a receiver made of one try. */
 export function tryWords({ http_status, took_ms, reason }: Pick<WebhookTry, "http_status" | "took_ms" | "reason">): string {
   const after = duration(took_ms / 1_000);
-  const answer = http_status == null ? `There was no answer within ${after}` : `The receiver answered ${http_status} after ${after}`;
-  return reason ? `${answer}: ${reason}` : `${answer}.`;
+  if (http_status == null) return `There was no answer${reason ? `: ${FAILURES[reason] ?? reason}` : ""}, after ${after}.`;
+  return `The receiver answered ${http_status} after ${after}${reason ? `: ${reason}` : "."}`;
 }
 
 /** Whether its receiver takes what it is sent, as far as the request of a trial tells. Undefined: it was not tried yet. */

@@ -1,4 +1,3 @@
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, Found, Subscription } from "../../api/types";
@@ -14,7 +13,7 @@ import { gatewayName } from "../../lib/words";
 import { useMay } from "../../shell/context";
 import { OfNamedApp } from "../../shell/of-app";
 import { Badge } from "../../ui/badge";
-import { Card, Head } from "../../ui/card";
+import { Card, Fact, Head } from "../../ui/card";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -183,15 +182,6 @@ function Device({ app, device, onSent }: { app: AppView; device: Subscription; o
 
 /** Where it is known when and how they consented. */
 type Consenting = Subscription & { consent?: { at?: string | null; source?: string | null } | null };
-
-function Fact({ title, children }: { title: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{title}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
 
 function Chips({ words, page }: { words: string[]; page: (word: string) => string }) {
   if (words.length === 0) return <>none</>;

@@ -7,7 +7,7 @@ import { BLANK, bodyOf, draftOf, standing } from "../../lib/webhooks";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
-import { Card, Head } from "../../ui/card";
+import { Card, Fact, Head } from "../../ui/card";
 import { ShownOnce } from "../../ui/copy";
 import { useEdit } from "../../ui/edit";
 import { Count, Time } from "../../ui/numbers";
@@ -180,62 +180,41 @@ function About({ webhook }: { webhook: Webhook }) {
   return (
     <Card title="How it stands" aside={<span class="fine">changed <Time at={changed_at} /></span>}>
       <dl class="figures">
-        <div>
-          <dt>Waiting</dt>
-          <dd class="large" id="pending">
-            <Count n={pending} />
-          </dd>
-        </div>
-        <div>
-          <dt>Failed</dt>
-          <dd class="large" id="failed">
-            <Count n={failed} />
-          </dd>
-        </div>
-        <div>
-          <dt>Events dropped</dt>
-          <dd class="large">
-            <Count n={dropped_events} />
-          </dd>
-        </div>
+        <Figure title="Waiting" id="pending" n={pending} />
+        <Figure title="Failed" id="failed" n={failed} />
+        <Figure title="Events dropped" id="dropped" n={dropped_events} />
       </dl>
       <dl class="facts">
-        <div>
-          <dt>Address</dt>
-          <dd>
-            <code>{url}</code>
-          </dd>
-        </div>
-        <div>
-          <dt>Told of</dt>
-          <dd>{events.join(", ")}</dd>
-        </div>
-        <div>
-          <dt>A request has</dt>
-          <dd>up to {max_events} events, and is tried again {policy ? <>by <code>{JSON.stringify(policy)}</code></> : "50 times in over six hours"}</dd>
-        </div>
+        <Fact title="Address">
+          <code>{url}</code>
+        </Fact>
+        <Fact title="Told of">{events.join(", ")}</Fact>
+        <Fact title="A request has">
+          up to {max_events} events, and is tried again {policy ? <>by <code>{JSON.stringify(policy)}</code></> : "50 times in over six hours"}
+        </Fact>
         {failing_since && (
-          <div>
-            <dt>Nothing taken since</dt>
-            <dd>
-              <Time at={failing_since} absolute />
-              {open_until && (
-                <>
-                  ; tried again at <Time at={open_until} absolute />
-                </>
-              )}
-            </dd>
-          </div>
+          <Fact title="Nothing taken since">
+            <Time at={failing_since} absolute />
+            {open_until && <>; tried again at <Time at={open_until} absolute /></>}
+          </Fact>
         )}
         {former_secret_until && (
-          <div>
-            <dt>The former secret signs, too, until</dt>
-            <dd>
-              <Time at={former_secret_until} absolute />
-            </dd>
-          </div>
+          <Fact title="The former secret signs, too, until">
+            <Time at={former_secret_until} absolute />
+          </Fact>
         )}
       </dl>
     </Card>
+  );
+}
+
+function Figure({ title, id, n }: { title: string; id: string; n: number }) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd class="large" id={id}>
+        <Count n={n} />
+      </dd>
+    </div>
   );
 }
