@@ -12,7 +12,7 @@ export function Conflict({ problem }: { problem: Changed }) {
       <p>{problem.message}</p>
       <details>
         <summary>See theirs</summary>
-        <dl class="facts">
+        <dl>
           {problem.differs.map(({ member, theirs }) => (
             <div key={member}>
               <dt>{member}</dt>

@@ -1,6 +1,6 @@
 import type { AppView, Webhook, WebhookRequest } from "../../api/types";
 import { shortId } from "../../lib/deliveries";
-import { things } from "../../lib/format";
+import { count } from "../../lib/format";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { REQUEST_STATES, REQUEST_STATE_WORDS, requestWords } from "../../lib/webhooks";
@@ -34,7 +34,7 @@ export function Requests({ app, webhook, replay }: Props) {
       {webhook.failed > 0 && admin.may && (
         <p>
           <button type="button" id="replay-all" onClick={replay}>
-            Replay {things(webhook.failed, "failed one")}…
+            Replay {webhook.failed === 1 ? "the one" : `the ${count(webhook.failed)}`} that failed…
           </button>
         </p>
       )}

@@ -184,7 +184,7 @@ function About({ webhook }: { webhook: Webhook }) {
         <Figure title="Failed" id="failed" n={failed} />
         <Figure title="Events dropped" id="dropped" n={dropped_events} />
       </dl>
-      <dl class="facts">
+      <dl class="facts pairs">
         <Fact title="Address">
           <code>{url}</code>
         </Fact>
