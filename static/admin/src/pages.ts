@@ -18,6 +18,8 @@ export const PAGES: readonly Page[] = [
   { path: "/segments", title: "Segments", letter: "t", question: "Whom do I mean, and how many are they?" },
   { path: "/frequency", title: "Frequency", letter: "q", question: "Is it too much for them?" },
   { path: "/policies", title: "Policies", letter: "p", question: "What happens when it fails?" },
+  { path: "/webhooks", title: "Webhooks", letter: "h", question: "What does my backend hear?" },
+  { path: "/transfers", title: "In and out", letter: "i", question: "What came in by the file, what was taken out?" },
   { path: "/settings", title: "Settings", letter: "e", question: "Who may do what, with which keys?" },
   { path: "/checks", title: "Checks", letter: "c", question: "Is it set up right?" },
 ];

@@ -15,6 +15,19 @@ describe("a draft as a plan", () => {
     [{ slug: "a", message: { to: { all: true, segment: 'plan = "pro"' }, tier: "promotional", content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00", timezone: "recipient", past: "skip" }, expires_at: "2027-03-02T09:00:00.000Z" }],
     [{ slug: "a", message: { to: { all: true }, tier: "promotional", policy: { preset: "qstash" } as never, content: { title: "Hello" } }, schedule: { cron: "0 9 * * MON", timezone: "Asia/Tokyo" }, pace: { spread_over: 5_400 } }],
     [{ slug: "a", message: { to: { all: true }, tier: "promotional", policy: { maxAttempts: 2 } as never, compact: { title: "H" } as never, content: { title: "Hello" } }, follows: { campaign: "spring", did_not: "display", after: 90_000 } }],
+    [{ slug: "a", message: { to: { all: true }, tier: "promotional", sunset: { unclicked: 10, unclicked_for: "60d", welcome: "7d" }, content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna", hour: "best" } }],
+    [{ slug: "a", message: { to: { all: true }, tier: "promotional", sunset: { unclicked_for: "36h" }, content: { title: "Hello" } }, schedule: { cron: "0 9 * * MON", timezone: "Asia/Tokyo", hour: "best" } }],
+    [
+      {
+        slug: "a",
+        message: { to: { all: true }, tier: "promotional", content: { title: "Hello" } },
+        schedule: { at: "2027-03-01T09:00", timezone: "Europe/Vienna" },
+        variants: [
+          { name: "own", weight: 1, hour: "best", message: { content: { title: "Hello" }, sunset: { unclicked: 5 } } as never },
+          { name: "due", weight: 1, hour: "campaign", message: { content: { title: "Hello" } } as never },
+        ],
+      },
+    ],
     [{ slug: "a", message: { to: { all: true }, tier: "promotional", template: "welcome", data: { n: 3 } as never } }],
     [
       {
@@ -50,7 +63,6 @@ describe("a draft as a plan", () => {
   it("is none for what only programs write", () => {
     const to = { all: true };
     expect(draftOf({ slug: "a", message: { to, payload: "x" } }, "UTC")).toBeUndefined();
-    expect(draftOf({ slug: "a", message: { to, content: { title: "a" } }, schedule: { at: "2027-03-01T09:00:00Z", hour: "best" } }, "UTC")).toBeUndefined();
     expect(draftOf({ slug: "a", message: { to, template: { content: { title: "{{ user_id }}" } } } }, "UTC")).toBeUndefined();
     expect(draftOf({ slug: "a", message: { to, content: { title: "a" } }, variants: [{ name: "a", message: { payload: "x" } as never }, { name: "b", message: {} as never }] }, "UTC")).toBeUndefined();
   });

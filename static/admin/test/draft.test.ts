@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { BLANK, content, isAddressed, isBlank, like, listed, message, recipients, test, titled, titleOf, unsaid, type Draft } from "../src/lib/draft";
+import { BLANK, content, isAddressed, isBlank, like, listed, message, recipients, test, titled, titleOf, unsaid, sunsetDraft, sunsetWords, type Draft } from "../src/lib/draft";
 
 const draft = (more: Partial<Draft> = {}): Draft => ({ ...BLANK, title: "Autumn sale", ...more });
 
@@ -108,5 +108,28 @@ describe("a draft", () => {
   it("is blank until something is written", () => {
     expect(isBlank(BLANK)).toBe(true);
     expect(isBlank(draft())).toBe(false);
+  });
+});
+
+describe("a rule for whom to leave out", () => {
+  const ruled = (more: Partial<Draft>) => message({ ...BLANK, title: "Hello", ...more }).sunset;
+
+  it("says what was written", () => {
+    expect(ruled({ unclicked: " 10 " })).toEqual({ unclicked: 10 });
+    expect(ruled({ unclickedFor: "60d", welcome: "7d" })).toEqual({ unclicked_for: "60d", welcome: "7d" });
+    expect(ruled({ unclicked: "many" })).toEqual({ unclicked: "many" });
+    expect(sunsetDraft(ruled({ unclicked: "10", unclickedFor: "60d", welcome: "7d" }))).toEqual({ unclicked: "10", unclickedFor: "60d", welcome: "7d" });
+  });
+
+  it("is none for those who are named, for one-time codes, and for newcomers alone", () => {
+    expect(ruled({ welcome: "7d" })).toBeUndefined();
+    expect(ruled({ unclicked: "10", tier: "transactional" })).toBeUndefined();
+    expect(ruled({ unclicked: "10", audience: "users", users: "ann" })).toBeUndefined();
+    expect(ruled({ unclicked: "10", audience: "topic", topic: "news" })).toEqual({ unclicked: 10 });
+  });
+
+  it("is said in a sentence", () => {
+    expect(sunsetWords({ unclicked: 10 })).toBe("Whoever was shown 10 messages or more since their last click is left out, unless they subscribed within the last 30d.");
+    expect(sunsetWords({ unclicked: 10, unclicked_for: "60d", welcome: "7d" })).toBe("Whoever was shown 10 messages or more and messages over 60d or longer since their last click is left out, unless they subscribed within the last 7d.");
   });
 });

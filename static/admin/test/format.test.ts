@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { atLeast, clockTime, count, dayOf, duration, fullCount, fullTime, percent, rate, relative, secondsTime, share, things } from "../src/lib/format";
+import { atLeast, clockTime, count, dayOf, duration, faultWords, fullCount, fullTime, percent, rate, relative, secondsTime, share, things } from "../src/lib/format";
 
 describe("numbers", () => {
   it.each([
@@ -73,4 +73,13 @@ describe("moments and days", () => {
     expect(secondsTime(new Date("2027-01-16T08:03:47Z"), now, "UTC")).toBe("16 Jan 08:03:47");
   });
   it("are UTC’s where figures are kept by its days", () => expect(dayOf(new Date("2027-01-15T00:00:00Z"))).toBe("15 Jan"));
+});
+
+it("says what is wrong with something as a sentence", () => {
+  expect(["must be 1 to 500", "its host is not on the public internet", "line 1, column 3: expected a value", "/title is missing"].map(faultWords)).toEqual([
+    "It must be 1 to 500.",
+    "Its host is not on the public internet.",
+    "Line 1, column 3: expected a value.",
+    "In title is missing.",
+  ]);
 });

@@ -1,5 +1,8 @@
 //! What somebody does on the admin page, in Chromium.
 
+use serde_json::json;
+
+use super::admin_stories::invite;
 use super::chromium::Chromium;
 use super::site::Site;
 use super::when;
@@ -46,4 +49,17 @@ pub(super) async fn sign_in(chromium: &mut Chromium, site: &Site, path: &str) {
     let key = &site.app.operator;
     chromium.evaluate(&format!("document.getElementById('api_key').value = {key:?}")).await;
     chromium.click("sign-in").await;
+}
+
+/// Comes to an address of the admin page as somebody who may only look, whoever was signed in before.
+pub(super) async fn sign_in_as_viewer(chromium: &mut Chromium, site: &Site, path: &str) {
+    let link = invite(site, "vic@example.com", json!([{"role": "viewer"}])).await;
+    let token = link.split_once('#').expect("a token").1;
+    let body = json!({"link": token, "new_password": "correct horse battery"}).to_string();
+    let ask = format!(
+        "fetch('/v1/session', {{ method: 'POST', headers: {{ 'content-type': 'application/json' }}, body: {body:?} }})
+            .then((response) => response.status)"
+    );
+    assert_eq!(chromium.evaluate(&ask).await, 201);
+    chromium.open(&format!("{}/admin{path}", site.origin)).await;
 }

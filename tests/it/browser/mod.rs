@@ -3,6 +3,7 @@
 //! short ones, since browsers take seconds to start.
 
 mod admin_campaigns;
+mod admin_edits;
 mod admin_frequency;
 mod admin_messages;
 mod admin_people;
@@ -10,6 +11,8 @@ mod admin_policies;
 mod admin_settings;
 mod admin_stories;
 mod admin_templates;
+mod admin_transfers;
+mod admin_webhooks;
 mod chromium;
 mod chromium_story;
 mod examples;

@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::RelyingParty;
+use bellwire::testkit::gateway::HostMapping;
 use bellwire::testkit::model::clock::Clock;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -80,7 +81,12 @@ impl Site {
 
     /// For the admin page, which goes by the browser's clock where the server's is right.
     pub async fn for_admins() -> Self {
-        let setup = Setup { clock: Some(Clock::system()), ..Setup::default() };
+        Self::for_admins_beside((Vec::new(), String::new())).await
+    }
+
+    /// The same beside others whom the server reaches: their hosts, and whom to trust for them.
+    pub async fn for_admins_beside(others: (Vec<HostMapping>, String)) -> Self {
+        let setup = Setup { clock: Some(Clock::system()), others, ..Setup::default() };
         let mut site = Self::with(setup, Scheme::Http, "shop").await;
         site.key = site.app.key.clone();
         site

@@ -1,5 +1,6 @@
 import createClient from "openapi-fetch";
 import { clock } from "../lib/clock";
+import { keepTag } from "./edit";
 import { Refusal } from "./problem";
 import type { paths } from "./schema";
 import type { ProblemBody } from "./types";
@@ -32,7 +33,10 @@ api.use({
 /** What a request came to. Throws a `Refusal` for a problem, and what `fetch` throws if no answer came. */
 export async function told<T>(asked: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
   const { data, error, response } = await asked;
-  if (response.ok) return data as T;
+  if (response.ok) {
+    keepTag(data, response.headers);
+    return data as T;
+  }
   const body = error && typeof error === "object" ? (error as Partial<ProblemBody>) : undefined;
   throw new Refusal(response.status, body, response.headers);
 }

@@ -9,6 +9,7 @@ export type Attempt = Schemas["AttemptView"];
 export type Calendar = Schemas["CalendarView"];
 export type Campaign = Schemas["Campaign"];
 export type CampaignCounts = Schemas["CampaignCounts"];
+export type CampaignHour = Schemas["CampaignHour"];
 export type CampaignLocale = Schemas["CampaignLocaleView"];
 /** A campaign as its author writes it. */
 export type CampaignPlan = Schemas["CampaignBody"];
@@ -29,6 +30,15 @@ export type Engagement = Schemas["EngagementView"];
 export type EngagementAt = Schemas["GatewayView"];
 export type Erasure = Schemas["ErasureView"];
 export type Explanation = Schemas["ExplanationView"];
+/** Something that was taken out of an app. */
+export interface Export {
+  id: string;
+  started_at: string;
+  ended_at?: string | null;
+  state: "running" | "complete" | "broken_off";
+  lines: number;
+  by: string;
+}
 export type Finding = Schemas["Finding"];
 export type Flow = Schemas["FlowView"];
 export type Found = Schemas["FoundDelivery"];
@@ -37,12 +47,15 @@ export type FoundPage = Schemas["FoundDeliveries"];
 export type Group = Schemas["Group"];
 export type Guard = Schemas["GuardView"];
 export type Handled = Schemas["Handled"];
+export type Import = Schemas["Import"];
+export type ImportFault = Schemas["ImportFault"];
 export type Lane = Schemas["LaneView"];
 export type Message = Schemas["MessageView"];
 export type MessageProgress = Schemas["MessageProgress"];
 export type MessageState = Schemas["SendState"];
 export type Methods = Schemas["Methods"];
 export type NewMessage = Schemas["NewMessageBody"];
+export type NewWebhook = Schemas["NewWebhook"];
 export type Notification = Schemas["Notification"];
 export type OpenedLetter = Schemas["Opened"];
 export type Origin = Schemas["OriginView"];
@@ -68,6 +81,7 @@ export type Simulation = Schemas["Simulation"];
 export type StoredTemplate = Schemas["TemplateView"];
 export type StorySentence = Schemas["Sentence"];
 export type Subscription = Schemas["SubscriptionView"];
+export type SunsetRule = Schemas["SunsetRule"];
 export type Template = Schemas["Template"];
 export type TemplateCheck = Schemas["TemplateCheck"];
 export type TemplateCheckBody = Schemas["TemplateCheckBody"];
@@ -77,3 +91,11 @@ export type Tier = Schemas["Tier"];
 export type Timetable = Schemas["Timetable"];
 export type Topic = Schemas["TopicView"];
 export type VapidKey = Schemas["VapidKeyView"];
+export type Webhook = Schemas["WebhookView"];
+export type WebhookChange = Schemas["WebhookChange"];
+export type WebhookEvent = Schemas["EventType"];
+/** A request to a webhook's receiver. */
+export type WebhookRequest = Schemas["WebhookDeliveryView"];
+/** The same with its tries. */
+export type WebhookStory = Schemas["WebhookDeliveryStory"];
+export type WebhookTry = Schemas["WebhookAttempt"];

@@ -1,8 +1,8 @@
 /** A campaign that is being written, and what it is as a plan. Pure. */
-import type { CampaignPlan, NewMessage } from "../api/types";
+import type { CampaignHour, CampaignPlan, NewMessage } from "../api/types";
 import { TIERS } from "./messages";
 import { instantIn } from "./cron";
-import { BLANK as BLANK_MESSAGE, isAddressed, like, message, recipients, said, unsaid, type Draft as MessageDraft } from "./draft";
+import { BLANK as BLANK_MESSAGE, isAddressed, like, message, recipients, said, sunsetDraft, unsaid, type Draft as MessageDraft } from "./draft";
 
 export const WHENS = ["now", "at", "recipient", "cron", "follow"] as const;
 export type When = (typeof WHENS)[number];
@@ -15,6 +15,8 @@ export interface Variant {
   said: MessageDraft;
   /** Members of its message that there is no field for. */
   more: Record<string, unknown>;
+  /** Whether each gets it at their own hour; empty: as the campaign has it. */
+  hour: "" | CampaignHour;
 }
 
 /** All of it as it was written: texts, some of them empty. */
@@ -35,6 +37,8 @@ export interface Draft {
   timezone: string;
   past: "tomorrow" | "skip";
   cron: string;
+  /** Whether each gets it at their own hour, within a day from when it is due. */
+  isOwnHour: boolean;
   follows: string;
   didNot: "click" | "display";
   followHours: string;
@@ -68,6 +72,7 @@ export const BLANK: Draft = {
   timezone: "UTC",
   past: "tomorrow",
   cron: "0 9 * * MON",
+  isOwnHour: false,
   follows: "",
   didNot: "click",
   followHours: "72",
@@ -95,7 +100,7 @@ export function slugOf(name: string): string {
 /** One more variant: the first two begin with what was written already. */
 export function withVariant(draft: Draft): Draft {
   const names = ["A", "B", "C", "D", "E", "F", "G", "H", "I", "J"].filter((name) => !draft.variants.some((variant) => variant.name === name));
-  const begin = (n: number): Variant => ({ name: names[n] ?? "", weight: "1", said: draft.variants.at(-1)?.said ?? draft.message, more: {} });
+  const begin = (n: number): Variant => ({ name: names[n] ?? "", weight: "1", said: draft.variants.at(-1)?.said ?? draft.message, more: {}, hour: "" });
   return { ...draft, variants: draft.variants.length === 0 ? [begin(0), begin(1)] : [...draft.variants, begin(0)] };
 }
 
@@ -109,8 +114,8 @@ export function withoutVariant(draft: Draft, n: number): Draft {
 
 /** A message's draft that says what another one does: whom it is for and how it goes stay. */
 function saying(draft: MessageDraft, said: MessageDraft): MessageDraft {
-  const { audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy } = draft;
-  return { ...said, audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy };
+  const { audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy, unclicked, unclickedFor, welcome } = draft;
+  return { ...said, audience, topic, users, subscriptions, tier, ttl, urgency, collapseKey, policy, unclicked, unclickedFor, welcome };
 }
 
 /** What is said to those who get the variant of that number; without variants, to everybody. */
@@ -142,6 +147,7 @@ const share = (percents: string): number => Math.round(Number(percents) * 100) /
 
 /** The whole as a plan. */
 export function planOf(draft: Draft): CampaignPlan {
+  const hour = draft.isOwnHour ? { hour: "best" as const } : {};
   const { variants, when, at, timezone, past, cron, pace } = draft;
   const expires = draft.expires ? instantIn(timezone, Date.parse(`${draft.expires}Z`)) : undefined;
   const slug = draft.slug.trim() || slugOf(draft.name);
@@ -152,11 +158,11 @@ export function planOf(draft: Draft): CampaignPlan {
     ...(draft.name.trim() ? { name: draft.name.trim() } : {}),
     message: variants.length > 1 || data === undefined ? alike : { ...alike, data },
     ...(variants.length > 1
-      ? { variants: variants.map(({ name, weight, said: its, more }) => ({ name, weight: Number(weight), message: { ...more, ...said(its) } as never })) }
+      ? { variants: variants.map(({ name, weight, said: its, more, hour }) => ({ name, weight: Number(weight), ...(hour ? { hour } : {}), message: { ...more, ...said(its) } as never })) }
       : {}),
-    ...(when === "at" ? { schedule: { at, timezone } } : {}),
+    ...(when === "at" ? { schedule: { at, timezone, ...hour } } : {}),
     ...(when === "recipient" ? { schedule: { at, timezone: "recipient", past } } : {}),
-    ...(when === "cron" ? { schedule: { cron: cron.trim(), timezone } } : {}),
+    ...(when === "cron" ? { schedule: { cron: cron.trim(), timezone, ...hour } } : {}),
     ...(when === "follow" ? { follows: { campaign: draft.follows, did_not: draft.didNot, after: Math.round(Number(draft.followHours) * 3_600) } } : {}),
     ...(pace === "rate" ? { pace: { per_minute: Number(draft.perMinute) } } : {}),
     ...(pace === "spread" ? { pace: { spread_over: Math.round(Number(draft.spreadMinutes) * 60) } } : {}),
@@ -190,7 +196,7 @@ function saidIn({ content, template, data, payload }: Members): MessageDraft | u
 }
 
 /** Members of a message that there are fields for. */
-const WRITTEN = new Set(["to", "tier", ...SAYING, "ttl", "urgency", "collapse_key", "policy"]);
+const WRITTEN = new Set(["to", "tier", ...SAYING, "ttl", "urgency", "collapse_key", "policy", "sunset"]);
 const others = (members: object): Record<string, unknown> => Object.fromEntries(Object.entries(members).filter(([name, value]) => !WRITTEN.has(name) && value !== null));
 
 /** A moment as clocks in a zone show it, as `<input type="datetime-local">` has it. */
@@ -210,8 +216,6 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
   const own = saidIn(given);
   const each = variants.flatMap(({ message }) => saidIn(over(given, message)) ?? []);
   if (!own || each.length < variants.length || variants.length === 1) return undefined;
-  // Own hours have no fields.
-  if ([schedule, ...variants].some((it) => it?.hour === "best")) return undefined;
   const { to } = given;
   const segment = to.segment ?? "";
   const isStored = /^[a-z0-9][a-z0-9-]{0,63}$/.test(segment);
@@ -230,6 +234,7 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
       urgency: given.urgency ?? "",
       collapseKey: given.collapse_key ?? "",
       policy: (isPreset && policy?.preset) || "",
+      ...sunsetDraft(given.sunset),
     },
     more: { ...others(given), ...(isPreset ? {} : { policy }) },
     narrowed: segment ? (isStored ? "stored" : "own") : "no",
@@ -240,13 +245,14 @@ export function draftOf(plan: CampaignPlan, zone: string): Draft | undefined {
     timezone,
     past: schedule?.past ?? "tomorrow",
     cron: schedule?.cron ?? BLANK.cron,
+    isOwnHour: schedule?.hour === "best",
     follows: follows?.campaign ?? "",
     didNot: follows?.did_not ?? "click",
     followHours: follows ? String(follows.after / 3_600) : BLANK.followHours,
     pace: pace?.per_minute ? "rate" : pace?.spread_over ? "spread" : "none",
     perMinute: pace?.per_minute ? String(pace.per_minute) : BLANK.perMinute,
     spreadMinutes: pace?.spread_over ? String(pace.spread_over / 60) : BLANK.spreadMinutes,
-    variants: variants.map(({ name, weight, message }, n) => ({ name, weight: String(weight ?? 1), said: each[n] ?? own, more: Object.fromEntries(Object.entries(message).filter(([member]) => !SAYING.some((saying) => saying === member))) })),
+    variants: variants.map(({ name, weight, message, hour }, n) => ({ name, hour: hour ?? "", weight: String(weight ?? 1), said: each[n] ?? own, more: Object.fromEntries(Object.entries(message).filter(([member]) => !SAYING.some((saying) => saying === member))) })),
     isTested: Boolean(test),
     ...(test ? { share: percents(test.share), testHours: String(test.after / 3_600), confidence: percents(test.confidence ?? 0.95), otherwise: test.otherwise ?? "first" } : {}),
     holdout: plan.holdout ? percents(plan.holdout) : "",

@@ -214,7 +214,8 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
     return [`${duration(after)} after the last run of ${campaign} began, to those of its recipients who ${did_not === "click" ? "did not click it" : "were not shown it, as far as browsers tell"}.`];
   }
   if (!schedule) return ["As soon as it is started."];
-  if (schedule.cron) return cronWords(schedule.cron, schedule.timezone ?? "", now, zone);
+  const hours = schedule.hour === "best" ? ["From then on each gets it, within 24 hours, at the hour at which they click most; at once where that is not known."] : [];
+  if (schedule.cron) return [...cronWords(schedule.cron, schedule.timezone ?? "", now, zone), ...hours];
   if (schedule.timezone === "recipient") {
     const past = schedule.past === "skip" ? "Those for whom that has passed when it is started get nothing." : "Those for whom that has passed when it is started get it at that time of the next day.";
     return [`When clocks where each recipient is show ${localWords(schedule.at ?? "")}.`, past];
@@ -222,9 +223,9 @@ export function scheduleWords({ schedule, follows }: Pick<CampaignPlan, "schedul
   const at = momentOf(schedule);
   if (!at) return ["At a time that is yet to be written."];
   const here = clockTime(at, now, zone);
-  if (!schedule.timezone) return [at < now ? `That was ${here}.` : `At ${here}, ${relative(at, now)}.`];
+  if (!schedule.timezone) return [at < now ? `That was ${here}.` : `At ${here}, ${relative(at, now)}.`, ...hours];
   const there = `${localWords(schedule.at ?? "")} in ${schedule.timezone}`;
-  return [at < now ? `${there}: that has passed.` : `${there}: ${relative(at, now)}, ${here} here.`];
+  return [at < now ? `${there}: that has passed.` : `${there}: ${relative(at, now)}, ${here} here.`, ...hours];
 }
 
 function cronWords(cron: string, timezone: string, now: Date, zone: Zone): string[] {

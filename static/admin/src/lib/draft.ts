@@ -1,5 +1,5 @@
 /** A message that is being written, and what it is as a request. Pure. */
-import type { NewMessage, Notification, Tier } from "../api/types";
+import type { NewMessage, Notification, SunsetRule, Tier } from "../api/types";
 
 export const AUDIENCES = ["all", "topic", "users", "subscriptions"] as const;
 export type AudienceKind = (typeof AUDIENCES)[number];
@@ -37,6 +37,11 @@ export interface Draft {
   collapseKey: string;
   /** The name of a policy; empty: what tier and topic have. */
   policy: string;
+  /** Who is left out: whoever was shown so many messages and clicked none, and for so long, such as `60d`. Empty: that does not matter. */
+  unclicked: string;
+  unclickedFor: string;
+  /** How long newcomers are not judged; empty: 30 days. */
+  welcome: string;
 }
 
 export interface Button {
@@ -76,6 +81,9 @@ export const BLANK: Draft = {
   urgency: "",
   collapseKey: "",
   policy: "",
+  unclicked: "",
+  unclickedFor: "",
+  welcome: "",
 };
 
 /** Whether anything was written that would be a pity to lose. */
@@ -171,14 +179,37 @@ export function isAddressed(draft: Draft): boolean {
   return draft.audience === "all" || (draft.audience === "topic" ? draft.topic !== "" : listed(draft[draft.audience]).length > 0);
 }
 
+/** Whether people may be left out of it for not clicking: not of one-time codes, nor if they are named. */
+export const maySunset = ({ audience, tier }: Draft): boolean => (audience === "all" || audience === "topic") && tier !== "transactional";
+
+/** Who is left out. Undefined: nobody. */
+export function sunsetOf(draft: Draft): SunsetRule | undefined {
+  const [unclicked, unclicked_for, welcome] = [draft.unclicked, draft.unclickedFor, draft.welcome].map((text) => text.trim());
+  if (!maySunset(draft) || (!unclicked && !unclicked_for)) return undefined;
+  // What is no number is for the server to refuse.
+  const n = Number(unclicked);
+  return { ...(unclicked ? { unclicked: Number.isInteger(n) ? n : (unclicked as never) } : {}), ...(unclicked_for ? { unclicked_for } : {}), ...(welcome ? { welcome } : {}) };
+}
+
+/** The same as it is written. */
+export const sunsetDraft = (rule: SunsetRule | null | undefined): Pick<Draft, "unclicked" | "unclickedFor" | "welcome"> => ({ unclicked: rule?.unclicked?.toString() ?? "", unclickedFor: rule?.unclicked_for ?? "", welcome: rule?.welcome ?? "" });
+
+/** Whom it leaves out, in a sentence. */
+export function sunsetWords({ unclicked, unclicked_for, welcome }: SunsetRule): string {
+  const shown = [unclicked != null && `${unclicked} messages or more`, unclicked_for && `messages over ${unclicked_for} or longer`].filter(Boolean).join(" and ");
+  return `Whoever was shown ${shown} since their last click is left out, unless they subscribed within the last ${welcome ?? "30d"}.`;
+}
+
 /** The whole as a request. */
 export function message(draft: Draft): NewMessage {
+  const sunset = sunsetOf(draft);
   return {
     to: recipients(draft),
     tier: draft.tier,
     ...said(draft),
     ...(draft.ttl ? { ttl: Number(draft.ttl) } : {}),
     ...(draft.urgency ? { urgency: draft.urgency as NonNullable<NewMessage["urgency"]> } : {}),
+    ...(sunset ? { sunset } : {}),
     ...(draft.collapseKey.trim() ? { collapse_key: draft.collapseKey.trim() } : {}),
     // Any policy is an object to the description.
     ...(draft.policy ? { policy: { preset: draft.policy } as never } : {}),

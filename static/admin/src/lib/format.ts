@@ -76,7 +76,7 @@ export function languageWords(tag: string): string {
 /** What is wrong with something, as a sentence: the server says it of a member, or of a place within a text. */
 export function faultWords(detail: string): string {
   if (detail.startsWith("/")) return `In ${detail.slice(1)}.`;
-  return /^line \d/.test(detail) ? `${capital(detail)}.` : `It ${detail}.`;
+  return /^(line \d|its )/.test(detail) ? `${capital(detail)}.` : `It ${detail}.`;
 }
 
 /** With a capital, to begin a sentence. */

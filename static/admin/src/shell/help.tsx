@@ -5,7 +5,7 @@ const KEYS: readonly [string, string][] = [
   ["/", "Search"],
   ["j  k", "Next and previous row"],
   ["Enter", "Open the row"],
-  ["n", "On Messages, Campaigns, Templates and Segments: write a new one"],
+  ["n", "On Messages, Campaigns, Templates, Segments and Webhooks: write a new one"],
   ["Esc", "Close"],
   ["?", "This list"],
 ];

@@ -38,6 +38,10 @@ const AnySubscription = lazy(() => import("../pages/subscribers/any"));
 const Segments = lazy(() => import("../pages/segments/page"));
 const SegmentPage = lazy(() => import("../pages/segments/segment"));
 const Frequency = lazy(() => import("../pages/frequency/page"));
+const Webhooks = lazy(() => import("../pages/webhooks/page"));
+const WebhookPage = lazy(() => import("../pages/webhooks/webhook"));
+const WebhookRequestPage = lazy(() => import("../pages/webhooks/request"));
+const Transfers = lazy(() => import("../pages/transfers/page"));
 const Policies = lazy(() => import("../pages/policies/page"));
 const PolicyPage = lazy(() => import("../pages/policies/editor"));
 const Settings = lazy(() => import("../pages/settings/page"));
@@ -113,6 +117,11 @@ function Frame({ session, apps, refreshApps }: { session: Session; apps: AppView
               <Route path={`${BASE}/segments`} component={Segments} />
               <Route path={`${BASE}/segments/:segment`} component={SegmentPage} />
               <Route path={`${BASE}/frequency`} component={Frequency} />
+              <Route path={`${BASE}/webhooks`} component={Webhooks} />
+              {/* No id begins with a hyphen: `-new`. */}
+              <Route path={`${BASE}/webhooks/:webhook`} component={WebhookPage} />
+              <Route path={`${BASE}/webhooks/:webhook/:request`} component={WebhookRequestPage} />
+              <Route path={`${BASE}/transfers`} component={Transfers} />
               <Route path={`${BASE}/policies`} component={Policies} />
               <Route path={`${BASE}/policies/:place/:name`} component={PolicyPage} />
               <Route path={`${BASE}/settings/:part?`} component={Settings} />

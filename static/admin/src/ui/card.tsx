@@ -27,3 +27,13 @@ export function Head({ title, lead, children }: { title: string; lead?: Componen
     </div>
   );
 }
+
+/** A fact by its name, in a `<dl>`. */
+export function Fact({ title, children }: { title: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{title}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}

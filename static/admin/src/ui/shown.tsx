@@ -1,8 +1,10 @@
 import type { ComponentChildren } from "preact";
+import { Changed } from "../api/edit";
 import type { Refusal } from "../api/problem";
 import { live } from "../api/live";
 import type { Resource } from "../lib/resource";
 import { clock } from "../lib/clock";
+import { Conflict } from "./conflict";
 import { Time } from "./numbers";
 
 /** Figures older than this are said to be so. */
@@ -86,6 +88,7 @@ function Forbidden({ problem, what }: { problem: Refusal; what: string }) {
 /** A refusal beside the form that it is about. */
 export function Refused({ problem }: { problem: Refusal | undefined }) {
   if (!problem) return null;
+  if (problem instanceof Changed) return <Conflict problem={problem} />;
   return (
     <div class="refused" role="alert">
       <p>{problem.message}</p>

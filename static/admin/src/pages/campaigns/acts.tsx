@@ -10,11 +10,12 @@ import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Dialog } from "../../ui/dialog";
+import { useEdit } from "../../ui/edit";
 import { Ask, Field } from "../../ui/form";
 import { Refused, Shown } from "../../ui/shown";
 import { TypedForm } from "../../ui/typed";
 import { dryRun } from "../composer/load";
-import { act, clone, loadPlan, testSend } from "./load";
+import { act, clone, loadCampaign, loadPlan, testSend } from "./load";
 
 interface Props {
   app: AppView;
@@ -67,6 +68,11 @@ interface DialogProps extends Props {
 /** Says what it will do, and to how many, before it is done. */
 function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { what: Exclude<Act, "start"> }) {
   const { go } = useFilters();
+  const reload = async () => {
+    await refresh();
+    onClose();
+  };
+  const edit = useEdit({ begun: campaign, load: (stop) => loadCampaign(app.id, campaign.id, stop), written: ({ state, changed_at }) => ({ state, changed_at }), reload, verb: "Delete it all the same", isLive: true });
   return (
     <Ask
       title={`${ACT_WORDS[what]} ${campaign.name}?`}
@@ -74,10 +80,12 @@ function ActDialog({ app, campaign, refresh, onClose, what }: DialogProps & { wh
       button={`${ACT_WORDS[what]} it`}
       isGrave={what === "delete"}
       work={async () => {
+        if (what === "delete") {
+          await edit.save((condition) => act(what, app.id, campaign.id, condition));
+          return go("/campaigns");
+        }
         await act(what, app.id, campaign.id);
-        if (what === "delete") return go("/campaigns");
-        await refresh();
-        onClose();
+        await reload();
       }}
       onClose={onClose}
     />

@@ -3,7 +3,7 @@ import { isAddressed } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
-import { TopicField } from "../composer/audience";
+import { SunsetFields, TopicField } from "../composer/audience";
 import { Choice, Segments } from "../composer/fields";
 import type { Check } from "../composer/load";
 import { Reach } from "../composer/reach";
@@ -42,6 +42,7 @@ export function AudienceCard({ app, draft, change, check, changeMessage }: PartP
       {message.audience === "topic" && <TopicField app={app} topic={message.topic} choose={(topic) => changeMessage({ topic })} fault={check.problem?.fault("/to/topic")} />}
       {narrowed === "stored" && <SegmentField app={app} segment={draft.segment} choose={(segment) => change({ segment })} fault={fault} />}
       {narrowed === "own" && <SegmentEditor app={app} text={draft.expression} change={(expression) => change({ expression })} fault={draft.expression ? fault : undefined} />}
+      <SunsetFields draft={message} change={changeMessage} fault={(pointer) => (check.isOld ? undefined : check.problem?.fault(pointer))} />
       {isAddressed(message) ? <Reach check={check} about={() => (narrowed === "no" ? COMES_AND_GOES : DECIDED_THEN)} /> : <p class="soft reach">Choose the topic, and see how many that is.</p>}
     </Card>
   );

@@ -1,7 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { Refusal } from "../../api/problem";
-import type { AppView, Campaign, CampaignPlan } from "../../api/types";
+import type { AppView } from "../../api/types";
 import { useBegin } from "../../lib/begin";
 import { BLANK, draftOf, lacks, messageOf, planOf, saidBy, slugOf, type Draft } from "../../lib/campaign-draft";
 import { isAddressed, titled, type Draft as MessageDraft } from "../../lib/draft";
@@ -10,6 +10,7 @@ import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Card, Head } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Failed, Refused } from "../../ui/shown";
 import "../composer/composer.css";
 import { ContentCard } from "../composer/content";
@@ -24,7 +25,7 @@ import { TimingCard } from "../composer/timing";
 import { TryCard } from "../composer/try";
 import { AudienceCard } from "./audience";
 import "./campaigns.css";
-import { create, loadCampaign, loadPlan, replace } from "./load";
+import { create, loadPlanned, replace, type Planned } from "./load";
 import { LimitsCard, WhenCard } from "./when";
 import { VariantsBar, VariantsCard } from "./variants";
 
@@ -63,15 +64,19 @@ function New({ app }: { app: AppView }) {
 }
 
 function Existing({ app, named }: { app: AppView; named: string }) {
-  const { begun, problem, again } = useBegin(named, async (stop) => {
-    const [campaign, plan] = await Promise.all([loadCampaign(app.id, named, stop), loadPlan(app.id, named, stop)]);
-    return { campaign, plan };
-  });
+  const { begun, problem, edition, again } = useBegin(named, (stop) => loadPlanned(app.id, named, stop));
   if (problem) return <Failed problem={problem} what="the draft" retry={again} />;
-  return begun ? <Change app={app} {...begun} /> : <p class="loading">Loading the draft…</p>;
+  return begun ? <Change key={edition} app={app} begun={begun} reload={again} /> : <p class="loading">Loading the draft…</p>;
 }
 
-function Change({ app, campaign, plan }: { app: AppView; campaign: Campaign; plan: CampaignPlan }) {
+interface ChangeProps {
+  app: AppView;
+  begun: Planned;
+  reload: () => void;
+}
+
+function Change({ app, begun, reload }: ChangeProps) {
+  const { campaign, plan } = begun;
   const { link } = useFilters();
   const begin = useMemo(() => draftOf(plan, ownZone()), [plan]);
   if (campaign.state !== "draft") {
@@ -91,13 +96,13 @@ function Change({ app, campaign, plan }: { app: AppView; campaign: Campaign; pla
       </>
     );
   }
-  return <Edit app={app} campaign={campaign} begin={begin} />;
+  return <Edit app={app} begun={begun} reload={reload} begin={begin} />;
 }
 
-function Edit({ app, campaign, begin }: { app: AppView; campaign: Campaign; begin: Draft }) {
+function Edit({ app, begun, reload, begin }: ChangeProps & { begin: Draft }) {
   const [draft, setDraft] = useState(begin);
   const writing: Written = { draft, key: "", change: (changes) => setDraft((draft) => ({ ...draft, ...changes })), forget: () => {} };
-  return <Form app={app} writing={writing} existing={campaign} />;
+  return <Form app={app} writing={writing} existing={begun} reload={reload} />;
 }
 
 /** What can be checked before all of it is written: the title comes last in many minds. */
@@ -106,14 +111,23 @@ function checkable(draft: Draft, chosen: number) {
   return { ...titled(message), to: isAddressed(draft.message) ? message.to : { all: true } };
 }
 
-function Form({ app, writing, existing }: { app: AppView; writing: Written; existing: Campaign | undefined }) {
+interface FormProps {
+  app: AppView;
+  writing: Written;
+  existing: Planned | undefined;
+  reload?: () => void;
+}
+
+function Form({ app, writing, existing, reload = () => {} }: FormProps) {
   const { draft, change } = writing;
   const [wanted, choose] = useState(0);
   const chosen = Math.min(wanted, Math.max(0, draft.variants.length - 1));
   const { go } = useFilters();
+  const id = existing?.campaign.id ?? "";
+  const edit = useEdit({ begun: existing, load: (stop) => loadPlanned(app.id, id, stop), written: ({ plan }) => plan, reload });
   const { run, isBusy, problem } = useAction(async () => {
     const plan = planOf(draft);
-    const saved = existing ? await replace(app.id, existing.id, plan) : await create(app.id, plan, writing.key);
+    const saved = existing ? await edit.save((condition) => replace(app.id, id, plan, condition)) : await create(app.id, plan, writing.key);
     writing.forget();
     go(`/campaigns/${saved.slug}`);
   });

@@ -1,5 +1,6 @@
 /** What the pages about campaigns ask the server for. */
 import { api, told } from "../../api/client";
+import { alike, type Condition } from "../../api/edit";
 import type { Campaign, CampaignLocale, CampaignPlan, Sent } from "../../api/types";
 import type { Act, CampaignState } from "../../lib/campaigns";
 import type { Filters } from "../../lib/url";
@@ -41,11 +42,23 @@ export const loadCampaign = (app: string, campaign: string, signal: AbortSignal)
 export const loadPlan = (app: string, campaign: string, signal?: AbortSignal): Promise<CampaignPlan> =>
   told(api.GET("/v1/apps/{app}/campaigns/{campaign}/plan", { params: { path: { app, campaign } }, ...(signal ? { signal } : {}) })) as Promise<CampaignPlan>;
 
+/** A campaign with its plan, as somebody begins to change it. */
+export interface Planned {
+  campaign: Campaign;
+  plan: CampaignPlan;
+}
+
+/** The campaign comes first: a plan that is newer than it shows by its tag. */
+export async function loadPlanned(app: string, named: string, signal: AbortSignal): Promise<Planned> {
+  const campaign = await loadCampaign(app, named, signal);
+  return alike({ campaign, plan: await loadPlan(app, named, signal) }, campaign);
+}
+
 export async function loadLocales(app: string, campaign: string, signal: AbortSignal): Promise<CampaignLocale[]> {
   return (await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/locales", { params: { path: { app, campaign } }, signal }))).data;
 }
 
-export async function act(act: Act, app: string, campaign: string): Promise<void> {
+export async function act(act: Act, app: string, campaign: string, header: Condition = {}): Promise<void> {
   const to = { params: { path: { app, campaign } } };
   switch (act) {
     case "start":
@@ -57,7 +70,7 @@ export async function act(act: Act, app: string, campaign: string): Promise<void
     case "cancel":
       return void (await told(api.POST("/v1/apps/{app}/campaigns/{campaign}/cancel", to)));
     case "delete":
-      return void (await told(api.DELETE("/v1/apps/{app}/campaigns/{campaign}", to)));
+      return void (await told(api.DELETE("/v1/apps/{app}/campaigns/{campaign}", { params: { ...to.params, header } })));
   }
 }
 
@@ -70,5 +83,5 @@ export const testSend = (app: string, campaign: string, users: string[], variant
 export const create = (app: string, body: CampaignPlan, key: string): Promise<Campaign> =>
   told(api.POST("/v1/apps/{app}/campaigns", { params: { path: { app }, header: { "Idempotency-Key": key } }, body: body as never })) as Promise<Campaign>;
 
-export const replace = (app: string, campaign: string, body: CampaignPlan): Promise<Campaign> =>
-  told(api.PUT("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign } }, body: body as never })) as Promise<Campaign>;
+export const replace = (app: string, campaign: string, body: CampaignPlan, header: Condition): Promise<Campaign> =>
+  told(api.PUT("/v1/apps/{app}/campaigns/{campaign}", { params: { path: { app, campaign }, header }, body: body as never })) as Promise<Campaign>;

@@ -1,5 +1,6 @@
 import type { AppView, Campaign, CampaignPlan } from "../../api/types";
 import { audienceWords, paceWords, scheduleWords, testWords } from "../../lib/campaigns";
+import { sunsetWords } from "../../lib/draft";
 import { clock } from "../../lib/clock";
 import { percent } from "../../lib/format";
 import { zone } from "../../lib/preferences";
@@ -57,7 +58,10 @@ function Written({ plan }: { plan: CampaignPlan }) {
         ))}
       </dd>
       <dt>To</dt>
-      <dd>{audienceWords(message.to)}</dd>
+      <dd>
+        {audienceWords(message.to)}
+        {message.sunset && <p class="fine">{sunsetWords(message.sunset)}</p>}
+      </dd>
       <dt>When</dt>
       <dd>{scheduleWords(plan, clock.shown.value, zone.value).join(" ")}</dd>
       <dt>How fast</dt>

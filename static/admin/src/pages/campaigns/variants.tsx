@@ -34,13 +34,28 @@ export function VariantsBar({ draft, change, chosen, choose }: BarProps) {
 export function VariantsCard({ draft, change, problem }: PartProps) {
   const { variants } = draft;
   const put = (n: number, changes: Partial<Variant>) => change({ variants: variants.map((variant, at) => (at === n ? { ...variant, ...changes } : variant)) });
+  const hasHours = draft.when === "at" || draft.when === "cron" || variants.some(({ hour }) => hour);
   const byRecipient = draft.when === "recipient";
   return (
     <Card title="Which of them to whom">
-      {variants.map(({ name, weight }, n) => (
+      {variants.map(({ name, weight, hour }, n) => (
         <div class="pair variant" key={n} role="group" aria-label={`Variant ${n + 1}`}>
           <Text label="Variant" name={`variant-name-${n}`} value={name} change={(name) => put(n, { name })} max={64} fault={problem?.fault(`/variants/${n}/name`)} />
           <Text label="Weight" name={`variant-weight-${n}`} value={weight} change={(weight) => put(n, { weight })} max={4} fault={problem?.fault(`/variants/${n}/weight`)} />
+          {hasHours && (
+            <Choice
+              label="Hour"
+              name={`variant-hour-${n}`}
+              value={hour}
+              choices={[
+                ["", "As the campaign"],
+                ["best", "Each at their own"],
+                ["campaign", "When it is due"],
+              ]}
+              choose={(hour) => put(n, { hour: hour as Variant["hour"] })}
+              fault={problem?.fault(`/variants/${n}/hour`)}
+            />
+          )}
           <button type="button" class="plain" onClick={() => change(withoutVariant(draft, n))}>
             Remove<span class="hidden"> {name}</span>
           </button>

@@ -5,7 +5,7 @@ import { clock } from "../../lib/clock";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { Card } from "../../ui/card";
-import { Choice, Field, Segments, Text } from "../composer/fields";
+import { Check, Choice, Field, Segments, Text } from "../composer/fields";
 import type { PartProps } from "./composer";
 import { loadCampaigns } from "./load";
 
@@ -53,6 +53,12 @@ export function WhenCard({ app, draft, change, problem }: PartProps) {
           {zoneField}
         </div>
       )}
+      {(when === "at" || when === "cron") && (
+        <Check name="own-hour" checked={draft.isOwnHour} change={(isOwnHour) => change({ isOwnHour })}>
+          To each at the hour at which they click most, within 24 hours from then
+        </Check>
+      )}
+      {problem?.fault("/schedule/hour") && <p class="fault">It {problem.fault("/schedule/hour")}.</p>}
       {when === "follow" && <FollowFields app={app} draft={draft} change={change} problem={problem} />}
       {isOpen && (when !== "follow" || draft.follows) && (
         <p id="when" aria-live="polite">

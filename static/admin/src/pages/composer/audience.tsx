@@ -1,7 +1,9 @@
+import { useState } from "preact/hooks";
 import type { AppView, DryRun } from "../../api/types";
 import { things } from "../../lib/format";
-import { AUDIENCES, isAddressed, type AudienceKind } from "../../lib/draft";
+import { AUDIENCES, isAddressed, maySunset, sunsetOf, sunsetWords, type AudienceKind, type Draft } from "../../lib/draft";
 import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
 import { loadTopics } from "../messages/load";
 import { Choice, Segments, Text } from "./fields";
@@ -39,6 +41,7 @@ export function AudienceCard({ app, draft, change, check }: PartProps) {
           fault={faultAt(check, "/to/subscriptions") ?? faultAt(check, "/to/subscriptions/0")}
         />
       )}
+      <SunsetFields draft={draft} change={change} fault={(pointer) => faultAt(check, pointer)} />
       {isAddressed(draft) ? <Reach check={check} about={about} /> : <p class="soft reach">Say who, and see how many that is.</p>}
     </Card>
   );
@@ -56,6 +59,33 @@ export function TopicField({ app, topic, choose, fault }: TopicProps) {
   const names = new Set([...(topic ? [topic] : []), ...(topics.known.value?.value ?? [])]);
   if (topics.known.value && names.size === 0) return <p class="soft">This app has no topic yet. Browsers and servers make them by naming them for a subscription.</p>;
   return <Choice label="Topic" name="topic" value={topic} choices={[["", "Choose one"], ...[...names].map((name) => [name, name] as const)]} choose={choose} fault={fault} />;
+}
+
+interface SunsetProps {
+  draft: Draft;
+  change: (changes: Partial<Draft>) => void;
+  fault: (pointer: string) => string | undefined;
+}
+
+/** Who is left out for not clicking what they are shown. */
+export function SunsetFields({ draft, change, fault }: SunsetProps) {
+  const { link } = useFilters();
+  const [isOpen] = useState(() => sunsetOf(draft) !== undefined);
+  if (!maySunset(draft)) return null;
+  const rule = sunsetOf(draft);
+  return (
+    <details class="more" id="sunset" open={isOpen}>
+      <summary>Leave out who does not click</summary>
+      <div class="pair">
+        <Text label="Shown so many and clicked none" name="unclicked" value={draft.unclicked} change={(unclicked) => change({ unclicked })} max={3} placeholder="10" hint="1 to 100." fault={fault("/sunset/unclicked")} />
+        <Text label="And for so long" name="unclicked-for" value={draft.unclickedFor} change={(unclickedFor) => change({ unclickedFor })} max={5} placeholder="60d" hint="In hours or days, 1h to 365d." fault={fault("/sunset/unclicked_for")} />
+        <Text label="But not newcomers of" name="welcome" value={draft.welcome} change={(welcome) => change({ welcome })} max={5} placeholder="30d" fault={fault("/sunset/welcome")} />
+      </div>
+      <p class="fine" id="sunset-words" aria-live="polite">
+        {rule ? sunsetWords(rule) : "All of what is given must apply."} How many that are tells a <a href={link("/segments/-new")}>segment</a>: <code>unclicked &gt;= 10</code>.
+      </p>
+    </details>
+  );
 }
 
 const AN_ESTIMATE = " An estimate: whoever comes or goes before it is their turn is counted then. Several may belong to one person.";

@@ -1,13 +1,14 @@
 import { useState } from "preact/hooks";
-import type { AppView, Cap } from "../../api/types";
+import type { AppView } from "../../api/types";
 import { CAP_TIERS, CAPS_MAX, capDraft, capOf, capsWords, NEW_CAP, UNITS, type CapDraft } from "../../lib/frequency";
 import { useResource } from "../../lib/resource";
 import { useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Ask, Form } from "../../ui/form";
 import { Shown } from "../../ui/shown";
 import { Choice, Text } from "../composer/fields";
-import { loadCaps, setCaps } from "./load";
+import { loadCaps, setCaps, type Caps } from "./load";
 
 /** How many a person gets at most. */
 export function CapsCard({ app }: { app: AppView }) {
@@ -16,17 +17,22 @@ export function CapsCard({ app }: { app: AppView }) {
     <Card title="Frequency caps">
       <p class="fine">How many messages a person gets in a window that rolls, in all of their browsers together. One-time codes and other transactional messages have no caps.</p>
       <Shown of={caps} what="the caps">
-        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} onSaved={caps.refresh} />}
+        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} refresh={caps.refresh} />}
       </Shown>
     </Card>
   );
 }
 
-function Edit({ app, known, onSaved }: { app: AppView; known: Cap[]; onSaved: () => Promise<void> }) {
+function Edit({ app, known, refresh }: { app: AppView; known: Caps; refresh: () => Promise<void> }) {
   const operator = useMay("operator", app.id);
-  const [begin] = useState(() => known.map(capDraft));
+  const [begin] = useState(() => known.caps.map(capDraft));
   const [caps, write] = useState<readonly CapDraft[]>(begin);
   const [isAsked, ask] = useState(false);
+  const reload = async () => {
+    ask(false);
+    await refresh();
+  };
+  const edit = useEdit({ begun: known, load: (stop) => loadCaps(app.id, stop), written: ({ caps }) => ({ caps }), reload });
   const put = (n: number, changes: Partial<CapDraft>) => write(caps.map((cap, at) => (at === n ? { ...cap, ...changes } : cap)));
   return (
     <>
@@ -55,9 +61,8 @@ function Edit({ app, known, onSaved }: { app: AppView; known: Cap[]; onSaved: ()
           button="Change them"
           says={<span id="consequence">{capsWords(caps).join(" ")} It holds within a minute, for what is under way, too. What is too much ends as capped, and is not sent later.</span>}
           work={async () => {
-            await setCaps(app.id, caps.map(capOf));
-            ask(false);
-            await onSaved();
+            await edit.save((condition) => setCaps(app.id, caps.map(capOf), condition));
+            await reload();
           }}
           onClose={() => ask(false)}
         />

@@ -7,10 +7,11 @@ import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Card } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Ask, Field, Form, type Written } from "../../ui/form";
 import { Shown } from "../../ui/shown";
 import { loadFlow } from "../policies/load";
-import { release, setGuard } from "./load";
+import { loadGuard, release, setGuard } from "./load";
 
 interface Props {
   app: AppView;
@@ -29,7 +30,7 @@ export function GuardCard({ app, guard }: Props) {
             <Loads guard={known} />
             {known.held.length > 0 && <Held app={app} may={operator.may} why={operator.why} release={() => ask(true)} />}
             <p class="fine">{limitWords(known)}</p>
-            {operator.may && <Edit key={`${known.factor} ${known.floor}`} app={app} known={known} onSaved={guard.refresh} />}
+            {operator.may && <Edit key={`${known.factor} ${known.floor}`} app={app} known={known} refresh={guard.refresh} />}
             {isAsked && <ReleaseDialog app={app} known={known} refresh={guard.refresh} onClose={() => ask(false)} />}
           </>
         )}
@@ -99,8 +100,13 @@ function ReleaseDialog({ app, known, refresh, onClose }: { app: AppView; known: 
 
 const numberOf = (text: string): number | null => (text === "" ? null : Number(text));
 
-function Edit({ app, known, onSaved }: { app: AppView; known: Guard; onSaved: () => Promise<void> }) {
+function Edit({ app, known, refresh }: { app: AppView; known: Guard; refresh: () => Promise<void> }) {
   const [proposed, propose] = useState<{ factor: number | null; floor: number | null }>();
+  const reload = async () => {
+    propose(undefined);
+    await refresh();
+  };
+  const edit = useEdit({ begun: known, load: (stop) => loadGuard(app.id, stop), written: ({ factor, floor }) => ({ factor, floor }), reload, isLive: true });
   const read = async (written: Written) => propose({ factor: numberOf(written.text("factor")), floor: numberOf(written.text("floor")) });
   return (
     <details>
@@ -123,9 +129,8 @@ function Edit({ app, known, onSaved }: { app: AppView; known: Guard; onSaved: ()
               : `The app is held when it sends more than ${proposed.factor === null ? "the server’s number" : fullCount(proposed.factor)} of deliveries for each active subscription within a quarter of an hour, and ${proposed.floor === null ? "the server’s number" : fullCount(proposed.floor)} more. An app that is held stays so until it is released.`
           }
           work={async () => {
-            await setGuard(app.id, proposed);
-            propose(undefined);
-            await onSaved();
+            await edit.save((condition) => setGuard(app.id, proposed, condition));
+            await reload();
           }}
           onClose={() => propose(undefined)}
         />

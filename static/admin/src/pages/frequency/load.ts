@@ -1,6 +1,12 @@
 /** What the page about frequency asks the server for. */
 import { api, told } from "../../api/client";
+import type { Condition } from "../../api/edit";
 import type { Cap, Engagement, Guard } from "../../api/types";
+
+/** All caps of an app. */
+export interface Caps {
+  caps: Cap[];
+}
 
 const of = (app: string) => ({ params: { path: { app } } });
 
@@ -8,10 +14,10 @@ export const loadEngagement = (app: string, days: number, signal: AbortSignal): 
 
 export const loadGuard = (app: string, signal: AbortSignal): Promise<Guard> => told(api.GET("/v1/apps/{app}/guard", { ...of(app), signal }));
 
-export const setGuard = (app: string, body: { factor: number | null; floor: number | null }): Promise<Guard> => told(api.PUT("/v1/apps/{app}/guard", { ...of(app), body }));
+export const setGuard = (app: string, body: { factor: number | null; floor: number | null }, header: Condition): Promise<Guard> => told(api.PUT("/v1/apps/{app}/guard", { params: { path: { app }, header }, body }));
 
 export const release = (app: string): Promise<Guard> => told(api.POST("/v1/apps/{app}/release", of(app)));
 
-export const loadCaps = async (app: string, signal: AbortSignal): Promise<Cap[]> => (await told(api.GET("/v1/apps/{app}/caps", { ...of(app), signal }))).caps;
+export const loadCaps = (app: string, signal: AbortSignal): Promise<Caps> => told(api.GET("/v1/apps/{app}/caps", { ...of(app), signal }));
 
-export const setCaps = async (app: string, caps: Cap[]): Promise<void> => void (await told(api.PUT("/v1/apps/{app}/caps", { ...of(app), body: { caps } })));
+export const setCaps = async (app: string, caps: Cap[], header: Condition): Promise<void> => void (await told(api.PUT("/v1/apps/{app}/caps", { params: { path: { app }, header }, body: { caps } })));

@@ -10,9 +10,10 @@ import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { ChooseApp } from "../../shell/choose-app";
 import { Card, Head } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Refused, Shown } from "../../ui/shown";
 import { PolicyForm } from "./form";
-import { about, loadPlace, PLACES, preview, TIERS, type PlaceName } from "./load";
+import { about, begunOf, loadPlace, PLACES, preview, TIERS, type PlaceName } from "./load";
 import { SaveDialog } from "./save";
 import { TimetableFigure } from "./timetable";
 import { Trial } from "./trial";
@@ -78,6 +79,11 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
   const before = useResource(`holds ${app.id} ${place} ${name} ${tier}`, (stop) => preview(app.id, about(place, name, tier, undefined, stored !== null), stop), { everyS: 600 });
   // A text that is no JSON never reaches the server.
   const problem = typeof policy === "string" ? new Refusal(422, { detail: `This is no policy: ${policy}` }) : previewed.isOld ? undefined : previewed.problem;
+  const reload = async () => {
+    setDialog(undefined);
+    await Promise.all([onChanged(), before.refresh()]);
+  };
+  const edit = useEdit({ begun: begunOf(view), load: (stop) => loadPlace(app.id, place, name, stop), written: ({ policy }) => ({ policy }), reload });
   const isNew = JSON.stringify(tried ?? null) !== JSON.stringify(stored);
   const { shown } = previewed;
   return (
@@ -142,10 +148,8 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
           before={before.known.value?.value}
           after={dialog === "save" ? shown : undefined}
           onClose={() => setDialog(undefined)}
-          onSaved={async () => {
-            setDialog(undefined);
-            await Promise.all([onChanged(), before.refresh()]);
-          }}
+          onSaved={reload}
+          edit={edit}
         />
       )}
     </>

@@ -1,5 +1,6 @@
 /** What the pages of policies ask the server for. */
 import { api, told } from "../../api/client";
+import { tagOf, type Condition } from "../../api/edit";
 import { Refusal } from "../../api/problem";
 import type { Flow, Policy, PolicyOverview, PolicyView, Preset, Preview, PreviewBody, Simulation, Tier } from "../../api/types";
 import type { Scenario } from "../../lib/policies";
@@ -41,24 +42,27 @@ export async function loadPlace(app: string, place: PlaceName, name: string, sig
   }
 }
 
+/** As somebody begins to change it; undefined: a topic that nobody has named yet. */
+export const begunOf = (view: PolicyView): PolicyView | undefined => (tagOf(view) ? view : undefined);
+
 /** What is due of the app, for whoever is about to change what holds for it. */
 export const loadFlow = (app: string, signal: AbortSignal): Promise<Flow> => told(api.GET("/v1/apps/{app}/flow", { params: { path: { app } }, signal }));
 
 /** Sets a policy; null takes it away. It stands in the audit log. */
-export async function set(app: string, place: PlaceName, name: string, policy: Policy | null): Promise<void> {
+export async function set(app: string, place: PlaceName, name: string, policy: Policy | null, header: Condition): Promise<void> {
   switch (place) {
     case "tiers": {
-      const to = { params: { path: { app, tier: name } } };
+      const to = { params: { path: { app, tier: name }, header } };
       await (policy ? told(api.PUT("/v1/apps/{app}/policies/tiers/{tier}", { ...to, body: policy as Record<string, never> })) : told(api.DELETE("/v1/apps/{app}/policies/tiers/{tier}", to)));
       return;
     }
     case "topics": {
-      const to = { params: { path: { app, topic: name } } };
+      const to = { params: { path: { app, topic: name }, header } };
       await (policy ? told(api.PUT("/v1/apps/{app}/policies/topics/{topic}", { ...to, body: policy as Record<string, never> })) : told(api.DELETE("/v1/apps/{app}/policies/topics/{topic}", to)));
       return;
     }
     case "subscriptions": {
-      const to = { params: { path: { app, subscription: name } } };
+      const to = { params: { path: { app, subscription: name }, header } };
       await (policy
         ? told(api.PUT("/v1/apps/{app}/policies/subscriptions/{subscription}", { ...to, body: policy as Record<string, never> }))
         : told(api.DELETE("/v1/apps/{app}/policies/subscriptions/{subscription}", to)));

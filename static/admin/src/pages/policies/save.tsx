@@ -1,4 +1,5 @@
-import type { AppView, Policy, Preview } from "../../api/types";
+import type { Edit } from "../../api/edit";
+import type { AppView, Policy, PolicyView, Preview } from "../../api/types";
 import { things } from "../../lib/format";
 import { changes } from "../../lib/policies";
 import { useResource } from "../../lib/resource";
@@ -17,13 +18,14 @@ interface Props {
   after: Preview | undefined;
   onClose: () => void;
   onSaved: () => unknown;
+  edit: Edit<PolicyView>;
 }
 
 /** Says what changes, also for what is under way, before it is saved or removed. */
-export function SaveDialog({ app, place, name, policy, before, after, onClose, onSaved }: Props) {
+export function SaveDialog({ app, place, name, policy, before, after, onClose, onSaved, edit }: Props) {
   const flow = useResource(`due ${app.id}`, (stop) => loadFlow(app.id, stop), { everyS: 3_600 });
   const { run, isBusy, problem } = useAction(async () => {
-    await set(app.id, place, name, policy);
+    await edit.save((condition) => set(app.id, place, name, policy, condition));
     await onSaved();
   });
   const title = policy ? "Save this policy" : "Remove this policy";

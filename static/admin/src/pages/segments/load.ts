@@ -1,5 +1,6 @@
 /** What the pages about segments ask the server for. */
 import { api, told } from "../../api/client";
+import type { Condition } from "../../api/edit";
 import type { Segment, SegmentPreview, Subscription } from "../../api/types";
 import { useAsked, type Asked } from "../../lib/asked";
 
@@ -17,10 +18,13 @@ export async function loadSegments(app: string, after: string | undefined, signa
 export const loadSegment = (app: string, segment: string, signal: AbortSignal): Promise<Segment> =>
   told(api.GET("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment } }, signal }));
 
-export const setSegment = (app: string, segment: string, expression: string, description: string): Promise<Segment> =>
-  told(api.PUT("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment } }, body: { expression, ...(description ? { description } : {}) } }));
+export const setSegment = (app: string, segment: string, expression: string, description: string, header: Condition): Promise<Segment> =>
+  told(api.PUT("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment }, header }, body: { expression, ...(description ? { description } : {}) } }));
 
-export const removeSegment = async (app: string, segment: string): Promise<void> => void (await told(api.DELETE("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment } } })));
+export const removeSegment = async (app: string, segment: string, header: Condition): Promise<void> => void (await told(api.DELETE("/v1/apps/{app}/segments/{segment}", { params: { path: { app, segment }, header } })));
+
+/** Of a segment, what saving it replaces. */
+export const written = ({ expression, description }: Segment): object => ({ expression, description });
 
 /** Reads a segment, stored or not, and says how many belong to it. */
 export const preview = (app: string, segment: string, exact: boolean, signal?: AbortSignal): Promise<SegmentPreview> =>

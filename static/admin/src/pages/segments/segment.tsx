@@ -12,6 +12,7 @@ import { useHere, useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Ask } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Refused, Shown } from "../../ui/shown";
@@ -20,7 +21,7 @@ import { Paging } from "../../ui/paging";
 import "../composer/composer.css";
 import { Text } from "../composer/fields";
 import { SegmentEditor } from "./editor";
-import { loadMembers, loadSegment, removeSegment, setSegment, usePreview } from "./load";
+import { loadMembers, loadSegment, removeSegment, setSegment, usePreview, written } from "./load";
 import { ReachFigure } from "./reach";
 import "./segments.css";
 
@@ -72,10 +73,13 @@ function Existing({ app, name }: { app: AppView; name: string }) {
 }
 
 function One({ app, segment, refresh }: { app: AppView; segment: Segment; refresh: () => Promise<void> }) {
-  const { go } = useFilters();
   const sender = useMay("sender", app.id);
   const [asked, ask] = useState<"edit" | "delete">();
   const close = () => ask(undefined);
+  const reload = async () => {
+    await refresh();
+    close();
+  };
   return (
     <>
       <Head
@@ -105,29 +109,41 @@ function One({ app, segment, refresh }: { app: AppView; segment: Segment; refres
           app={app}
           segment={segment}
           onLeave={close}
-          onSaved={async () => {
-            await refresh();
-            close();
-          }}
+          reload={reload}
         />
       ) : (
         <Reached app={app} segment={segment} />
       )}
       {asked === "delete" && (
-        <Ask
-          title={`Delete ${segment.name}?`}
-          says="Messages and campaigns that were sent keep what it said. Drafts that name it are refused until they name another one. Nobody loses a subscription."
-          button="Delete it"
-          isGrave
-          work={async () => {
-            await removeSegment(app.id, segment.name);
-            go("/segments");
-          }}
-          onClose={close}
-        />
+        <DeleteDialog app={app} segment={segment} reload={reload} onClose={close} />
       )}
       <Members key={segment.changed_at} app={app} segment={segment} />
     </>
+  );
+}
+
+interface DeleteProps {
+  app: AppView;
+  segment: Segment;
+  reload: () => unknown;
+  onClose: () => void;
+}
+
+function DeleteDialog({ app, segment, reload, onClose }: DeleteProps) {
+  const { go } = useFilters();
+  const edit = useEdit({ begun: segment, load: (stop) => loadSegment(app.id, segment.name, stop), written, reload, verb: "Delete it all the same" });
+  return (
+    <Ask
+      title={`Delete ${segment.name}?`}
+      says="Messages and campaigns that were sent keep what it said. Drafts that name it are refused until they name another one. Nobody loses a subscription."
+      button="Delete it"
+      isGrave
+      work={async () => {
+        await edit.save((condition) => removeSegment(app.id, segment.name, condition));
+        go("/segments");
+      }}
+      onClose={onClose}
+    />
   );
 }
 
@@ -148,10 +164,11 @@ interface EditorProps {
   app: AppView;
   segment: Segment | undefined;
   onLeave?: () => void;
-  onSaved?: () => Promise<void>;
+  /** Leaves it, with what is stored. */
+  reload?: () => Promise<void>;
 }
 
-function Editor({ app, segment, onLeave, onSaved }: EditorProps) {
+function Editor({ app, segment, onLeave, reload }: EditorProps) {
   const { go } = useFilters();
   const [named, setName] = useState("");
   const [description, describe] = useState(segment?.description ?? "");
@@ -160,10 +177,11 @@ function Editor({ app, segment, onLeave, onSaved }: EditorProps) {
   const isEmpty = text.trim() === "";
   const wrong = isEmpty || isOld ? undefined : problem?.fault("/segment");
   const name = segment?.name ?? named.trim();
+  const show = reload ?? (() => go(`/segments/${name}`));
+  const edit = useEdit({ begun: segment, load: (stop) => loadSegment(app.id, name, stop), written, reload: show }, name);
   const { run, isBusy, problem: refused } = useAction(async () => {
-    await setSegment(app.id, name, text.trim(), description.trim());
-    if (onSaved) await onSaved();
-    else go(`/segments/${name}`);
+    await edit.save((condition) => setSegment(app.id, name, text.trim(), description.trim(), condition));
+    await show();
   });
   return (
     <Card title={segment ? "Change it" : "Who belongs"} class="segment-form">

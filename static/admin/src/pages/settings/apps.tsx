@@ -4,10 +4,11 @@ import { things } from "../../lib/format";
 import { to, useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Ask, Field, Form, type Written } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Table } from "../../ui/table";
-import { changeApp, deleteApp, makeApp, type AppChange, type Right } from "./load";
+import { changeApp, deleteApp, loadApp, makeApp, type AppChange, type Right } from "./load";
 
 export function Apps() {
   const { app } = useHere();
@@ -118,6 +119,13 @@ function OneApp({ app }: { app: AppView }) {
   const ofServer = useMay("operator", null);
   const [change, propose] = useState<AppChange>();
   const [saved, setSaved] = useState(false);
+  const reload = async () => {
+    await refreshApps();
+    propose(undefined);
+  };
+  const settings = JSON.stringify(settingsOf(app));
+  // It comes from a list, without a tag.
+  const edit = useEdit({ begun: app, load: (stop) => loadApp(app.id, stop), written: settingsOf, reload, isLive: true }, settings);
   const read = async (written: Written) => {
     setSaved(false);
     propose(proposed(app, written, ofServer.may));
@@ -128,7 +136,7 @@ function OneApp({ app }: { app: AppView }) {
         <a href={to("/settings/apps")}>All apps</a>
       </p>
       <Card title={app.name} aside={<code class="soft">{app.slug}</code>}>
-        <Form button="Review the change…" id="change-app" isOff={!operator.may} work={read}>
+        <Form key={settings} button="Review the change…" id="change-app" isOff={!operator.may} work={read}>
           <Field label="Name">{(tie) => <input name="name" required maxLength={200} defaultValue={app.name} autocomplete="off" {...tie} />}</Field>
           <Field label="Origins of its pages" hint="One a line. Browsers on other origins are refused, those that have subscribed before, too.">
             {(tie) => <textarea name="origins" rows={Math.max(2, app.origins.length)} defaultValue={app.origins.join("\n")} {...tie} />}
@@ -172,9 +180,8 @@ function OneApp({ app }: { app: AppView }) {
           button="Change it"
           says={<Consequences app={app} change={change} />}
           work={async () => {
-            if (Object.keys(change).length > 0) await changeApp(app.id, change);
-            await refreshApps();
-            propose(undefined);
+            if (Object.keys(change).length > 0) await edit.save((condition) => changeApp(app.id, change, condition));
+            await reload();
             setSaved(true);
           }}
           onClose={() => propose(undefined)}
@@ -186,6 +193,9 @@ function OneApp({ app }: { app: AppView }) {
     </>
   );
 }
+
+/** Of an app, what the form says. */
+const settingsOf = ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways }: AppView): object => ({ name, origins, browsers_may, max_retries, weight, allow_other_gateways });
 
 /** What differs from how the app is. */
 function proposed(app: AppView, written: Written, mayAll: boolean): AppChange {

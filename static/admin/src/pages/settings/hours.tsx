@@ -4,6 +4,7 @@ import { calendarFrom, calendarWords, DAYS } from "../../lib/hours";
 import { useResource } from "../../lib/resource";
 import { useHere, useMay } from "../../shell/context";
 import { Card } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Ask, Field, Form } from "../../ui/form";
 import { Shown } from "../../ui/shown";
 import { ChooseApp } from "../../shell/choose-app";
@@ -20,7 +21,7 @@ function HoursOf({ app }: { app: AppView }) {
     <Card title="When messages may come">
       <p class="fine">One-time codes and other transactional messages come at any time. What has to wait is sent when its time comes, if its time to live lasts that long.</p>
       <Shown of={calendar} what="the calendar">
-        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} onSaved={calendar.refresh} />}
+        {(known) => <Edit key={JSON.stringify(known)} app={app} known={known} refresh={calendar.refresh} />}
       </Shown>
     </Card>
   );
@@ -29,11 +30,16 @@ function HoursOf({ app }: { app: AppView }) {
 /** Zones that this browser knows by name, to choose from while writing. */
 const ZONES = Intl.supportedValuesOf?.("timeZone") ?? [];
 
-function Edit({ app, known, onSaved }: { app: AppView; known: Calendar; onSaved: () => unknown }) {
+function Edit({ app, known, refresh }: { app: AppView; known: Calendar; refresh: () => unknown }) {
   const operator = useMay("operator", app.id);
   const [isQuiet, setQuiet] = useState(known.quiet_hours != null);
   const [windows, setWindows] = useState<OffPeak[]>(known.off_peak ?? []);
   const [proposed, propose] = useState<Calendar>();
+  const reload = async () => {
+    propose(undefined);
+    await refresh();
+  };
+  const edit = useEdit({ begun: known, load: (stop) => loadCalendar(app.id, stop), written: (it) => it, reload });
   return (
     <>
       <Form button="Review the change…" id="change-hours" isOff={!operator.may} work={async (written) => propose(calendarFrom(written, windows.length))}>
@@ -102,9 +108,8 @@ function Edit({ app, known, onSaved }: { app: AppView; known: Calendar; onSaved:
           button="Change them"
           says={`${calendarWords(proposed)} It holds within a minute, for what is under way, too.`}
           work={async () => {
-            await setCalendar(app.id, proposed);
-            propose(undefined);
-            await onSaved();
+            await edit.save((condition) => setCalendar(app.id, proposed, condition));
+            await reload();
           }}
           onClose={() => propose(undefined)}
         />

@@ -1,4 +1,5 @@
 import { api, told } from "../../api/client";
+import type { Condition } from "../../api/edit";
 import type { components } from "../../api/schema";
 import type { AppView } from "../../api/types";
 import type { Filters } from "../../lib/url";
@@ -27,7 +28,8 @@ const ALL = { limit: 250 };
 const of = (app: string) => ({ path: { app } });
 
 export const makeApp = (body: NewApp) => told(api.POST("/v1/apps", { body }));
-export const changeApp = (app: string, body: AppChange): Promise<AppView> => told(api.PATCH("/v1/apps/{app}", { params: of(app), body }));
+export const loadApp = (app: string, signal: AbortSignal): Promise<AppView> => told(api.GET("/v1/apps/{app}", { params: of(app), signal }));
+export const changeApp = (app: string, body: AppChange, header: Condition): Promise<AppView> => told(api.PATCH("/v1/apps/{app}", { params: { ...of(app), header }, body }));
 export const deleteApp = (app: string, confirm: string) => told(api.DELETE("/v1/apps/{app}", { params: { ...of(app), query: { confirm } } }));
 
 export async function loadVapidKeys(app: string, signal?: AbortSignal): Promise<VapidKey[]> {
@@ -56,7 +58,7 @@ export const removeIdentityKey = (app: string, identity_key: string) =>
   told(api.DELETE("/v1/apps/{app}/identity-keys/{identity_key}", { params: { path: { app, identity_key } } }));
 
 export const loadCalendar = (app: string, signal: AbortSignal): Promise<Calendar> => told(api.GET("/v1/apps/{app}/calendar", { params: of(app), signal }));
-export const setCalendar = (app: string, body: Calendar): Promise<Calendar> => told(api.PUT("/v1/apps/{app}/calendar", { params: of(app), body }));
+export const setCalendar = (app: string, body: Calendar, header: Condition): Promise<Calendar> => told(api.PUT("/v1/apps/{app}/calendar", { params: { ...of(app), header }, body }));
 
 export async function loadTeam(signal?: AbortSignal): Promise<Teammate[]> {
   return (await told(api.GET("/v1/team", { params: { query: ALL }, signal }))).data;

@@ -1,19 +1,19 @@
-import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, Found, Subscription } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { deviceWords, lastWords, shortId, stateWords } from "../../lib/deliveries";
-import { capital, things } from "../../lib/format";
+import { capital, fullTime, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
 import { useResource } from "../../lib/resource";
 import { quiet, subscriptionWords } from "../../lib/subscribers";
+import { consentWords, personPath } from "../../lib/transfers";
 import { useFilters } from "../../lib/url";
 import { gatewayName } from "../../lib/words";
 import { useMay } from "../../shell/context";
 import { OfNamedApp } from "../../shell/of-app";
 import { Badge } from "../../ui/badge";
-import { Card, Head } from "../../ui/card";
+import { Card, Fact, Head } from "../../ui/card";
 import { Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -21,6 +21,7 @@ import { EraseDialog } from "./erase";
 import { loadLatest, loadPerson, type Person } from "./load";
 import { TestPushDialog } from "./test-push";
 import "../../ui/filters.css";
+import "../messages/messages.css";
 import "./subscribers.css";
 
 /** Somebody, by the site's name for them or by one of their devices. */
@@ -53,7 +54,12 @@ function OnePerson({ app, who }: { app: AppView; who: Who }) {
         {(shown) => (
           <>
             <Head title={shown.user ?? "Nobody in particular"} lead={`${shown.user ? capital(things(shown.devices.length, "device")) : "A device without a user"} in ${app.name}`}>
-              {shown.user !== undefined && shown.devices.length > 0 && <EraseButton app={app} onErase={() => erase(shown)} />}
+              {shown.user !== undefined && shown.devices.length > 0 && (
+                <div class="row">
+                  <TakeData app={app} user={shown.user} />
+                  <EraseButton app={app} onErase={() => erase(shown)} />
+                </div>
+              )}
             </Head>
             {shown.devices.length === 0 ? <Unknown user={shown.user ?? ""} /> : <Known app={app} person={shown} who={who} onSent={refresh} />}
           </>
@@ -79,6 +85,17 @@ function Unknown({ user }: { user: string }) {
         No subscription belongs to <code>{user}</code>: they never allowed notifications, signed out everywhere, or were erased.
       </p>
     </div>
+  );
+}
+
+/** All that is known of them, as a file that they may be given. */
+function TakeData({ app, user }: { app: AppView; user: string }) {
+  const admin = useMay("admin", app.id);
+  if (!admin.may) return <p class="fine">Taking out what is known of them is not yours to do. {admin.why}</p>;
+  return (
+    <a class="button" id="take-data" href={personPath(app.id, user)} download={`${app.slug}-person.json`}>
+      Export their data
+    </a>
   );
 }
 
@@ -119,6 +136,7 @@ function Device({ app, device, onSent }: { app: AppView; device: Subscription; o
   const [isTesting, test] = useState(false);
   const sender = useMay("sender", app.id);
   const { word, tone, why } = subscriptionWords(device.state);
+  const consent = consentWords((device as Consenting).consent, (at) => fullTime(new Date(at), zone.value));
   return (
     <Card title={capital(deviceWords(device.gateway))} aside={<Badge tone={tone}>{word}</Badge>}>
       {device.state !== "active" && (
@@ -133,6 +151,7 @@ function Device({ app, device, onSent }: { app: AppView; device: Subscription; o
         <Fact title="First seen">
           <Time at={device.created_at} absolute />
         </Fact>
+        {consent && <Fact title="Consented">{consent}</Fact>}
         <Fact title="Language">{device.locale ?? "not told"}</Fact>
         <Fact title="Time zone">{device.timezone ?? "not told"}</Fact>
         <Fact title="Topics">
@@ -161,14 +180,8 @@ function Device({ app, device, onSent }: { app: AppView; device: Subscription; o
   );
 }
 
-function Fact({ title, children }: { title: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{title}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
+/** Where it is known when and how they consented. */
+type Consenting = Subscription & { consent?: { at?: string | null; source?: string | null } | null };
 
 function Chips({ words, page }: { words: string[]; page: (word: string) => string }) {
   if (words.length === 0) return <>none</>;

@@ -1,12 +1,13 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
-import type { AppView, TemplatePreview } from "../../api/types";
+import type { AppView, StoredTemplate, TemplatePreview } from "../../api/types";
 import { useAsked, type Asked } from "../../lib/asked";
 import { content, objectOf } from "../../lib/draft";
 import { faultWords, languageWords } from "../../lib/format";
 import { ANYBODY, inLanguage, pointerOf, templateOf, untaken, whomOf, withLanguage, withoutLanguage, type Draft, type Somebody } from "../../lib/templates";
 import { useAction } from "../../ui/action";
 import { Card } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Refused } from "../../ui/shown";
 import "../composer/composer.css";
 import { ContentFields } from "../composer/content";
@@ -15,16 +16,20 @@ import { Meter } from "../composer/meter";
 import { Previews } from "../composer/previews";
 import { ClearDialog } from "../composer/send";
 import { AudienceCard } from "./audience";
-import { preview, putTemplate } from "./load";
+import { loadTemplate, preview, putTemplate, written } from "./load";
 import "./templates.css";
 
 interface Props {
   app: AppView;
   name: string;
+  /** What it was when it was begun; undefined: a new one. */
+  stored?: StoredTemplate;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
   button: string;
   onSaved: () => void;
+  /** Begins again with what is stored. */
+  reload: () => void;
   /** Nothing was changed yet. */
   isSame?: boolean;
   /** Of what is kept in this tab alone. */
@@ -33,7 +38,7 @@ interface Props {
 }
 
 /** Writes a template, with what comes of it for somebody beside it. */
-export function Editor({ app, name, draft, change, button, onSaved, isSame = false, clear, children }: Props) {
+export function Editor({ app, name, stored, draft, change, button, onSaved, reload, isSame = false, clear, children }: Props) {
   const [wanted, choose] = useState(0);
   const n = Math.min(wanted, draft.languages.length - 1);
   const [somebody, setSomebody] = useState(ANYBODY);
@@ -46,9 +51,10 @@ export function Editor({ app, name, draft, change, button, onSaved, isSame = fal
   const filled = useAsked(question, (body, stop) => preview(app.id, body, stop));
   const body = JSON.stringify([name, template]);
   const [saved, setSaved] = useState("");
+  const edit = useEdit({ begun: stored, load: (stop) => loadTemplate(app.id, name, stop), written, reload }, name);
   const { run, isBusy, problem } = useAction(async () => {
     setSaved(body);
-    await putTemplate(app.id, name, template);
+    await edit.save((condition) => putTemplate(app.id, name, template, condition));
     onSaved();
   });
   const language = draft.languages[n];

@@ -1,5 +1,6 @@
 /** What the pages about templates ask the server for. */
 import { api, told } from "../../api/client";
+import type { Condition } from "../../api/edit";
 import type { StoredTemplate, Template, TemplateCheck, TemplateCheckBody, TemplatePreview, TemplatePreviewBody } from "../../api/types";
 import { names, type Uses } from "../../lib/templates";
 import { loadPlan, loadPage } from "../campaigns/load";
@@ -17,9 +18,13 @@ export async function loadTemplates(app: string, after: string | undefined, sign
 
 export const loadTemplate = (app: string, template: string, signal: AbortSignal): Promise<StoredTemplate> => told(api.GET("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } }, signal }));
 
-export const putTemplate = (app: string, template: string, body: Template): Promise<StoredTemplate> => told(api.PUT("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } }, body }));
+export const putTemplate = (app: string, template: string, body: Template, header: Condition): Promise<StoredTemplate> =>
+  told(api.PUT("/v1/apps/{app}/templates/{template}", { params: { path: { app, template }, header }, body }));
 
-export const removeTemplate = async (app: string, template: string): Promise<void> => void (await told(api.DELETE("/v1/apps/{app}/templates/{template}", { params: { path: { app, template } } })));
+export const removeTemplate = async (app: string, template: string, header: Condition): Promise<void> => void (await told(api.DELETE("/v1/apps/{app}/templates/{template}", { params: { path: { app, template }, header } })));
+
+/** Of a template, what saving it replaces. */
+export const written = ({ template }: StoredTemplate): object => template ?? {};
 
 /** Fills it in; nothing is sent. */
 export const preview = (app: string, body: TemplatePreviewBody, signal: AbortSignal): Promise<TemplatePreview> => told(api.POST("/v1/apps/{app}/templates/preview", { params: { path: { app } }, body, signal }));

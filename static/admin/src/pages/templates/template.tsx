@@ -10,6 +10,7 @@ import { useFilters } from "../../lib/url";
 import { ChooseApp } from "../../shell/choose-app";
 import { useHere, useMay } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
+import { useEdit } from "../../ui/edit";
 import { Ask } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Failed, Shown } from "../../ui/shown";
@@ -18,7 +19,7 @@ import { useDraft } from "../composer/store";
 import { Written } from "../messages/said";
 import { usesWords } from "../../lib/templates";
 import { Editor } from "./editor";
-import { loadTemplate, loadUses, removeTemplate } from "./load";
+import { loadTemplate, loadUses, removeTemplate, written } from "./load";
 
 /** Stands in the address for one that is yet to be written: no name begins with a hyphen. */
 const NEW = "-new";
@@ -70,7 +71,7 @@ function Write({ app }: { app: AppView }) {
   // A hyphen at the end is the beginning of another word.
   const rename = (name: string) => change({ name: name === "" ? "" : slugOf(name) + (/[\s-]$/.test(name) ? "-" : "") });
   return (
-    <Editor app={app} name={draft.name} draft={draft} change={change} button="Make it" onSaved={onSaved} clear={clear}>
+    <Editor app={app} name={draft.name} draft={draft} change={change} button="Make it" onSaved={onSaved} reload={onSaved} clear={clear}>
       <Card title="What it is called">
         <Text label="Name" name="template-name" value={draft.name} change={rename} max={64} placeholder="welcome" hint="Small letters, digits and hyphens: messages name it by that." />
       </Card>
@@ -80,6 +81,7 @@ function Write({ app }: { app: AppView }) {
 
 function Existing({ app, name }: { app: AppView; name: string }) {
   const sender = useMay("sender", app.id);
+  const [isSaved, setSaved] = useState(false);
   const { begun, problem, edition, again } = useBegin(name, (stop) => loadTemplate(app.id, name, stop));
   if (problem) {
     return (
@@ -100,16 +102,28 @@ function Existing({ app, name }: { app: AppView; name: string }) {
           </>
         }
       >
-        {sender.may && <Delete app={app} name={name} />}
+        {sender.may && <Delete key={edition} app={app} stored={begun} reload={again} />}
       </Head>
       {sender.may ? (
         <>
-          {edition > 1 && (
+          {isSaved && (
             <p role="status" id="saved">
               Saved. What is sent from now on says this; messages that were sent and campaigns that were planned before keep what they said.
             </p>
           )}
-          <Change key={edition} app={app} stored={begun} onSaved={again} />
+          <Change
+            key={edition}
+            app={app}
+            stored={begun}
+            onSaved={() => {
+              setSaved(true);
+              again();
+            }}
+            reload={() => {
+              setSaved(false);
+              again();
+            }}
+          />
         </>
       ) : (
         <>
@@ -121,10 +135,10 @@ function Existing({ app, name }: { app: AppView; name: string }) {
   );
 }
 
-function Change({ app, stored, onSaved }: { app: AppView; stored: StoredTemplate; onSaved: () => void }) {
+function Change({ app, stored, onSaved, reload }: { app: AppView; stored: StoredTemplate; onSaved: () => void; reload: () => void }) {
   const [begin] = useState(() => (stored.template ? draftOf(stored.template) : BLANK));
   const [draft, setDraft] = useState(begin);
-  return <Editor app={app} name={stored.name} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save it" onSaved={onSaved} isSame={draft === begin} />;
+  return <Editor app={app} name={stored.name} stored={stored} draft={draft} change={(changes) => setDraft((draft) => ({ ...draft, ...changes }))} button="Save it" onSaved={onSaved} reload={reload} isSame={draft === begin} />;
 }
 
 /** What it says, for whoever may only look. */
@@ -142,20 +156,28 @@ function Read({ stored: { template } }: { stored: StoredTemplate }) {
   );
 }
 
-function Delete({ app, name }: { app: AppView; name: string }) {
+interface DeleteProps {
+  app: AppView;
+  stored: StoredTemplate;
+  reload: () => void;
+}
+
+function Delete(props: DeleteProps) {
   const [isAsked, ask] = useState(false);
   return (
     <>
       <button type="button" id="delete" onClick={() => ask(true)}>
         Delete…
       </button>
-      {isAsked && <DeleteDialog app={app} name={name} onClose={() => ask(false)} />}
+      {isAsked && <DeleteDialog {...props} onClose={() => ask(false)} />}
     </>
   );
 }
 
-function DeleteDialog({ app, name, onClose }: { app: AppView; name: string; onClose: () => void }) {
+function DeleteDialog({ app, stored, reload, onClose }: DeleteProps & { onClose: () => void }) {
   const { go } = useFilters();
+  const { name } = stored;
+  const edit = useEdit({ begun: stored, load: (stop) => loadTemplate(app.id, name, stop), written, reload, verb: "Delete it all the same" });
   const uses = useResource(`uses ${app.id} ${name}`, (stop) => loadUses(app.id, name, stop), { everyS: 3_600 });
   return (
     <Ask
@@ -170,7 +192,7 @@ function DeleteDialog({ app, name, onClose }: { app: AppView; name: string; onCl
       button="Delete it"
       isGrave
       work={async () => {
-        await removeTemplate(app.id, name);
+        await edit.save((condition) => removeTemplate(app.id, name, condition));
         go("/templates");
       }}
       onClose={onClose}

@@ -1,0 +1,132 @@
+/** Files of subscriptions that come in, and what is taken out. Pure. */
+import type { Export, Import, ImportFault } from "../api/types";
+import { fullCount, things } from "./format";
+import type { Tone } from "./words";
+
+export const FORMATS = ["ndjson", "csv", "json"] as const;
+export type Format = (typeof FORMATS)[number];
+
+export const FORMAT_WORDS: Record<Format, string> = { ndjson: "Lines of JSON", csv: "CSV", json: "A JSON array" };
+
+/** What a file is, by its name. Undefined: that does not tell. */
+export function formatOf(name: string): Format | undefined {
+  const end = name.toLowerCase().split(".").at(-1) ?? "";
+  if (end === "jsonl") return "ndjson";
+  if (end === "tsv" || end === "txt") return "csv";
+  return FORMATS.find((format) => format === end);
+}
+
+/** What a column may mean, by the names that the server has for it. */
+export const MEANINGS: readonly (readonly [string, string])[] = [
+  ["endpoint", "Endpoint"],
+  ["p256dh", "Key p256dh"],
+  ["auth", "Key auth"],
+  ["user_id", "User"],
+  ["tags", "Tags"],
+  ["topics", "Topics"],
+  ["attributes", "Attributes"],
+  ["locale", "Language"],
+  ["timezone", "Time zone"],
+  ["vapid_key", "VAPID key"],
+  ["created_at", "When it was made or consented to"],
+  ["expires_at", "When the browser ends it"],
+  ["active", "Whether it is still subscribed"],
+  ["unsubscribed_at", "Whether, or since when, it is not"],
+];
+
+/** Columns and what they mean. */
+export type Mapping = Readonly<Record<string, string>>;
+
+/** What mapped columns are to the server: `abo:endpoint,kunde:user_id`. Undefined: nothing is mapped. */
+export function mapOf(mapping: Mapping): string | undefined {
+  const pairs = Object.entries(mapping).flatMap(([theirs, ours]) => (ours ? [`${theirs}:${ours}`] : []));
+  return pairs.length > 0 ? pairs.join(",") : undefined;
+}
+
+/** Whether a column can be mapped: commas part what is mapped. */
+export const isMappable = (column: string): boolean => column.trim() !== "" && !column.includes(",");
+
+/** An import that has not gone on for so long has broken off. */
+const SILENT_MS = 60_000;
+
+/** Where an import stands. */
+export function importStanding({ finished_at, changed_at, dry_run }: Pick<Import, "finished_at" | "changed_at" | "dry_run">, now: Date): { tone: Tone; word: string; isBroken: boolean } {
+  if (finished_at) return dry_run ? { tone: "cancelled", word: "Tried", isBroken: false } : { tone: "accepted", word: "Done", isBroken: false };
+  const isSilent = now.getTime() - Date.parse(changed_at) > SILENT_MS;
+  return isSilent ? { tone: "lost", word: "Broke off", isBroken: true } : { tone: "waiting", word: "Under way", isBroken: false };
+}
+
+/** What an import came to, or would come to. */
+export function importWords({ lines, added, known, left_out, refused, dry_run }: Pick<Import, "lines" | "added" | "known" | "left_out" | "refused" | "dry_run">): string {
+  const [is, are] = dry_run ? ["would be", "would be"] : ["is", "are"];
+  const verb = (n: number) => (n === 1 ? is : are);
+  const said = [`${things(added, "subscription")} ${verb(added)} new`, `${["none", "one"][known] ?? fullCount(known)} known already`];
+  if (left_out > 0) said.push(`${things(left_out, "line")} left out, since they are not subscribed any more`);
+  if (refused > 0) said.push(`${things(refused, "line")} wrong`);
+  return `${fullCount(lines)} ${lines === 1 ? "line was" : "lines were"} read: ${said.join(", ")}.`;
+}
+
+/** Faults that the server keeps of an import. */
+const FAULTS_MAX = 1_000;
+
+/** Of how many lines the report does not tell. */
+export const untold = (refused: number, told: readonly ImportFault[]): number => (told.length >= FAULTS_MAX ? Math.max(0, refused - new Set(told.map(({ line }) => line)).size) : 0);
+
+/** As a cell of a table that other programs open: quoted, and never a formula. */
+const cell = (text: string): string => `"${(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text).replace(/"/g, '""')}"`;
+
+/** A report as CSV. */
+export const faultsCsv = (faults: readonly ImportFault[]): string => ["line,field,reason", ...faults.map(({ line, field, reason }) => `${line},${cell(field)},${cell(reason)}`)].map((row) => `${row}\r\n`).join("");
+
+export const EXPORT_STANDINGS: Record<Export["state"], { tone: Tone; word: string }> = {
+  running: { tone: "waiting", word: "Under way" },
+  complete: { tone: "accepted", word: "Complete" },
+  broken_off: { tone: "lost", word: "Broke off" },
+};
+
+/** Where all of an app, or its subscriptions alone, are to be had. */
+export function exportPath(app: string, what: "all" | "ndjson" | "csv"): string {
+  const query = what === "all" ? "" : what === "csv" ? "?only=subscriptions&format=csv" : "?only=subscriptions";
+  return `/v1/apps/${encodeURIComponent(app)}/export${query}`;
+}
+
+/** Where all is to be had that is known of a person. */
+export const personPath = (app: string, user: string): string => `/v1/apps/${encodeURIComponent(app)}/users/${encodeURIComponent(user)}/export`;
+
+/** When and where somebody consented; undefined: that is not known. */
+export function consentWords(consent: { at?: string | null; source?: string | null } | null | undefined, day: (at: string) => string): string | undefined {
+  if (!consent || (!consent.at && !consent.source)) return undefined;
+  return [consent.at && day(consent.at), consent.source].filter(Boolean).join(", ");
+}
+
+/** What a file is sent by, and its progress asked for with. */
+export interface Wire {
+  /** The newest imports, the newest first. */
+  list: () => Promise<Pick<Import, "id">[]>;
+  show: (id: string) => Promise<Import>;
+  /** Answers when the file has ended. */
+  send: () => Promise<Import>;
+  /** A moment. */
+  pause: () => Promise<unknown>;
+}
+
+/** Sends a file, and tells now and then how far it has come. `id`: the import that it goes on with. */
+export async function transfer({ list, show, send, pause }: Wire, id: string | undefined, tell: (progress: Import) => void): Promise<Import> {
+  // Ids rise with time: one that is greater than all before is this file's.
+  const before = id ?? (await list())[0]?.id ?? "";
+  let isOver = false;
+  const sent = send().finally(() => (isOver = true));
+  sent.catch(() => {}); // thrown below
+  let own = id;
+  while (!isOver) {
+    await Promise.race([sent.catch(() => {}), pause()]);
+    if (isOver) break;
+    try {
+      own ??= (await list()).find(({ id }) => id > before)?.id;
+      if (own) tell(await show(own));
+    } catch {
+      // The file tells what is wrong; progress is asked for again.
+    }
+  }
+  return sent;
+}

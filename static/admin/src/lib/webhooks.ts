@@ -1,0 +1,156 @@
+/** Webhooks and their requests in words, and a webhook that is being written. Pure. */
+import type { NewWebhook, Webhook, WebhookEvent, WebhookRequest, WebhookTry } from "../api/types";
+import { capital, duration, fullCount, things } from "./format";
+import type { Tone } from "./words";
+
+export interface Standing {
+  tone: Tone;
+  word: string;
+  /** What that means, and what helps; empty: nothing needs to be said. */
+  why: string;
+}
+
+const DISABLED: Record<string, Standing> = {
+  asked: { tone: "cancelled", word: "Off", why: "Somebody turned it off. What happens meanwhile is not told later; what waited is sent once it is on again." },
+  gone: { tone: "lost", word: "Gone", why: "Its receiver answered 410, so it was turned off. Mend the address, or delete it." },
+  failing: { tone: "lost", word: "Gave up", why: "Its receiver took nothing for five days, so it was turned off. Mend the receiver, turn it on, and replay what failed." },
+};
+
+/** Whether a webhook works. */
+export function standing({ state, disabled_why, breaker, failing_since, dropped_events }: Pick<Webhook, "state" | "disabled_why" | "breaker" | "failing_since" | "dropped_events">): Standing {
+  if (state === "disabled") return DISABLED[disabled_why ?? "asked"] ?? { tone: "cancelled", word: "Off", why: "" };
+  if (breaker !== "closed") return { tone: "retrying", word: "Waits", why: "Its receiver fails again and again, so it is left alone for a while. No retries are used up by that." };
+  if (failing_since) return { tone: "retrying", word: "Fails", why: "Its receiver has taken nothing of late. Each request is tried again by its policy." };
+  if (dropped_events > 0) return { tone: "retrying", word: "On", why: `${capital(things(dropped_events, "event"))} ${dropped_events === 1 ? "was" : "were"} dropped since too many requests waited.` };
+  return { tone: "accepted", word: "On", why: "" };
+}
+
+/** Where a request stands. */
+export function requestWords({ state, attempts }: Pick<WebhookRequest, "state" | "attempts">): { tone: Tone; word: string } {
+  if (state === "delivered") return { tone: "accepted", word: "Taken" };
+  if (state === "failed") return { tone: "lost", word: "Failed" };
+  return attempts > 0 ? { tone: "retrying", word: "Tried again" } : { tone: "waiting", word: "Waiting" };
+}
+
+export const REQUEST_STATES = ["pending", "delivered", "failed"] as const;
+export const REQUEST_STATE_WORDS: Record<(typeof REQUEST_STATES)[number], string> = { pending: "Waiting", delivered: "Taken", failed: "Failed" };
+
+/** Why there is no answer, by the server's name for it. */
+const FAILURES: Record<string, string> = {
+  resolve: "its host has no address, or nobody could be asked",
+  invalid_host: "there is no such host",
+  forbidden: "its address is not public",
+  connect: "nobody takes a connection there",
+  tls: "its certificate is not valid, or it does not speak TLS",
+  reset: "the connection broke",
+  deadline: "it took too long",
+};
+
+/** What a receiver made of one try. */
+export function tryWords({ http_status, took_ms, reason }: Pick<WebhookTry, "http_status" | "took_ms" | "reason">): string {
+  const after = duration(took_ms / 1_000);
+  if (http_status == null) return `There was no answer${reason ? `: ${FAILURES[reason] ?? reason}` : ""}, after ${after}.`;
+  return `The receiver answered ${http_status} after ${after}${reason ? `: ${reason}` : "."}`;
+}
+
+/** Whether its receiver takes what it is sent, as far as the request of a trial tells. Undefined: it was not tried yet. */
+export function trialWords({ state, tries }: Pick<WebhookRequest, "state"> & { tries: readonly WebhookTry[] }): Standing | undefined {
+  const last = tries.at(-1);
+  if (!last) return undefined;
+  if (state === "delivered") return { tone: "accepted", word: "It works", why: tryWords(last) };
+  return { tone: "lost", word: "It does not work yet", why: `${tryWords(last)}${state === "pending" ? " It is tried again." : ""}` };
+}
+
+/** What replaying does. */
+export const replayWords = (n: number): string => `${capital(things(n, "request"))} that failed ${n === 1 ? "is" : "are"} made again, with all ${n === 1 ? "its" : "their"} retries. Each keeps its id, so that a receiver that had taken one drops the repeat.`;
+
+/** What goes with a webhook that is deleted. */
+export function deletionWords({ pending, failed }: Pick<Webhook, "pending" | "failed">): string {
+  const lost = pending + failed;
+  const what = lost === 0 ? "Nothing waits for it." : `${fullCount(pending)} waiting and ${fullCount(failed)} failed requests go with it.`;
+  return `Nothing is told to its receiver any more. ${what} There is no way back.`;
+}
+
+/** The host of an address alone: the rest of it may be a secret. */
+export function hostOf(url: string): string {
+  try {
+    return new URL(url).host;
+  } catch {
+    return "";
+  }
+}
+
+/** What a webhook may be told of, by what it is about. */
+export const EVENTS: readonly (readonly [string, readonly (readonly [WebhookEvent, string])[]])[] = [
+  [
+    "How deliveries end",
+    [
+      ["delivery.accepted", "taken by the push service"],
+      ["delivery.gone", "the subscription is gone"],
+      ["delivery.expired", "expired"],
+      ["delivery.dead", "failed for good"],
+      ["delivery.cancelled", "cancelled"],
+      ["delivery.capped", "held back by a cap"],
+    ],
+  ],
+  [
+    "What people do",
+    [
+      ["delivery.displayed", "it was shown"],
+      ["delivery.clicked", "it was clicked"],
+      ["delivery.closed", "it was closed"],
+    ],
+  ],
+  [
+    "Campaigns and messages",
+    [
+      ["campaign.state", "a campaign’s state"],
+      ["message.done", "a message is done"],
+      ["message.paused", "paused"],
+      ["message.resumed", "resumed"],
+      ["message.cancelled", "cancelled"],
+    ],
+  ],
+  [
+    "Alerts of the app",
+    [
+      ["alert.raised", "raised"],
+      ["alert.resolved", "resolved"],
+    ],
+  ],
+];
+
+/** A webhook as somebody writes it. */
+export interface Draft {
+  name: string;
+  url: string;
+  events: readonly WebhookEvent[];
+  maxEvents: string;
+  /** The name of a preset; empty: the default. */
+  preset: string;
+  /** A policy that there is no field for: it stays. */
+  own: object | undefined;
+}
+
+export const BLANK: Draft = { name: "", url: "", events: ["delivery.gone", "delivery.dead", "delivery.clicked", "campaign.state"], maxEvents: "100", preset: "", own: undefined };
+
+/** Stands among the presets for a policy that there is no field for. */
+export const OWN = "-own";
+
+export function draftOf({ name, url, events, max_events, policy }: Webhook): Draft {
+  const { preset } = (policy ?? {}) as { preset?: unknown };
+  const isPreset = typeof preset === "string" && Object.keys(policy ?? {}).length === 1;
+  return { name, url, events, maxEvents: String(max_events), preset: isPreset ? preset : policy ? OWN : "", own: policy && !isPreset ? policy : undefined };
+}
+
+/** The whole as a request. */
+export function bodyOf({ name, url, events, maxEvents, preset, own }: Draft): NewWebhook {
+  const policy = preset === OWN ? own : preset ? { preset } : null;
+  return { name: name.trim(), url: url.trim(), events: [...events], max_events: Number(maxEvents), policy: (policy ?? null) as never };
+}
+
+/** With an event, or without it, in the order in which they are shown. */
+export function toggled(events: readonly WebhookEvent[], event: WebhookEvent): WebhookEvent[] {
+  const all = EVENTS.flatMap(([, group]) => group.map(([name]) => name));
+  return all.filter((name) => (name === event ? !events.includes(name) : events.includes(name)));
+}

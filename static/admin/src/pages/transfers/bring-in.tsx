@@ -1,0 +1,159 @@
+import { useEffect, useState } from "preact/hooks";
+import type { AppView, Import } from "../../api/types";
+import { count, fullCount, things } from "../../lib/format";
+import { FORMAT_WORDS, FORMATS, formatOf, importWords, isMappable, mapOf, MEANINGS, type Format, type Mapping } from "../../lib/transfers";
+import { useMay } from "../../shell/context";
+import { Card } from "../../ui/card";
+import { Ask } from "../../ui/form";
+import { Refused } from "../../ui/shown";
+import "../composer/composer.css";
+import { Choice } from "../composer/fields";
+import { begin, isSending, upload, type Upload } from "./load";
+import { Report } from "./report";
+
+interface Props {
+  app: AppView;
+  /** The import that a file may go on with. */
+  open: string | undefined;
+  onDone: () => unknown;
+}
+
+/** Brings a file of subscriptions in: it is tried first, and taken in when somebody has read what would come of it. */
+export function BringIn({ app, open, onDone }: Props) {
+  const operator = useMay("operator", app.id);
+  const last = upload.value?.way.app === app.id ? upload.value : undefined;
+  const isOver = last && !isSending(last);
+  useEffect(() => {
+    if (isOver) void onDone();
+  }, [isOver]);
+  return (
+    <Card title="Bring subscriptions in">
+      <p class="fine">Lines of JSON, CSV or a JSON array, of any length, as other senders give them out. Whoever has unsubscribed here stays so. Import their VAPID key first: subscriptions cannot be used without it.</p>
+      {!operator.may ? <p class="fine">Bringing files in is not yours to do. {operator.why}</p> : <Begin app={app} open={open} last={last} />}
+    </Card>
+  );
+}
+
+function Begin({ app, open, last }: { app: AppView; open: string | undefined; last: Upload | undefined }) {
+  const [file, setFile] = useState<File | undefined>(last?.way.file);
+  const [format, setFormat] = useState<Format | undefined>(last?.way.format);
+  const [mapping, setMapping] = useState<Mapping>({});
+  const [isAsked, ask] = useState(false);
+  const isBusy = last !== undefined && isSending(last);
+  const map = mapOf(mapping);
+  const choose = (chosen: File | undefined) => {
+    setFile(chosen);
+    setFormat(chosen && (formatOf(chosen.name) ?? format));
+  };
+  const tried = last?.done?.dry_run && last.way.file === file && last.way.format === format && last.way.map === map ? last.done : undefined;
+  const send = (dryRun: boolean, id?: string) => file && format && void begin({ app: app.id, file, format, dryRun, map, ...(id ? { id } : {}) });
+  const ignored = last?.done?.ignored ?? [];
+  return (
+    <>
+      <div class="form labelled">
+        <div class="field">
+          <label for="import-file">File</label>
+          <input id="import-file" name="file" type="file" accept=".ndjson,.jsonl,.csv,.tsv,.txt,.json" disabled={isBusy} onChange={(event) => choose(event.currentTarget.files?.[0])} />
+        </div>
+        {file && <Choice label="What it is" name="format" value={format ?? ""} choices={[["", "Choose one"], ...FORMATS.map((format) => [format, FORMAT_WORDS[format]] as const)]} choose={(format) => setFormat((format || undefined) as Format | undefined)} />}
+        <Columns columns={[...new Set([...Object.keys(mapping), ...ignored])].filter(isMappable)} mapping={mapping} change={setMapping} />
+      </div>
+      {last && <Progress last={last} goOn={(id) => void begin({ ...last.way, id })} />}
+      {!isBusy && (
+        <p class="row">
+          <button type="button" id="try-import" class={tried ? "" : "primary"} disabled={!file || !format} onClick={() => send(true)}>
+            {tried ? "Try it once more" : "Try it"}
+          </button>
+          <button type="button" id="take-in" class={tried ? "primary" : ""} disabled={!tried || tried.added + tried.known === 0} onClick={() => ask(true)}>
+            Take it in…
+          </button>
+          {open && (
+            <button type="button" id="go-on-file" disabled={!file || !format} onClick={() => send(false, open)}>
+              Go on with the import above
+            </button>
+          )}
+          <span class="fine">{tried ? "" : "Trying keeps nothing but the report."}</span>
+        </p>
+      )}
+      {isAsked && tried && <TakeIn tried={tried} work={() => send(false)} onClose={() => ask(false)} />}
+    </>
+  );
+}
+
+function TakeIn({ tried, work, onClose }: { tried: Import; work: () => unknown; onClose: () => void }) {
+  return (
+    <Ask
+      title="Take it in?"
+      says={<span id="consequence">{importWords(tried)} Those that are new get what you send to all of them from now on; those that are known say afterwards what the file says. Nobody is told.</span>}
+      button={`Take in ${things(tried.added + tried.known, "subscription")}`}
+      work={async () => {
+        work();
+        onClose();
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+/** What columns mean of which the server does not know it. */
+function Columns({ columns, mapping, change }: { columns: string[]; mapping: Mapping; change: (mapping: Mapping) => void }) {
+  if (columns.length === 0) return null;
+  return (
+    <fieldset class="columns">
+      <legend>What columns mean that are not known</legend>
+      <div class="pair">
+        {columns.map((column) => (
+          <Choice
+            key={column}
+            label={column}
+            name={`column-${column}`}
+            value={mapping[column] ?? ""}
+            choices={[["", "Nothing that matters here"], ...MEANINGS, [`attributes.${column}`, "An attribute of that name"]]}
+            choose={(meaning) => change({ ...mapping, [column]: meaning })}
+          />
+        ))}
+      </div>
+    </fieldset>
+  );
+}
+
+/** How far it has come, and what it came to. */
+function Progress({ last, goOn }: { last: Upload; goOn: (id: string) => void }) {
+  const { way, progress, done, problem, stop } = last;
+  if (done) {
+    return (
+      <div id="import-done" class="result" data-dry-run={done.dry_run}>
+        <p role="status">
+          <strong>{done.dry_run ? `Tried: ${way.file.name}` : `Taken in: ${way.file.name}`}</strong>
+        </p>
+        <Report of={done} />
+      </div>
+    );
+  }
+  if (problem) {
+    return (
+      <div id="import-broken" class="result">
+        {progress ? <p>It ended after {fullCount(progress.lines)} lines or some more. Nothing of those is lost.</p> : <p>It was not taken.</p>}
+        {stop.signal.aborted ? <p>You stopped it.</p> : <Refused problem={problem} />}
+        {progress && (
+          <p>
+            <button type="button" id="go-on" class="primary" onClick={() => goOn(progress.id)}>
+              Go on
+            </button>
+          </p>
+        )}
+      </div>
+    );
+  }
+  return (
+    <p class="row" id="import-progress">
+      <span role="status">
+        {way.dryRun ? "Trying" : "Taking in"} {way.file.name}: {progress ? `${count(progress.lines)} lines so far` : "begun"}…
+      </span>
+      <button type="button" onClick={() => stop.abort()}>
+        Stop
+      </button>
+      <span class="fine">Other pages can be looked at meanwhile; leaving the admin page stops it.</span>
+    </p>
+  );
+}

@@ -1,0 +1,110 @@
+import type { AppView, Import } from "../../api/types";
+import { clock } from "../../lib/clock";
+import { shortId } from "../../lib/deliveries";
+import { useResource, type Resource } from "../../lib/resource";
+import { importStanding } from "../../lib/transfers";
+import { useFilters } from "../../lib/url";
+import { OfApp } from "../../shell/of-app";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { BringIn } from "./bring-in";
+import { TakeOut } from "./take-out";
+import { loadImport, loadImports } from "./load";
+import { Report } from "./report";
+import "./transfers.css";
+
+/** What came in by the file, what was taken out? */
+export default function Transfers() {
+  return (
+    <>
+      <Head title="In and out" lead="What came in by the file, what was taken out?" />
+      <OfApp what="Files are brought to one app.">{(app) => <OfOneApp key={app.id} app={app} />}</OfApp>
+    </>
+  );
+}
+
+function OfOneApp({ app }: { app: AppView }) {
+  const { filters } = useFilters();
+  const imports = useResource(`imports ${app.id}`, (stop) => loadImports(app.id, stop), { everyS: 15 });
+  const named = imports.known.value?.value.find(({ id }) => id === filters.import);
+  return (
+    <>
+      {filters.import && <OneImport key={filters.import} app={app} id={filters.import} />}
+      <BringIn app={app} open={named?.finished_at ? undefined : filters.import} onDone={imports.refresh} />
+      <Imports imports={imports} />
+      <TakeOut app={app} />
+    </>
+  );
+}
+
+function Imports({ imports }: { imports: Resource<Import[]> }) {
+  const { link } = useFilters();
+  return (
+    <Card title="What came in of late">
+      <Shown of={imports} what="imports" isEmpty={(imports) => imports.length === 0} empty={<p>No file was brought in yet.</p>}>
+        {(imports) => (
+          <Table
+            caption="Imports"
+            rows={imports}
+            id={({ id }) => id}
+            columns={[
+              {
+                head: "Begun",
+                cell: ({ id, created_at }) => (
+                  <>
+                    <a href={link("/transfers", { import: id })}>
+                      <Time at={created_at} absolute />
+                    </a>
+                    <br />
+                    <span class="fine keep">{shortId(id)}</span>
+                  </>
+                ),
+              },
+              { head: "State", cell: (one) => <Standing of={one} /> },
+              { head: "Lines", isNumber: true, cell: ({ lines }) => <Count n={lines} /> },
+              { head: "New", isNumber: true, isExtra: true, cell: ({ added }) => <Count n={added} /> },
+              { head: "Known", isNumber: true, isExtra: true, cell: ({ known }) => <Count n={known} /> },
+              { head: "Wrong", isNumber: true, cell: ({ refused }) => <Count n={refused} /> },
+            ]}
+          />
+        )}
+      </Shown>
+    </Card>
+  );
+}
+
+function Standing({ of }: { of: Import }) {
+  const { tone, word } = importStanding(of, clock.shown.value);
+  return <Badge tone={tone}>{word}</Badge>;
+}
+
+/** One that the address names: what it came to, and how it goes on. */
+function OneImport({ app, id }: { app: AppView; id: string }) {
+  const { link } = useFilters();
+  const found = useResource(`import ${id}`, (stop) => loadImport(app.id, id, stop), { everyS: 5 });
+  return (
+    <Card
+      title="An import"
+      aside={
+        <span class="fine">
+          <code>{id}</code> · <a href={link("/transfers")}>Close</a>
+        </span>
+      }
+    >
+      <Shown of={found} what="this import">
+        {(shown) => (
+          <>
+            <p>
+              <Standing of={shown} /> begun <Time at={shown.created_at} />, {shown.format}
+            </p>
+            <Report of={shown} />
+            {!shown.finished_at && <p class="fine">If it broke off, choose its file once more below, and go on with it: what was dealt with is passed over.</p>}
+          </>
+        )}
+      </Shown>
+    </Card>
+  );
+}

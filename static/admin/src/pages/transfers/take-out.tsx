@@ -1,0 +1,74 @@
+import type { AppView, Export } from "../../api/types";
+import { useResource } from "../../lib/resource";
+import { EXPORT_STANDINGS, exportPath } from "../../lib/transfers";
+import { useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card } from "../../ui/card";
+import { Count, Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import "../messages/messages.css";
+import { loadExports } from "./load";
+
+/** Takes all of an app out, or its subscriptions; and who did of late. */
+export function TakeOut({ app }: { app: AppView }) {
+  const admin = useMay("admin", app.id);
+  return (
+    <Card title="Take it out">
+      {admin.may ? <Files app={app} /> : <p class="fine">Taking it out is not yours to do. {admin.why}</p>}
+      <Exports app={app} />
+    </Card>
+  );
+}
+
+const FILES = [
+  ["all", "Everything", "ndjson"],
+  ["ndjson", "Subscriptions", "ndjson"],
+  ["csv", "Subscriptions as CSV", "csv"],
+] as const;
+
+function Files({ app }: { app: AppView }) {
+  return (
+    <>
+      <p>
+        Everything is the app with its settings, keys and subscriptions: <code>bellwire import</code> makes the same app of it on another server.
+      </p>
+      <p class="warning">The files hold secrets: with private keys and endpoints whoever has them can send to your subscribers. Keep them where you keep keys. That you took them stands in the audit log.</p>
+      <p class="row">
+        {FILES.map(([what, words, ending]) => (
+          <a key={what} class="button" data-take={what} href={exportPath(app.id, what)} download={`${app.slug}${what === "all" ? "" : "-subscriptions"}.${ending}`}>
+            {words}
+          </a>
+        ))}
+      </p>
+      <p class="fine">
+        A file of JSON lines that is whole ends with a line of the type <code>end</code>; one without it broke off.
+      </p>
+    </>
+  );
+}
+
+function Exports({ app }: { app: AppView }) {
+  const exports = useResource(`exports ${app.id}`, (stop) => loadExports(app.id, stop), { everyS: 10 });
+  return (
+    <Shown of={exports} what="what was taken out of late" isEmpty={(exports) => exports.length === 0} empty={<p>Nothing was taken out yet.</p>}>
+      {(exports) => <ExportTable exports={exports} />}
+    </Shown>
+  );
+}
+
+function ExportTable({ exports }: { exports: Export[] }) {
+  return (
+    <Table
+      caption="Exports"
+      rows={exports}
+      id={({ id }) => id}
+      columns={[
+        { head: "Begun", cell: ({ started_at }) => <Time at={started_at} absolute /> },
+        { head: "State", cell: ({ state }) => <Badge tone={EXPORT_STANDINGS[state].tone}>{EXPORT_STANDINGS[state].word}</Badge> },
+        { head: "Lines", isNumber: true, cell: ({ lines }) => <Count n={lines} /> },
+        { head: "By", isExtra: true, cell: ({ by }) => <code>{by}</code> },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,178 @@
+import { useState } from "preact/hooks";
+import type { AppView, Webhook, WebhookRequest } from "../../api/types";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { deletionWords, replayWords, trialWords } from "../../lib/webhooks";
+import { useAction } from "../../ui/action";
+import { Badge } from "../../ui/badge";
+import { ShownOnce } from "../../ui/copy";
+import { Dialog } from "../../ui/dialog";
+import { useEdit } from "../../ui/edit";
+import { Ask, Field, Form } from "../../ui/form";
+import { Refused, Shown } from "../../ui/shown";
+import { changeWebhook, loadRequest, loadWebhook, removeWebhook, replay, rotateSecret, test } from "./load";
+
+export interface DialogProps {
+  app: AppView;
+  webhook: Webhook;
+  refresh: () => Promise<void>;
+  onClose: () => void;
+}
+
+/** Sends `webhook.test`, and shows what the receiver makes of it. */
+export function TestDialog({ app, webhook, refresh, onClose }: DialogProps) {
+  const [sent, setSent] = useState<WebhookRequest>();
+  const { run, isBusy, problem } = useAction(async () => setSent(await test(app.id, webhook.id)));
+  const close = () => {
+    onClose();
+    if (sent) void refresh();
+  };
+  return (
+    <Dialog title={`Try ${webhook.name}?`} onClose={close}>
+      {sent ? <Trial app={app} webhook={webhook} sent={sent} /> : <p>Its receiver is sent the event <code>webhook.test</code>, signed like any other. What it answers is shown here.</p>}
+      <Refused problem={problem} />
+      <p class="row end">
+        <button type="button" onClick={close}>
+          {sent ? "Close" : "Leave it"}
+        </button>
+        <button type="button" class="primary" id="test-now" disabled={isBusy} onClick={() => run()}>
+          {sent ? "Once more" : "Send it"}
+        </button>
+      </p>
+    </Dialog>
+  );
+}
+
+/** Looked at every second until its receiver has answered, and then while it is tried again. */
+function Trial({ app, webhook, sent }: { app: AppView; webhook: Webhook; sent: WebhookRequest }) {
+  const story = useResource(`trial ${sent.id}`, (stop) => loadRequest(app.id, webhook.id, sent.id, stop), { everyS: 1 });
+  return (
+    <Shown of={story} what="what became of it">
+      {(story) => {
+        const said = trialWords(story);
+        return (
+          <p role="status" id="trial">
+            {said ? (
+              <>
+                <Badge tone={said.tone}>{said.word}</Badge> {said.why}
+              </>
+            ) : (
+              "It is on its way…"
+            )}
+          </p>
+        );
+      }}
+    </Shown>
+  );
+}
+
+const OVERLAPS: readonly [string, string][] = [
+  ["0", "Not at all"],
+  ["1", "One hour"],
+  ["24", "A day"],
+  ["168", "A week"],
+];
+
+export function RotateDialog({ app, webhook, refresh, onClose }: DialogProps) {
+  const [secret, setSecret] = useState<string>();
+  const close = () => {
+    onClose();
+    if (secret) void refresh();
+  };
+  return (
+    <Dialog title={secret ? "Its new secret" : `A new secret for ${webhook.name}?`} onClose={close}>
+      {secret ? (
+        <>
+          <ShownOnce id="webhook-secret" what="secret" text={secret} />
+          <p class="row end">
+            <button type="button" onClick={close}>
+              I have it
+            </button>
+          </p>
+        </>
+      ) : (
+        <Form
+          button="Make a new one"
+          id="do-it"
+          onLeave={onClose}
+          work={async (written) => setSecret((await rotateSecret(app.id, webhook.id, Number(written.text("overlap")))).secret ?? "")}
+        >
+          <p>Requests are signed with the new secret at once.</p>
+          <Field label="The former one signs beside it for" hint="So that your receiver can change over without missing anything. Not at all: if somebody else knows it.">
+            {(tie) => (
+              <select name="overlap" {...tie}>
+                {OVERLAPS.map(([hours, words]) => (
+                  <option key={hours} value={hours} selected={hours === "24"}>
+                    {words}
+                  </option>
+                ))}
+              </select>
+            )}
+          </Field>
+          <p class="fine">It stands in the audit log, with your name.</p>
+        </Form>
+      )}
+    </Dialog>
+  );
+}
+
+export function SwitchDialog({ app, webhook, refresh, onClose }: DialogProps) {
+  const isOn = webhook.state === "active";
+  const reload = async () => {
+    await refresh();
+    onClose();
+  };
+  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written: ({ state }) => ({ state }), reload, verb: "Do it all the same", isLive: true });
+  return (
+    <Ask
+      title={`Turn ${webhook.name} ${isOn ? "off" : "on"}?`}
+      says={isOn ? "Nothing is sent to it. What waits for it waits; what happens from now on is not told later." : "What waited for it is sent, and it is told of what happens from now on. What happened meanwhile is not told."}
+      button={isOn ? "Turn it off" : "Turn it on"}
+      work={async () => {
+        await edit.save((condition) => changeWebhook(app.id, webhook.id, { enabled: !isOn }, condition));
+        await reload();
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+export function DeleteDialog({ app, webhook, refresh, onClose }: DialogProps) {
+  const { go } = useFilters();
+  const reload = async () => {
+    await refresh();
+    onClose();
+  };
+  const written = ({ name, url, events }: Webhook) => ({ name, url, events });
+  const edit = useEdit({ begun: webhook, load: (stop) => loadWebhook(app.id, webhook.id, stop), written, reload, verb: "Delete it all the same", isLive: true });
+  return (
+    <Ask
+      title={`Delete ${webhook.name}?`}
+      says={<span id="consequence">{deletionWords(webhook)}</span>}
+      button="Delete it"
+      isGrave
+      work={async () => {
+        await edit.save((condition) => removeWebhook(app.id, webhook.id, condition));
+        go("/webhooks");
+      }}
+      onClose={onClose}
+    />
+  );
+}
+
+/** Makes all failed requests again. */
+export function ReplayDialog({ app, webhook, refresh, onClose }: DialogProps) {
+  return (
+    <Ask
+      title="Replay all that failed?"
+      says={<span id="consequence">{replayWords(webhook.failed)}</span>}
+      button="Replay them"
+      work={async () => {
+        await replay(app.id, webhook.id, { since: webhook.created_at });
+        await refresh();
+        onClose();
+      }}
+      onClose={onClose}
+    />
+  );
+}

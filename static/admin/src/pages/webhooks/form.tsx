@@ -1,0 +1,84 @@
+import { useState } from "preact/hooks";
+import type { AppView } from "../../api/types";
+import type { Refusal } from "../../api/problem";
+import { useResource } from "../../lib/resource";
+import { EVENTS, OWN, toggled, type Draft } from "../../lib/webhooks";
+import { useAction } from "../../ui/action";
+import { Refused } from "../../ui/shown";
+import "../composer/composer.css";
+import { Choice, Text } from "../composer/fields";
+import { loadPresets } from "../policies/load";
+
+interface Props {
+  app: AppView;
+  begin: Draft;
+  button: string;
+  save: (draft: Draft) => Promise<unknown>;
+  onLeave: () => void;
+}
+
+/** Members that have a field, beside which it is said what is wrong with them. */
+const FIELDS = ["/name", "/url", "/max_events", "/policy"];
+
+/** Who is told of what, and how often. */
+export function WebhookForm({ app, begin, button, save, onLeave }: Props) {
+  const [draft, setDraft] = useState(begin);
+  const change = (changes: Partial<Draft>) => setDraft({ ...draft, ...changes });
+  const { run, isBusy, problem } = useAction(async () => void (await save(draft)));
+  const isLacking = draft.name.trim() === "" || draft.url.trim() === "" || draft.events.length === 0;
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    if (!isLacking) void run();
+  };
+  return (
+    <form class="form labelled" onSubmit={submit}>
+      <Text label="Name" name="webhook-name" value={draft.name} change={(name) => change({ name })} max={200} placeholder="CRM" fault={problem?.fault("/name")} />
+      <Text
+        label="Address of its receiver"
+        name="webhook-url"
+        value={draft.url}
+        change={(url) => change({ url })}
+        max={2_000}
+        placeholder="https://hooks.example.com/bellwire"
+        hint="At a public address, over HTTPS."
+        fault={problem?.fault("/url")}
+      />
+      {EVENTS.map(([legend, events]) => (
+        <fieldset class="choices" key={legend}>
+          <legend>{legend}</legend>
+          {events.map(([event, words]) => (
+            <label key={event} title={event}>
+              <input type="checkbox" name="events" value={event} checked={draft.events.includes(event)} onChange={() => change({ events: toggled(draft.events, event) })} /> {words}
+            </label>
+          ))}
+        </fieldset>
+      ))}
+      <div class="pair">
+        <Text label="Events in one request, at most" name="max-events" value={draft.maxEvents} change={(maxEvents) => change({ maxEvents })} max={3} hint="1 to 500." fault={problem?.fault("/max_events")} />
+        <PolicyField app={app} draft={draft} change={change} fault={problem?.fault("/policy")} />
+      </div>
+      <Refused problem={problem && unsaid(problem)} />
+      <p class="row">
+        <button type="submit" class="primary" id="save-webhook" disabled={isBusy || isLacking}>
+          {button}
+        </button>
+        <button type="button" onClick={onLeave}>
+          Leave it
+        </button>
+        {draft.events.length === 0 && <span class="soft">Choose what it is told of.</span>}
+      </p>
+    </form>
+  );
+}
+
+/** A problem, unless all of it stands beside its fields. */
+function unsaid(problem: Refusal): Refusal | undefined {
+  return problem.faults.length > 0 && problem.faults.every(({ where }) => FIELDS.includes(where)) ? undefined : problem;
+}
+
+function PolicyField({ app, draft, change, fault }: { app: AppView; draft: Draft; change: (changes: Partial<Draft>) => void; fault: string | undefined }) {
+  const presets = useResource(`presets ${app.id}`, (stop) => loadPresets(app.id, stop), { everyS: 3_600 });
+  const names = new Set([...(draft.preset && draft.preset !== OWN ? [draft.preset] : []), ...(presets.known.value?.value ?? []).map(({ name }) => name)]);
+  const choices = [["", "50 retries in over six hours"], ...(draft.own ? [[OWN, "Its own, as it was written"]] : []), ...[...names].map((name) => [name, name])] as [string, string][];
+  return <Choice label="When a request fails" name="webhook-policy" value={draft.preset} choices={choices} choose={(preset) => change({ preset })} fault={fault} />;
+}

@@ -1,0 +1,87 @@
+import type { AppView, Webhook } from "../../api/types";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { hostOf, standing } from "../../lib/webhooks";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Head } from "../../ui/card";
+import { useKey } from "../../ui/key";
+import { Count } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import "../messages/messages.css";
+import { loadWebhooks } from "./load";
+
+/** What does my backend hear? */
+export default function Webhooks() {
+  const { app, apps } = useHere();
+  return (
+    <>
+      <Head title="Webhooks" lead="What does my backend hear?">
+        {app && <Make app={app} />}
+      </Head>
+      {app ? <OfApp key={app.id} app={app} /> : <ChooseApp apps={apps} what="Webhooks are kept by app." />}
+    </>
+  );
+}
+
+function Make({ app }: { app: AppView }) {
+  const { go, link } = useFilters();
+  const admin = useMay("admin", app.id);
+  useKey("n", admin.may ? () => go("/webhooks/-new") : undefined);
+  if (!admin.may) return <p class="fine">Making webhooks is not yours to do. {admin.why}</p>;
+  return (
+    <a class="button primary" id="new-webhook" href={link("/webhooks/-new")}>
+      New webhook <kbd>n</kbd>
+    </a>
+  );
+}
+
+function OfApp({ app }: { app: AppView }) {
+  const webhooks = useResource(`webhooks ${app.id}`, (stop) => loadWebhooks(app.id, stop), { on: ["alert.raised", "alert.resolved"], everyS: 30 });
+  return (
+    <Shown of={webhooks} what="webhooks" isEmpty={(webhooks) => webhooks.length === 0} empty={<None app={app} />}>
+      {(webhooks) => <WebhookTable webhooks={webhooks} />}
+    </Shown>
+  );
+}
+
+function None({ app }: { app: AppView }) {
+  return (
+    <>
+      <p>There is no webhook yet. A webhook tells your backend what becomes of deliveries, what people click, and how campaigns stand, by signed requests that are repeated until they are taken.</p>
+      <p>By the command line:</p>
+      <pre>
+        <code>{`bellwire webhook create --app ${app.slug} --name CRM --url https://hooks.example.com/bellwire --event delivery.gone,delivery.clicked`}</code>
+      </pre>
+    </>
+  );
+}
+
+function WebhookTable({ webhooks }: { webhooks: Webhook[] }) {
+  const { link } = useFilters();
+  return (
+    <Table
+      caption="Webhooks"
+      rows={webhooks}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "Webhook",
+          cell: ({ id, name, url }) => (
+            <>
+              <a href={link(`/webhooks/${id}`)}>{name}</a>
+              <br />
+              <span class="fine">{hostOf(url)}</span>
+            </>
+          ),
+        },
+        { head: "State", cell: (webhook) => <Badge tone={standing(webhook).tone}>{standing(webhook).word}</Badge> },
+        { head: "Waiting", isNumber: true, cell: ({ pending }) => <Count n={pending} /> },
+        { head: "Failed", isNumber: true, cell: ({ failed }) => <Count n={failed} /> },
+        { head: "Kinds of events", isNumber: true, isExtra: true, cell: ({ events }) => events.length },
+      ]}
+    />
+  );
+}

@@ -1,0 +1,108 @@
+import { useState } from "preact/hooks";
+import { useRoute } from "preact-iso";
+import type { AppView, WebhookStory } from "../../api/types";
+import { things } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { replayWords, requestWords, tryWords } from "../../lib/webhooks";
+import { ChooseApp } from "../../shell/choose-app";
+import { useHere, useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card, Head } from "../../ui/card";
+import { Ask } from "../../ui/form";
+import { Time } from "../../ui/numbers";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadRequest, replay } from "./load";
+
+/** One request to a webhook's receiver: each try, and what it says. */
+export default function RequestPage() {
+  const { params } = useRoute();
+  const { app, apps } = useHere();
+  const { link } = useFilters();
+  const [webhook, id] = [params.webhook ?? "", params.request ?? ""];
+  return (
+    <>
+      <p class="back">
+        <a href={link(`/webhooks/${webhook}`)}>The webhook</a>
+      </p>
+      {app ? <OfApp key={id} app={app} webhook={webhook} id={id} /> : <ChooseApp apps={apps} what="Webhooks are kept by app." />}
+    </>
+  );
+}
+
+function OfApp({ app, webhook, id }: { app: AppView; webhook: string; id: string }) {
+  const story = useResource(`request ${id}`, (stop) => loadRequest(app.id, webhook, id, stop), { everyS: 10 });
+  const admin = useMay("admin", app.id);
+  const [isAsked, ask] = useState(false);
+  return (
+    <Shown of={story} what="this request">
+      {(shown) => (
+        <>
+          <Head title="Request" lead={<code>{shown.id}</code>}>
+            {shown.state === "failed" &&
+              (admin.may ? (
+                <button type="button" id="replay" onClick={() => ask(true)}>
+                  Replay…
+                </button>
+              ) : (
+                <p class="fine">Replaying it is not yours to do. {admin.why}</p>
+              ))}
+          </Head>
+          <p id="request-state" data-state={shown.state}>
+            <Badge tone={requestWords(shown).tone}>{requestWords(shown).word}</Badge> It tells of {things(shown.events, "event")}, and was made <Time at={shown.created_at} />.{" "}
+            {shown.due_at && (
+              <>
+                It is tried next <Time at={shown.due_at} />.
+              </>
+            )}
+          </p>
+          <Tries story={shown} />
+          <Card title="What it says">
+            {shown.body ? (
+              <pre tabIndex={0}>
+                <code>{JSON.stringify(shown.body, null, 2)}</code>
+              </pre>
+            ) : (
+              <p class="soft">What was taken is not kept.</p>
+            )}
+          </Card>
+          {isAsked && (
+            <Ask
+              title="Replay it?"
+              says={replayWords(1)}
+              button="Replay it"
+              work={async () => {
+                await replay(app.id, webhook, { webhook_delivery: id });
+                ask(false);
+                await story.refresh();
+              }}
+              onClose={() => ask(false)}
+            />
+          )}
+        </>
+      )}
+    </Shown>
+  );
+}
+
+function Tries({ story: { tries, attempts } }: { story: WebhookStory }) {
+  return (
+    <Card title="Tries" aside={tries.length < attempts && <span class="fine">the last {tries.length}</span>}>
+      {tries.length === 0 ? (
+        <p>It was not tried yet.</p>
+      ) : (
+        <Table
+          caption="Tries"
+          rows={tries}
+          id={({ number, at }) => `${number} ${at}`}
+          columns={[
+            { head: "Try", cell: ({ number }) => (number === 0 ? "First" : `Retry ${number}`) },
+            { head: "At", cell: ({ at }) => <Time at={at} absolute /> },
+            { head: "What came back", cell: (one) => tryWords(one) },
+          ]}
+        />
+      )}
+    </Card>
+  );
+}

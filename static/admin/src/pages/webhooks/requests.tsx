@@ -1,0 +1,80 @@
+import type { AppView, Webhook, WebhookRequest } from "../../api/types";
+import { shortId } from "../../lib/deliveries";
+import { count } from "../../lib/format";
+import { useResource } from "../../lib/resource";
+import { useFilters } from "../../lib/url";
+import { REQUEST_STATES, REQUEST_STATE_WORDS, requestWords } from "../../lib/webhooks";
+import { useMay } from "../../shell/context";
+import { Badge } from "../../ui/badge";
+import { Card } from "../../ui/card";
+import "../../ui/filters.css";
+import { Time } from "../../ui/numbers";
+import { Select } from "../../ui/select";
+import { Shown } from "../../ui/shown";
+import { Table } from "../../ui/table";
+import { loadRequests } from "./load";
+
+interface Props {
+  app: AppView;
+  webhook: Webhook;
+  /** Asks whether to replay all that failed. */
+  replay: () => void;
+}
+
+/** What its receiver was sent, the newest first. */
+export function Requests({ app, webhook, replay }: Props) {
+  const { filters, change, link } = useFilters();
+  const admin = useMay("admin", app.id);
+  const { state, after } = filters;
+  const here = `/webhooks/${webhook.id}`;
+  const page = useResource(`requests ${webhook.id} ${state} ${after}`, (stop) => loadRequests(app.id, webhook.id, filters, stop), { everyS: 15 });
+  const next = page.known.value?.value.next;
+  return (
+    <Card title="Requests" aside={<Select label="State" value={state} choices={REQUEST_STATES.map((state) => [state, REQUEST_STATE_WORDS[state]])} choose={(state) => change({ state, after: undefined })} />}>
+      {webhook.failed > 0 && admin.may && (
+        <p>
+          <button type="button" id="replay-all" onClick={replay}>
+            Replay {webhook.failed === 1 ? "the one" : `the ${count(webhook.failed)}`} that failed…
+          </button>
+        </p>
+      )}
+      <Shown of={page} what="requests" isEmpty={({ requests }) => requests.length === 0} empty={<p>{after ? "There are no more." : state ? "None stands there." : "Nothing was sent to it yet. Those that were taken are kept for three days."}</p>}>
+        {({ requests }) => <RequestTable requests={requests} page={(id) => link(`${here}/${id}`)} />}
+      </Shown>
+      {(after || next) && (
+        <p class="row">
+          {after && <a href={link(here, { state })}>The newest</a>}
+          {next && <a href={link(here, { state, after: next })}>Older ones</a>}
+        </p>
+      )}
+    </Card>
+  );
+}
+
+function RequestTable({ requests, page }: { requests: WebhookRequest[]; page: (id: string) => string }) {
+  return (
+    <Table
+      caption="Requests"
+      rows={requests}
+      id={({ id }) => id}
+      columns={[
+        {
+          head: "Made",
+          cell: ({ id, created_at }) => (
+            <>
+              <a href={page(id)}>
+                <Time at={created_at} absolute />
+              </a>
+              <br />
+              <span class="fine keep">{shortId(id)}</span>
+            </>
+          ),
+        },
+        { head: "State", cell: (request) => <Badge tone={requestWords(request).tone}>{requestWords(request).word}</Badge> },
+        { head: "Tries", isNumber: true, cell: ({ attempts }) => attempts },
+        { head: "Events", isNumber: true, isExtra: true, cell: ({ events }) => events },
+        { head: "Next", isExtra: true, cell: ({ due_at, ended_at }) => (due_at ? <Time at={due_at} /> : ended_at ? <span class="soft">ended <Time at={ended_at} /></span> : "") },
+      ]}
+    />
+  );
+}

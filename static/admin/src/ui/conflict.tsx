@@ -1,0 +1,34 @@
+import type { Changed } from "../api/edit";
+
+/** What somebody else wrote meanwhile, and what may be done now: begin again with theirs, or replace it all the same. */
+export function Conflict({ problem }: { problem: Changed }) {
+  const overwrite = (event: MouseEvent) => {
+    problem.accept();
+    // Within a form the button hands it in once more, with what stands there now.
+    if (!(event.currentTarget as HTMLButtonElement).form) void problem.again?.();
+  };
+  return (
+    <div class="refused conflict" role="alert">
+      <p>{problem.message}</p>
+      <details>
+        <summary>See theirs</summary>
+        <dl>
+          {problem.differs.map(({ member, theirs }) => (
+            <div key={member}>
+              <dt>{member}</dt>
+              <dd>{theirs === undefined ? <span class="soft">nothing</span> : typeof theirs === "object" ? <pre tabIndex={0}>{JSON.stringify(theirs, null, 2)}</pre> : String(theirs)}</dd>
+            </div>
+          ))}
+        </dl>
+      </details>
+      <p class="row">
+        <button type="button" id="take-theirs" onClick={() => void problem.reload()}>
+          Begin again with theirs
+        </button>
+        <button type="submit" class="grave" id="overwrite" onClick={overwrite}>
+          {problem.verb}
+        </button>
+      </p>
+    </div>
+  );
+}

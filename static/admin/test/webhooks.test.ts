@@ -1,0 +1,103 @@
+import { describe, expect, it } from "vitest";
+import type { Webhook, WebhookTry } from "../src/api/types";
+import { BLANK, bodyOf, deletionWords, draftOf, EVENTS, hostOf, OWN, replayWords, requestWords, standing, toggled, trialWords, tryWords } from "../src/lib/webhooks";
+
+const webhook = (more: Partial<Webhook> = {}): Webhook => ({
+  id: "wh_1",
+  name: "CRM",
+  url: "https://hooks.example.com/in?token=abc",
+  events: ["delivery.gone"],
+  max_events: 100,
+  policy: null as never,
+  state: "active",
+  disabled_why: null,
+  breaker: "closed",
+  open_until: null,
+  failing_since: null,
+  pending: 0,
+  failed: 0,
+  dropped_events: 0,
+  former_secret_until: null,
+  created_at: "2027-01-15T08:00:00Z",
+  changed_at: "2027-01-15T08:00:00Z",
+  ...more,
+});
+const tried = (more: Partial<WebhookTry> = {}): WebhookTry => ({ number: 0, at: "2027-01-15T08:00:00Z", http_status: 204, took_ms: 35, reason: null, ...more });
+
+describe("where a webhook stands", () => {
+  it.each<[Partial<Webhook>, string, string]>([
+    [{}, "accepted", "On"],
+    [{ failing_since: "2027-01-15T08:00:00Z" }, "retrying", "Fails"],
+    [{ failing_since: "2027-01-15T08:00:00Z", breaker: "open" }, "retrying", "Waits"],
+    [{ breaker: "half_open" }, "retrying", "Waits"],
+    [{ dropped_events: 3 }, "retrying", "On"],
+    [{ state: "disabled", disabled_why: "asked", breaker: "open" }, "cancelled", "Off"],
+    [{ state: "disabled", disabled_why: "gone" }, "lost", "Gone"],
+    [{ state: "disabled", disabled_why: "failing" }, "lost", "Gave up"],
+    [{ state: "disabled", disabled_why: "something new" as never }, "cancelled", "Off"],
+  ])("%j is %s, %s", (more, tone, word) => {
+    expect(standing(webhook(more))).toMatchObject({ tone, word });
+  });
+
+  it("is explained unless nothing needs to be said", () => {
+    expect(standing(webhook()).why).toBe("");
+    expect(standing(webhook({ dropped_events: 1 })).why).toBe("One event was dropped since too many requests waited.");
+  });
+});
+
+describe("a request", () => {
+  it("stands where its receiver left it", () => {
+    const words = (["pending", "delivered", "failed"] as const).map((state) => requestWords({ state, attempts: 0 }).word);
+    expect([...words, requestWords({ state: "pending", attempts: 2 }).word]).toEqual(["Waiting", "Taken", "Failed", "Tried again"]);
+  });
+
+  it("tells what came back of each try", () => {
+    expect(tryWords(tried())).toBe("The receiver answered 204 after 35 ms.");
+    expect(tryWords(tried({ http_status: 500, took_ms: 1_200, reason: "oops" }))).toBe("The receiver answered 500 after 1.2 s: oops");
+    expect(tryWords(tried({ http_status: null, took_ms: 15_000, reason: "deadline" }))).toBe("There was no answer: it took too long, after 15 s.");
+    expect(tryWords(tried({ http_status: null, took_ms: 3, reason: "something new" }))).toBe("There was no answer: something new, after 3 ms.");
+  });
+
+  it("of a trial tells whether the receiver works, once it was tried", () => {
+    expect(trialWords({ state: "pending", tries: [] })).toBeUndefined();
+    expect(trialWords({ state: "delivered", tries: [tried()] })).toMatchObject({ tone: "accepted", word: "It works" });
+    expect(trialWords({ state: "pending", tries: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe("The receiver answered 503 after 35 ms: busy It is tried again.");
+    expect(trialWords({ state: "failed", tries: [tried({ http_status: 503 })] })?.why).toBe("The receiver answered 503 after 35 ms.");
+  });
+});
+
+describe("what is about to be done", () => {
+  it("is said with how many it is", () => {
+    expect(replayWords(1)).toContain("One request that failed is made again, with all its retries.");
+    expect(replayWords(12)).toContain("12 requests that failed are made again, with all their retries.");
+    expect(deletionWords({ pending: 0, failed: 0 })).toContain("Nothing waits for it.");
+    expect(deletionWords({ pending: 2, failed: 1_200 })).toContain("2 waiting and 1,200 failed requests go with it.");
+  });
+
+  it("shows no more of an address in lists than its host", () => {
+    expect([hostOf("https://hooks.example.com:8443/in?token=abc"), hostOf("nonsense")]).toEqual(["hooks.example.com:8443", ""]);
+  });
+});
+
+describe("a webhook that is written", () => {
+  it("offers each event once, and not the trial’s", () => {
+    const all = EVENTS.flatMap(([, events]) => events.map(([event]) => event));
+    expect([all.length, new Set(all).size, all.includes("webhook.test")]).toEqual([16, 16, false]);
+  });
+
+  it("comes back as it was, with a policy that there is no field for", () => {
+    for (const policy of [null, { preset: "qstash" }, { retries: 3, retryDelay: "1000" }]) {
+      const { name, url, events, max_events } = webhook();
+      expect(bodyOf(draftOf(webhook({ policy: policy as never })))).toEqual({ name, url, events, max_events, policy });
+    }
+    const own = draftOf(webhook({ policy: { retries: 3 } as never }));
+    expect(own.preset).toBe(OWN);
+    expect(bodyOf({ ...own, preset: "" }).policy).toBeNull();
+  });
+
+  it("has its events in the order in which they are shown", () => {
+    const fewer = toggled(BLANK.events, "delivery.dead");
+    expect(fewer).toEqual(["delivery.gone", "delivery.clicked", "campaign.state"]);
+    expect(toggled(fewer, "delivery.accepted")).toEqual(["delivery.accepted", ...fewer]);
+  });
+});

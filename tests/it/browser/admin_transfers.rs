@@ -1,0 +1,171 @@
+//! Files of subscriptions on the admin page, in Chromium: one is tried, its columns are named, it is taken in, and one that broke off
+//! goes on; a composer leaves out who does not click.
+
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use super::admin_stories::{look_at, says};
+use super::chromium::Chromium;
+use super::hands::{appears, choose, click, sign_in, sign_in_as_viewer, write};
+use super::site::Site;
+use super::{until, when};
+use crate::support::TempDir;
+use crate::support::push_service::Browser;
+
+/// Chooses a file that says this.
+async fn choose_file(chromium: &mut Chromium, name: &str, says: &str) {
+    appears(chromium, "#import-file").await;
+    let choose = format!(
+        "(() => {{ const held = new DataTransfer(); held.items.add(new File([{says:?}], {name:?}));
+            const it = document.getElementById('import-file'); it.files = held.files;
+            it.dispatchEvent(new Event('change', {{ bubbles: true }})); }})()"
+    );
+    chromium.evaluate(&choose).await;
+}
+
+fn subscription(name: &str) -> Value {
+    Browser::new("fcm.bellwire.test", name).to_json()
+}
+
+async fn subscriptions(site: &Site) -> usize {
+    site.get("/subscriptions?limit=250").await["data"].as_array().unwrap().len()
+}
+
+#[tokio::test]
+async fn in_chromium_a_file_is_tried_its_columns_are_named_it_is_taken_in_and_one_that_broke_off_goes_on() {
+    let (site, home) = (Site::for_admins().await, TempDir::new());
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.listen().await;
+    sign_in(&mut chromium, &site, "/transfers").await;
+    chromium.evaluate(&says("No file was brought in yet.")).await;
+    look_at(&mut chromium, "transfers-empty").await;
+
+    // A file of another sender: nothing is known of its columns, so nothing of it would be taken.
+    let row = |name: &str| {
+        let made = subscription(name);
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        format!(
+            "{},{},{},{name}\n",
+            text(&made["endpoint"]),
+            text(&made["keys"]["p256dh"]),
+            text(&made["keys"]["auth"])
+        )
+    };
+    let file = format!("abo,p256dh,auth,kunde\n{}{}http://elsewhere.example/x,no,no,eve\n", row("ann"), row("bob"));
+    choose_file(&mut chromium, "kunden.csv", &file).await;
+    assert_eq!(chromium.evaluate("document.getElementById('take-in').disabled").await, true);
+    click(&mut chromium, "#try-import").await;
+    chromium.evaluate(&when("document.querySelector('#import-done[data-dry-run=true]')")).await;
+    chromium.evaluate(&says("no subscriptions would be new")).await;
+    choose(&mut chromium, "column-abo", "endpoint").await;
+    choose(&mut chromium, "column-kunde", "user_id").await;
+    chromium.evaluate(&when("document.getElementById('take-in').disabled")).await;
+    look_at(&mut chromium, "transfers-columns").await;
+
+    // Tried once more it says what would come of it; only that can be taken in.
+    click(&mut chromium, "#try-import").await;
+    chromium.evaluate(&says("2 subscriptions would be new")).await;
+    chromium.evaluate(&when("document.querySelectorAll('#import-done tr[data-row]').length > 0")).await;
+    look_at(&mut chromium, "transfers-tried").await;
+    assert_eq!(subscriptions(&site).await, 0);
+    click(&mut chromium, "#take-in").await;
+    chromium.evaluate(&says("Take in 2 subscriptions")).await;
+    look_at(&mut chromium, "transfers-take-in").await;
+    click(&mut chromium, "#do-it").await;
+    chromium.evaluate(&when("document.querySelector('#import-done[data-dry-run=false]')")).await;
+    assert_eq!(subscriptions(&site).await, 2);
+    assert_eq!(site.get("/subscriptions?user_id=ann").await["data"].as_array().map(Vec::len), Some(1));
+
+    // The report is a file, too.
+    let saved = "new Promise((resolve) => { const made = URL.createObjectURL; URL.createObjectURL = (blob) => {
+            URL.createObjectURL = made; resolve(blob.text()); return made.call(URL, blob); };
+            document.querySelector('.save-report').click(); })";
+    let report = chromium.evaluate(saved).await;
+    let report = report.as_str().unwrap();
+    assert!(report.starts_with("line,field,reason\r\n4,") && report.contains("\r\n4,\"endpoint\","), "{report}");
+
+    // Another file broke off; with its file chosen once more it goes on where it was.
+    let lines: Vec<String> = ["cid", "dan"].iter().map(|name| subscription(name).to_string()).collect();
+    let broken = site.app.call(Method::POST, "/v1/apps/shop/imports", json!({"no": "array"})).await;
+    assert_eq!(broken.status, 400, "{}", broken.json);
+    let import = site.get("/imports").await["data"][0].clone();
+    assert_eq!((&import["format"], &import["finished_at"]), (&json!("json"), &Value::Null), "{import}");
+    let id = import["id"].as_str().unwrap();
+    chromium.open(&format!("{}/admin/transfers?import={id}", site.origin)).await;
+    chromium.evaluate(&says("Under way")).await;
+    choose_file(&mut chromium, "rest.json", &format!("[{}]", lines.join(","))).await;
+    click(&mut chromium, "#go-on-file").await;
+    let done =
+        until(async || site.get(&format!("/imports/{id}")).await, |import| !import["finished_at"].is_null()).await;
+    assert_eq!((&done["lines"], &done["added"]), (&json!(2), &json!(2)), "{done}");
+    appears(&mut chromium, "#import-done").await;
+    look_at(&mut chromium, "transfers").await;
+
+    // A viewer sees what came in, and is told who could bring something in.
+    sign_in_as_viewer(&mut chromium, &site, "/transfers").await;
+    chromium.evaluate(&says("Bringing files in is not yours to do. This takes the role operator on this app.")).await;
+    chromium.evaluate(&says("Taking it out is not yours to do. This takes the role admin on this app.")).await;
+    chromium.evaluate(&when("document.querySelectorAll('tr[data-row]').length >= 4")).await;
+    let offered = "document.getElementById('import-file') || document.querySelector('[data-take]')";
+    assert_eq!(chromium.evaluate(&format!("!!({offered})")).await, false);
+    let unexpected: Vec<_> = chromium.complaints().into_iter().filter(|said| !said.contains("/exports")).collect();
+    assert_eq!(unexpected, Vec::<String>::new());
+    site.app.finish().await;
+}
+
+#[tokio::test]
+async fn in_chromium_composers_leave_out_who_does_not_click_and_give_each_their_own_hour() {
+    let (site, home) = (Site::for_admins().await, TempDir::new());
+    site.app.subscribe("fcm", 0..2).await;
+    let mut chromium = Chromium::start(home.path()).await;
+    chromium.listen().await;
+
+    // A message: what is wrong with the rule stands beside it, what it means below.
+    sign_in(&mut chromium, &site, "/messages/new").await;
+    write(&mut chromium, "[name=title]", "New in").await;
+    click(&mut chromium, "#sunset summary").await;
+    write(&mut chromium, "[name=unclicked]", "900").await;
+    appears(&mut chromium, "[name=unclicked][aria-invalid=true]").await;
+    write(&mut chromium, "[name=unclicked]", "10").await;
+    write(&mut chromium, "[name=unclicked-for]", "60d").await;
+    chromium.evaluate(&says("Whoever was shown 10 messages or more and messages over 60d or longer")).await;
+    chromium.evaluate(&when("document.getElementById('send').innerText === 'Send to 2…'")).await;
+    look_at(&mut chromium, "composer-sunset").await;
+    click(&mut chromium, "[name=tier][value=transactional]").await;
+    chromium.evaluate(&when("!document.getElementById('sunset')")).await;
+    click(&mut chromium, "[name=tier][value=promotional]").await;
+    chromium.evaluate(&when("document.getElementById('send').innerText === 'Send to 2…'")).await;
+    click(&mut chromium, "#send").await;
+    write(&mut chromium, "#typed", "2").await;
+    click(&mut chromium, "#send-now").await;
+    let message = async || site.get("/messages").await["data"][0].clone();
+    let sent = until(message, |message| !message.is_null()).await;
+    assert_eq!(sent["sunset"], json!({"unclicked": 10, "unclicked_for": "60d", "welcome": "30d"}), "{sent}");
+
+    // A campaign, to each at their own hour; it comes back as it was.
+    chromium.open(&format!("{}/admin/campaigns/-new", site.origin)).await;
+    write(&mut chromium, "[name=campaign-name]", "Spring").await;
+    write(&mut chromium, "[name=title]", "Spring is here").await;
+    click(&mut chromium, "#sunset summary").await;
+    write(&mut chromium, "[name=unclicked]", "5").await;
+    click(&mut chromium, "[name=when][value=cron]").await;
+    click(&mut chromium, "[name=own-hour]").await;
+    chromium.evaluate(&says("From then on each gets it, within 24 hours, at the hour at which they click most")).await;
+    look_at(&mut chromium, "campaign-own-hour").await;
+    click(&mut chromium, "#save").await;
+    chromium.evaluate(&when("location.pathname === '/admin/campaigns/spring'")).await;
+    chromium.evaluate(&says("Whoever was shown 5 messages or more since their last click is left out")).await;
+    let plan = site.get("/campaigns/spring/plan").await;
+    assert_eq!(
+        (&plan["message"]["sunset"]["unclicked"], &plan["schedule"]["hour"]),
+        (&json!(5), &json!("best")),
+        "{plan}"
+    );
+    click(&mut chromium, "#edit").await;
+    chromium.evaluate(&when("document.querySelector('[name=own-hour]')?.checked")).await;
+    chromium.evaluate(&when("document.querySelector('[name=unclicked]')?.value === '5'")).await;
+    let unexpected: Vec<_> = chromium.complaints().into_iter().filter(|said| !said.contains("dry_run")).collect();
+    assert_eq!(unexpected, Vec::<String>::new());
+    site.app.call(Method::DELETE, "/v1/apps/shop/campaigns/spring", Value::Null).await.ok(204);
+    site.app.finish().await;
+}
