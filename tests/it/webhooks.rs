@@ -1,10 +1,11 @@
 //! Webhooks tell apps what happens: signed, at least once, and whatever a receiver does holds up nobody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::hooks::{Sender, pack};
+use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
 use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::server::maintenance;
@@ -14,9 +15,10 @@ use bellwire::testkit::webpush::payload::receipt_token;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::support::app::{DAY, scalar};
+use crate::crash::expire_leases;
+use crate::support::app::{DAY, PATIENCE, scalar};
 use crate::support::push_service::{PushService, Pushed};
-use crate::support::{Setup, TestApp, seed};
+use crate::support::{Server, Setup, TestApp, seed};
 
 const HOST: &str = "hooks.example.com";
 const ELSEWHERE: &str = "slow.example.com";
@@ -32,11 +34,15 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    async fn with(setup: Setup) -> Self {
         let receiver = PushService::start(&[(HOST, Gateway::Other)]).await;
         let elsewhere = PushService::start(&[(ELSEWHERE, Gateway::Other)]).await;
         let hosts = [receiver.hosts.clone(), elsewhere.hosts.clone()].concat();
         let others = (hosts, format!("{}{}", receiver.ca_pem, elsewhere.ca_pem));
-        let app = TestApp::with(Setup { others, ..Setup::default() }).await;
+        let app = TestApp::with(Setup { others, ..setup }).await;
         let sender = sender(&app);
         Self { app, sender, receiver, elsewhere }
     }
@@ -85,7 +91,8 @@ impl Stage {
 }
 
 fn sender(app: &TestApp) -> Sender {
-    Sender::new(app.pool.clone(), app.vault.clone(), app.clock.clone(), app.gateways.clone())
+    let (pool, vault, clock) = (app.pool.clone(), app.vault.clone(), app.clock.clone());
+    Sender::new(pool, vault, clock, app.gateways.clone(), app.metrics.clone())
 }
 
 fn at(webhook: &Value, more: &str) -> String {
@@ -159,7 +166,7 @@ async fn what_becomes_of_deliveries_is_told_in_one_signed_request() {
     assert_eq!((&of(&gone.id)["type"], &of(&gone.id)["data"]["status"]), (&json!("delivery.gone"), &json!(410)));
     let dead = of(&refused.id);
     assert_eq!((&dead["data"]["status"], &dead["data"]["attempts"]), (&json!(400), &json!(1)), "{dead}");
-    let ids: std::collections::BTreeSet<_> = told.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    let ids: BTreeSet<_> = told.iter().map(|event| event["id"].as_str().unwrap()).collect();
     assert!(ids.len() == 3 && ids.iter().all(|id| id.starts_with("evt_")), "{ids:?}");
 
     let delivery = &stage.deliveries(&webhook).await[0];
@@ -267,6 +274,69 @@ async fn a_crash_between_sending_and_writing_down_sends_again_under_the_same_id(
     assert_eq!(requests[0].header("webhook-id"), requests[1].header("webhook-id"));
     assert_eq!(requests[0].body, requests[1].body);
     assert_eq!(types(&requests[1..]), [("webhook.test".to_owned(), 1)].into());
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_killed_before_it_has_written_down_what_a_receiver_said_tells_it_again_and_loses_nothing() {
+    const N: usize = 20;
+    let stage = Stage::with(Setup { clock: Some(Clock::system()), ..Setup::default() }).await;
+    let app = &stage.app;
+    app.dispatcher.stop(Duration::ZERO).await;
+    stage.webhook(URL, &["delivery.accepted"], json!({"max_events": 1})).await;
+    app.subscribe("fcm", 0..N as u32).await;
+    stage.receiver.hold(true);
+    let server = Server::start(app).await;
+    app.send(json!({"all": true}), json!({})).await;
+    stage.receiver.until_pushed(8).await;
+    server.kill().await;
+    let before = stage.receiver.pushed().len();
+    stage.receiver.hold(false);
+    expire_leases(&app.pool).await;
+    let leased = "UPDATE webhook_deliveries SET due_at = due_at - interval '1 minute' WHERE lease IS NOT NULL";
+    assert_eq!(sqlx::query(leased).execute(&app.pool).await.unwrap().rows_affected(), before as u64);
+
+    let server = Server::start(app).await;
+    stage.receiver.until_pushed(before + N).await;
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    let ids = |requests: &[Pushed]| -> BTreeSet<String> {
+        requests.iter().map(|request| request.header("webhook-id").to_owned()).collect()
+    };
+    let requests = stage.receiver.pushed();
+    let (first, again) = requests.split_at(before);
+    assert_eq!((ids(first).len(), ids(again).len()), (before, N));
+    assert!(ids(first).is_subset(&ids(again)), "a repeat has the id of the first");
+    let of = |request: &Pushed| events(request)[0]["data"]["subscription"].to_string();
+    assert_eq!(again.iter().map(of).collect::<BTreeSet<_>>().len(), N, "everything is told");
+    app.worker(app.clock.clone()).await.run_until_idle().await;
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_tell_what_became_of_requests_and_webhooks_that_are_quiet_are_forgotten() {
+    let stage = Stage::set().await;
+    let webhook = stage.webhook(URL, &["delivery.accepted"], three_retries()).await;
+    let counted = |outcome: &str, n: u64| {
+        let line = format!("bellwire_webhook_requests_total{{outcome=\"{outcome}\"}} {n}");
+        assert!(stage.app.metrics.render().lines().any(|written| written == line), "{line}");
+    };
+    stage.post(&webhook, "/test", Value::Null).await;
+    stage.receiver.answer_next(&[500; 4]);
+    stage.tell().await;
+    counted("retried", 1);
+    for _ in 0..3 {
+        stage.tell_after(Duration::from_secs(10)).await;
+    }
+    stage.tell_after(Duration::from_secs(60)).await;
+    stage.post(&webhook, "/test", Value::Null).await;
+    stage.tell().await;
+    counted("retried", 3);
+    counted("failed", 1);
+    counted("delivered", 1);
+    assert_eq!(stage.sender.remembered(), 1);
+    stage.tell_after(DAY).await;
+    assert_eq!(stage.sender.remembered(), 0, "nothing was due for it");
     stage.app.finish().await;
 }
 
