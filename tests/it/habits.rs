@@ -24,7 +24,7 @@ async fn report(app: &TestApp, message: &str, to: &Subscriber, kind: &str) {
 }
 
 async fn fold(app: &TestApp) {
-    maintenance::fold_habits(&app.pool).await.expect("the database answers");
+    maintenance::fold_habits(&app.pool, &app.clock).await.expect("the database answers");
 }
 
 /// Sends a message to these, who display it; a day passes.
@@ -99,7 +99,7 @@ async fn two_that_add_up_at_once_count_every_receipt_once() {
     let people: Vec<&Subscriber> = people.iter().collect();
     show(&app, &people, json!({})).await;
     show(&app, &people, json!({})).await;
-    let folds = (0..6).map(|_| maintenance::fold_habits(&app.pool));
+    let folds = (0..6).map(|_| maintenance::fold_habits(&app.pool, &app.clock));
     futures_util::future::try_join_all(folds).await.expect("whoever meets another one leaves it to that one");
     assert_eq!(scalar(&app.pool, "SELECT sum(unclicked)::bigint FROM habits").await, 40);
     app.finish().await;
@@ -305,6 +305,42 @@ async fn start(app: &TestApp, slug: &str, more: Value) -> Reply {
         return app.call(Method::POST, &format!("/v1/apps/shop/campaigns/{slug}/start"), Value::Null).await;
     }
     made
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_click_on_a_campaign_moves_nobody_to_another_of_its_hours() {
+    let app = TestApp::start().await; // at 08:00 UTC
+    let people = app.subscribe("fcm", 0..2).await;
+    let before = show(&app, &people.iter().collect::<Vec<_>>(), json!({})).await;
+    click_at(&app, &before, &people[0], 10).await;
+    click_at(&app, &before, &people[1], 12).await;
+    fold(&app).await;
+    app.advance(HOUR).await;
+    start(&app, "own", json!({"schedule": {"at": json!(app.clock.now() + HOUR), "hour": "best"}})).await.ok(200);
+    // At eleven the one who got it at ten clicks as often as makes hours of the afternoon theirs; the one of noon becomes one of ten.
+    for hour in 9..34 {
+        go(&app).await;
+        if hour == 11 {
+            for _ in 0..4 {
+                click_at(&app, &before, &people[0], 15).await;
+                click_at(&app, &before, &people[1], 10).await;
+            }
+            fold(&app).await;
+        }
+        app.clock.advance(HOUR);
+    }
+    go(&app).await;
+    for who in &people {
+        let n: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM attempts a JOIN messages m ON m.id = a.message WHERE m.campaign IS NOT NULL AND a.subscription = $1",
+        )
+        .bind(who.id.parse::<SubscriptionId>().unwrap().0)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        assert_eq!(n, 1, "once, neither twice nor never");
+    }
+    app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
