@@ -91,6 +91,8 @@ pub(super) enum Campaign {
     },
     /// Delete a draft, or a campaign that is over.
     Delete(One),
+    /// Tell when it would run, whom each of its messages would reach, and what would be refused. Nothing is sent.
+    DryRun(One),
     /// Show how it goes as it goes, until it is done: a bar on a terminal, a line for each change elsewhere.
     Watch(One),
 }
@@ -148,6 +150,10 @@ impl Campaign {
                 let gone = format!("The campaign {} is gone.", one.campaign);
                 return Ok(out.say(&json!({"campaign": one.campaign, "deleted": true}), &gone)?);
             }
+            Self::DryRun(one) => {
+                let told = local.ask(Ask { names: NAMES, ..Ask::new(Method::POST, one.verb("dry-run")) }).await?;
+                return Ok(out.say(&told, &dry_run(&told))?);
+            }
             Self::Watch(one) => return watch(one, local, out).await,
             Self::Clone { campaign, slug } => {
                 Ask { body: json!({"slug": slug}), names: NAMES, ..Ask::new(Method::POST, campaign.verb("clone")) }
@@ -165,6 +171,24 @@ impl Campaign {
 
 fn read_plan(file: &std::path::Path) -> anyhow::Result<Value> {
     serde_json::from_slice(&read(file)?).with_context(|| format!("{} is not JSON", file.display()))
+}
+
+fn dry_run(told: &Value) -> String {
+    let listed = |member: &str| told[member].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |message| {
+        [
+            time(message, "/due_at"),
+            text(message, "/variant"),
+            text(message, "/share"),
+            text(message, "/audience_estimate"),
+            text(message, "/audience_margin"),
+        ]
+    };
+    let messages = table(["DUE", "VARIANT", "SHARE", "REACHES", "OFF BY"], listed("messages").iter().map(row));
+    let refused =
+        listed("refused").iter().map(|fault| format!("\n{} {}", text(fault, "/pointer"), text(fault, "/detail")));
+    let about = fields([("begins", time(told, "/begins_at")), ("messages not shown", text(told, "/more_messages"))]);
+    format!("{about}\n{messages}{}", refused.collect::<String>())
 }
 
 fn show(campaign: &Value) -> String {

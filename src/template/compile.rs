@@ -201,7 +201,8 @@ impl Compiler {
             return Ok(Text::Own(gap));
         }
         let names = Value::from_object(Names { known: self.engine.known.clone(), person: None });
-        self.engine.fill(&gap, &names, &mut FUEL.clone()).map(Text::Same).map_err(Unfilled::into_detail)
+        let mut steps_left = FUEL;
+        self.engine.fill(&gap, &names, &mut steps_left).map(Text::Same).map_err(Unfilled::into_detail)
     }
 }
 

@@ -22,7 +22,7 @@ pub fn plan(slug: &str, more: Value) -> Value {
     plan
 }
 
-async fn create(app: &TestApp, plan: Value) -> Value {
+pub async fn create(app: &TestApp, plan: Value) -> Value {
     app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201)
 }
 

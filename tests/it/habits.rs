@@ -443,3 +443,29 @@ async fn a_share_without_the_rule_measures_what_it_costs_and_spares() {
     assert!(spared + sent + all < 400, "somebody is held out of both");
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_browsers_report_of_a_campaign_is_shown_by_push_service() {
+    let app = TestApp::start().await;
+    let chrome = app.subscribe("fcm", 0..3).await;
+    let firefox = app.subscribe("mozilla", 0..1).await.remove(0);
+    start(&app, "own", json!({})).await.ok(200);
+    let shown = async || app.get("/v1/apps/shop/campaigns/own/gateways").await["data"].clone();
+    assert_eq!(shown().await, json!([]), "nothing was sent yet");
+    go(&app).await;
+    let message = sqlx::query_scalar("SELECT id FROM messages WHERE campaign IS NOT NULL").fetch_one(&app.pool).await;
+    let message = MessageId(message.unwrap()).to_string();
+    for (who, kind) in
+        [(&chrome[0], "displayed"), (&chrome[0], "clicked"), (&chrome[1], "displayed"), (&firefox, "displayed")]
+    {
+        report(&app, &message, who, kind).await;
+    }
+    assert_eq!(
+        shown().await,
+        json!([
+            {"gateway": "fcm", "accepted": 3, "displayed": 2, "clicked": 1},
+            {"gateway": "mozilla", "accepted": 1, "displayed": 1, "clicked": 0},
+        ])
+    );
+    app.finish().await;
+}

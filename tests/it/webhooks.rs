@@ -15,7 +15,6 @@ use bellwire::testkit::webpush::payload::receipt_token;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::crash::expire_leases;
 use crate::support::app::{DAY, PATIENCE, scalar};
 use crate::support::push_service::{PushService, Pushed};
 use crate::support::{Server, Setup, TestApp, seed};
@@ -282,17 +281,16 @@ async fn a_server_killed_before_it_has_written_down_what_a_receiver_said_tells_i
     const N: usize = 20;
     let stage = Stage::with(Setup { clock: Some(Clock::system()), ..Setup::default() }).await;
     let app = &stage.app;
-    app.dispatcher.stop(Duration::ZERO).await;
     stage.webhook(URL, &["delivery.accepted"], json!({"max_events": 1})).await;
     app.subscribe("fcm", 0..N as u32).await;
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
     stage.receiver.hold(true);
     let server = Server::start(app).await;
-    app.send(json!({"all": true}), json!({})).await;
     stage.receiver.until_pushed(8).await;
     server.kill().await;
     let before = stage.receiver.pushed().len();
     stage.receiver.hold(false);
-    expire_leases(&app.pool).await;
     let leased = "UPDATE webhook_deliveries SET due_at = due_at - interval '1 minute' WHERE lease IS NOT NULL";
     assert_eq!(sqlx::query(leased).execute(&app.pool).await.unwrap().rows_affected(), before as u64);
 
@@ -309,7 +307,6 @@ async fn a_server_killed_before_it_has_written_down_what_a_receiver_said_tells_i
     assert!(ids(first).is_subset(&ids(again)), "a repeat has the id of the first");
     let of = |request: &Pushed| events(request)[0]["data"]["subscription"].to_string();
     assert_eq!(again.iter().map(of).collect::<BTreeSet<_>>().len(), N, "everything is told");
-    app.worker(app.clock.clone()).await.run_until_idle().await;
     stage.app.finish().await;
 }
 

@@ -14,6 +14,11 @@ async fn whoever_watches_a_campaign_is_told_of_each_change_until_it_is_over() {
                    "schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}"#;
     let made = shell.fed(&["campaign", "create", "-", "--app", "shop"], plan).await;
     assert!(made.status.success(), "{made:?}");
+    let told = shell.json(&["campaign", "dry-run", "spring", "--app", "shop"]).await;
+    assert_eq!(
+        (told["later_runs"].as_array().map(Vec::len), &told["messages"][0]["audience_estimate"]),
+        (Some(5), &0.into())
+    );
     shell.ok(&["campaign", "start", "spring", "--app", "shop"]).await;
     let mut watch = shell.command(&["campaign", "watch", "spring", "--app", "shop", "--json"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("it runs");
