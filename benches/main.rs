@@ -22,6 +22,7 @@ mod simulator;
 mod support;
 mod templates;
 mod tiers;
+mod webhooks;
 
 use bellwire::testkit::cli::admin::raise_open_files;
 use clap::{Parser, ValueEnum};
@@ -61,6 +62,8 @@ enum Benchmark {
     Caps,
     /// Receipts, stored before they are answered
     Receipts,
+    /// The same with and without webhooks, one of which hangs
+    Webhooks,
     /// One-time codes when nothing else is sent
     Codes,
     /// One-time codes beside campaigns
@@ -110,6 +113,7 @@ impl Benchmark {
             Self::Segments => block_on(segments::run()),
             Self::Caps => block_on(caps::run()),
             Self::Receipts => block_on(receipts::run()),
+            Self::Webhooks => block_on(webhooks::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),
             Self::Templates => block_on(templates::run()),

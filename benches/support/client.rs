@@ -66,6 +66,12 @@ impl Client {
         body
     }
 
+    /// `DELETE`, which must succeed.
+    pub async fn delete(&self, path: &str) {
+        let (status, body) = self.call(Method::DELETE, path, None).await.expect("the server answers");
+        assert!(status.is_success(), "DELETE {path}: {status} {body}");
+    }
+
     /// Whether a `GET` succeeds.
     pub async fn is_well(&self, path: &str) -> bool {
         self.call(Method::GET, path, None).await.is_ok_and(|(status, _)| status.is_success())

@@ -21,6 +21,7 @@ use super::bare::Bare;
 use super::client::Client;
 use super::cpu::{self, Usage};
 use super::process::{BELLWIRE, Process, Simulator, TempDir};
+use super::receiver::Receiver;
 use super::setting;
 use super::table;
 
@@ -92,6 +93,11 @@ async fn forget_tuning(postgres: &Embedded) {
 impl Harness {
     /// Sets everything up and says on what machine.
     pub async fn open() -> Self {
+        Self::beside(&[]).await
+    }
+
+    /// The same, with receivers of webhooks that the server knows.
+    pub async fn beside(receivers: &[Receiver]) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
         let options = Options {
@@ -105,7 +111,7 @@ impl Harness {
             forget_tuning(&postgres.0).await;
         }
         let master_key = STANDARD.encode(rand::random::<[u8; 32]>());
-        let (server, address) = serve(&dir, &postgres.0, &simulator, &master_key).await;
+        let (server, address) = serve(&dir, &postgres.0, &simulator, receivers, &master_key).await;
         let pool =
             store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
         let clock = Clock::system();
@@ -220,10 +226,22 @@ impl Harness {
 }
 
 /// Starts `bellwire serve` and waits until it is ready. Answers its address.
-async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master_key: &str) -> (Process, String) {
+async fn serve(
+    dir: &TempDir,
+    postgres: &Embedded,
+    simulator: &Simulator,
+    receivers: &[Receiver],
+    master_key: &str,
+) -> (Process, String) {
     // Somebody could take the port before the server does, who would then say so and end.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
     let gateways = simulator.hosts.iter().map(|host| format!("{}={}@{}", host.host, host.gateway.name(), host.addr));
+    let receiving = receivers.iter().map(|receiver| format!("{}=other@{}", receiver.host, receiver.address));
+    let gateways: Vec<String> = gateways.chain(receiving).collect();
+    let mut authorities = std::fs::read_to_string(&simulator.ca).expect("the simulator's certificate");
+    authorities.extend(receivers.iter().map(|receiver| receiver.ca_pem.as_str()));
+    let ca = dir.path().join("authorities.pem");
+    std::fs::write(&ca, authorities).expect("a file");
     let server = Process::start(BELLWIRE, |command| {
         command
             .arg("serve")
@@ -233,8 +251,8 @@ async fn serve(dir: &TempDir, postgres: &Embedded, simulator: &Simulator, master
             .env("BELLWIRE_MASTER_KEY", master_key)
             .env("BELLWIRE_DATA_DIR", dir.path())
             .env("BELLWIRE_LISTEN", free.to_string())
-            .env("BELLWIRE_GATEWAYS", gateways.collect::<Vec<_>>().join(","))
-            .env("BELLWIRE_GATEWAY_CA_FILE", &simulator.ca)
+            .env("BELLWIRE_GATEWAYS", gateways.join(","))
+            .env("BELLWIRE_GATEWAY_CA_FILE", &ca)
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
             .env("BELLWIRE_TRUSTED_PROXIES", "1") // browsers of a benchmark have addresses of their own
             .env("BELLWIRE_RUNAWAY_FACTOR", "0") // a benchmark is nothing but that

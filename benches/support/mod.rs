@@ -6,6 +6,7 @@ pub mod codes;
 pub mod cpu;
 pub mod harness;
 pub mod process;
+pub mod receiver;
 pub mod seed;
 pub mod table;
 

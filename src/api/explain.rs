@@ -128,6 +128,7 @@ fn facts(
         worker_lives,
         judged: judged.map(|(verdict, habits)| explain::Judged {
             verdict,
+            own_hour: row.filter.as_ref().and_then(|filter| habits.own_hour_at(filter.0.own_hour.as_ref()?.as_of())),
             habits,
             sunset: row.filter.as_ref().and_then(|filter| filter.0.sunset.clone()),
         }),

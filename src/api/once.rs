@@ -3,7 +3,7 @@
 //! A handler takes [`Making`] (or [`Pending`], without a body) as its last argument, checks, [begins](Pending::begin), works in
 //! the transaction that it gets, and [finishes](Once::finish) with its answer: thing and answer commit together. A repeat never
 //! gets as far as the handler, and what is refused is not remembered. Answers are sealed, since some show a secret. Sends are
-//! taken in groups: theirs is [`super::accept`].
+//! taken in groups: theirs is [`super::accept`]. Work of several transactions is begun [in parts](Pending::begin_in_parts).
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::{PgConnection, PgTransaction};
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, PgTransaction, Postgres};
 use utoipa::ToSchema;
 use uuid::Uuid;
 use zeroize::Zeroizing;
@@ -23,7 +24,9 @@ use super::accept::{in_progress, reused};
 use super::auth::Admitted;
 use super::extract::{Json, Octets};
 use super::messages::idempotency_key;
+use super::places::Place;
 use super::problem::Problem;
+use crate::model::id::AppId;
 use crate::store::operations::first_answers::{self, Answer, Met};
 use crate::vault::FIRST_ANSWER;
 
@@ -124,6 +127,49 @@ impl Pending {
             Met::First => Ok(Once { tx, claimed: Some((request, id)) }),
             met => Err(instead(state, met)),
         }
+    }
+
+    /// Begins what takes several transactions, each of which stays done. Nobody else works under the key meanwhile, whatever
+    /// replica they ask, and whoever comes later gets the answer; if the work breaks off there is none, and a repeat carries
+    /// out what is left. A transaction that stays open for the whole work would hold up the event stream.
+    pub(super) async fn begin_in_parts(self, state: &ApiState, app: AppId) -> Result<InParts, Instead> {
+        let Some(request) = self.0 else { return Ok(InParts(None)) };
+        let place = state.place_to_search(app).await?;
+        let mut alone = state.pool.acquire().await?;
+        // Its lock ends with the connection, however the work ends.
+        alone.close_on_drop();
+        if !first_answers::hold(&mut alone, &request, PATIENCE).await? {
+            return Err(instead(state, Met::InProgress));
+        }
+        match first_answers::find(&mut *alone, &request).await? {
+            Some(met) => Err(instead(state, met)),
+            None => Ok(InParts(Some(Held { request, alone, _place: place }))),
+        }
+    }
+}
+
+/// Work of several transactions that is to be done now.
+pub(super) struct InParts(Option<Held>);
+
+/// The key that it is done under.
+struct Held {
+    request: first_answers::Request,
+    /// What holds the key.
+    alone: PoolConnection<Postgres>,
+    /// So few at a time that these connections leave enough to work with.
+    _place: Place,
+}
+
+impl InParts {
+    /// Remembers its answer, which must not be an error.
+    pub(super) async fn finish(self, state: &ApiState, answer: &impl Serialize) -> Result<Response, Instead> {
+        let Some(Held { request, alone, _place }) = self.0 else {
+            return Once { tx: state.pool.begin().await?, claimed: None }.finish(state, StatusCode::OK, answer).await;
+        };
+        let once = Pending(Some(request)).begin(state).await?;
+        let answered = once.finish(state, StatusCode::OK, answer).await;
+        drop(alone);
+        answered
     }
 }
 

@@ -5,11 +5,15 @@ use chrono::TimeDelta;
 use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Plan, Test, WHOLE};
+use super::plan::{Body, DidNot, Plan, Test, WHOLE};
 use super::schedule::When;
 use super::zones::{self, Zones};
 use crate::model::clock::Timestamp;
-use crate::model::filter::{OwnHour, SLOTS};
+use crate::model::filter::{Expression, Filter, OwnHour, Portion, SLOTS};
+use crate::model::id::CampaignId;
+
+/// Zones in one list of an expression, which may not hold all there are.
+const ZONES_OF_LIST: usize = 400;
 
 /// A share of everybody, by a hash of each person: those whose number, of ten thousand, is in `from..to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +95,45 @@ fn by_own_hour(part: &Part, home: Tz) -> impl Iterator<Item = Part> {
 pub(crate) fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> Part {
     let share = Share { from: tested(plan, test).to, to: WHOLE };
     Part { due_at: at, variant, narrow: Narrow { share: share.narrowing(), ..Narrow::default() } }
+}
+
+/// Whom of its audience a message is for: who fits the campaign's own segment, lies in its share and zones, has their own hour
+/// then, and did not do what a follow-up asks for. None: it cannot be said.
+pub(crate) fn filter(plan: &Plan, campaign: CampaignId, body: &Body, narrow: &Narrow) -> Option<Option<Filter>> {
+    let mut filter = body.filter.clone().unwrap_or_default();
+    let zones = narrow.zones.as_ref().map(in_zones);
+    let followed = plan.follows.as_ref().map(|follow| {
+        let act = match follow.did_not {
+            DidNot::Click => "clicked",
+            DidNot::Display => "displayed",
+        };
+        format!("received(\"{of}\") and not {act}(\"{of}\")", of = follow.campaign)
+    });
+    let more: Vec<String> = zones.into_iter().chain(followed).collect();
+    if !more.is_empty() {
+        let own = filter.segment.iter().map(|segment| format!("({segment})"));
+        let text = own.chain(more).collect::<Vec<_>>().join(" and ");
+        filter.segment = Some(serde_json::from_value::<Expression>(text.into()).ok()?);
+    }
+    if let Some(share) = narrow.share {
+        filter.portions.push(Portion { salt: campaign.to_string(), from: share.from, to: share.to });
+    }
+    filter.own_hour = narrow.own_hour.clone();
+    Some((filter != Filter::default()).then_some(filter))
+}
+
+/// An expression for who is in these zones.
+fn in_zones(zones: &Zones) -> String {
+    let (not, joint, names) = match zones {
+        Zones::In(names) => ("", " or ", names),
+        Zones::NotIn(names) => ("not ", " and ", names),
+    };
+    let of_list = |names: &[String]| {
+        let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
+        format!("{not}timezone in ({})", quoted.join(", "))
+    };
+    let lists: Vec<String> = names.chunks(ZONES_OF_LIST).map(of_list).collect();
+    format!("({})", lists.join(joint))
 }
 
 /// Who takes part in a test.

@@ -12,6 +12,11 @@ use crate::model::clock::Timestamp;
 /// Longest cron expression, in octets.
 pub(crate) const CRON_MAX: usize = 200;
 
+/// The least time between two runs, in seconds: what recurs more often is no campaign.
+pub(crate) const INTERVAL_MIN_S: i64 = 300;
+/// So many times are looked at for it: more than a pattern of minutes has in two hours.
+const TIMES_LOOKED_AT: usize = 64;
+
 /// When a campaign is due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -50,7 +55,18 @@ impl Recurrence {
         }
         let recurrence = Self { expression: expression.to_owned(), zone };
         parser().parse(expression).map_err(|error| format!("is no cron expression of five fields: {error}"))?;
+        if recurrence.is_too_often() {
+            return Err(format!("must leave at least {} minutes between two runs", INTERVAL_MIN_S / 60));
+        }
         Ok(recurrence)
+    }
+
+    /// Whether two of its times are closer than that. Where clocks change they may come closer.
+    fn is_too_often(&self) -> bool {
+        let unchanging = Self { zone: Tz::UTC, ..self.clone() };
+        let times = std::iter::successors(unchanging.next(Timestamp::UNIX_EPOCH), |at| unchanging.next(*at));
+        let times: Vec<Timestamp> = times.take(TIMES_LOOKED_AT).collect();
+        times.windows(2).any(|pair| (pair[1] - pair[0]).num_seconds() < INTERVAL_MIN_S)
     }
 
     fn cron(&self) -> Option<Cron> {
@@ -112,6 +128,17 @@ mod tests {
             hourly.last(at("2026-11-20T11:00:00Z"), at("2026-11-20T12:00:00Z")),
             Some(at("2026-11-20T12:00:00Z"))
         );
+    }
+
+    #[test]
+    fn what_comes_more_often_than_every_five_minutes_is_refused() {
+        for often in ["* * * * *", "*/4 * * * *", "0,1 9 * * *", "58,2 * * * *", "58,2 22,23 1 * *", "59,0 * * * SUN"] {
+            let refused = Recurrence::parse(often, Tz::Europe__Vienna);
+            assert_eq!(refused, Err("must leave at least 5 minutes between two runs".to_owned()), "{often}");
+        }
+        for fine in ["*/5 * * * *", "0 * * * *", "58,3 * * * *", "2,58 9 * * *", "0 9 * * MON", "0 0 29 2 *"] {
+            assert!(Recurrence::parse(fine, Tz::Europe__Vienna).is_ok(), "{fine}");
+        }
     }
 
     #[test]

@@ -10,16 +10,22 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::local::{Ask, Local, path, rows};
 use super::output::{Output, fields, table, text, time};
 use super::refusal::Names;
 use super::send::read;
+use super::watch::{COME_BACK, Frames};
 
 const NAMES: &Names =
     &[("campaign", "CAMPAIGN"), ("app", "--app"), ("/slug", "--slug"), ("/users", "--user"), ("/variant", "--variant")];
-/// How often a campaign that is watched is looked at.
+/// How often a campaign that is watched is looked at, at most: however much happens.
 const WATCHED_EVERY: Duration = Duration::from_secs(1);
+/// For how long nothing may be heard before it is looked at all the same: of small messages the stream tells nothing until they are done.
+const QUIET_MAX: Duration = Duration::from_secs(10);
+/// What happens to campaigns.
+const KINDS: &str = "campaign,message";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -85,6 +91,8 @@ pub(super) enum Campaign {
     },
     /// Delete a draft, or a campaign that is over.
     Delete(One),
+    /// Tell when it would run, whom each of its messages would reach, and what would be refused. Nothing is sent.
+    DryRun(One),
     /// Show how it goes as it goes, until it is done: a bar on a terminal, a line for each change elsewhere.
     Watch(One),
 }
@@ -142,6 +150,10 @@ impl Campaign {
                 let gone = format!("The campaign {} is gone.", one.campaign);
                 return Ok(out.say(&json!({"campaign": one.campaign, "deleted": true}), &gone)?);
             }
+            Self::DryRun(one) => {
+                let told = local.ask(Ask { names: NAMES, ..Ask::new(Method::POST, one.verb("dry-run")) }).await?;
+                return Ok(out.say(&told, &dry_run(&told))?);
+            }
             Self::Watch(one) => return watch(one, local, out).await,
             Self::Clone { campaign, slug } => {
                 Ask { body: json!({"slug": slug}), names: NAMES, ..Ask::new(Method::POST, campaign.verb("clone")) }
@@ -159,6 +171,24 @@ impl Campaign {
 
 fn read_plan(file: &std::path::Path) -> anyhow::Result<Value> {
     serde_json::from_slice(&read(file)?).with_context(|| format!("{} is not JSON", file.display()))
+}
+
+fn dry_run(told: &Value) -> String {
+    let listed = |member: &str| told[member].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |message| {
+        [
+            time(message, "/due_at"),
+            text(message, "/variant"),
+            text(message, "/share"),
+            text(message, "/audience_estimate"),
+            text(message, "/audience_margin"),
+        ]
+    };
+    let messages = table(["DUE", "VARIANT", "SHARE", "REACHES", "OFF BY"], listed("messages").iter().map(row));
+    let refused =
+        listed("refused").iter().map(|fault| format!("\n{} {}", text(fault, "/pointer"), text(fault, "/detail")));
+    let about = fields([("begins", time(told, "/begins_at")), ("messages not shown", text(told, "/more_messages"))]);
+    format!("{about}\n{messages}{}", refused.collect::<String>())
 }
 
 fn show(campaign: &Value) -> String {
@@ -231,8 +261,36 @@ fn line(campaign: &Value) -> String {
     )
 }
 
-/// Looks at a campaign once a second until nothing can come of it any more.
+/// Looks at a campaign whenever the event stream tells of its app's messages or campaigns, until nothing can come of it any more.
 async fn watch(one: &One, local: &Local, out: Output) -> anyhow::Result<()> {
+    let happened = Notify::new();
+    tokio::select! {
+        seen = see(one, local, out, &happened) => seen,
+        broken = listen(one, local, &happened) => broken,
+    }
+}
+
+/// Says whenever something happens to the app's messages or campaigns. Ready only when the stream is refused.
+async fn listen(one: &One, local: &Local, happened: &Notify) -> anyhow::Result<()> {
+    let at = format!("{}?kinds={KINDS}", path(["apps", &one.app, "events", "stream"]));
+    let mut last: Option<String> = None;
+    loop {
+        let (after, mut frames) = (last.clone(), Frames::default());
+        let ask = Ask { names: NAMES, last_event_id: after.as_deref(), ..Ask::new(Method::GET, at.clone()) };
+        let take = |octets: &[u8]| {
+            if !frames.push(octets).is_empty() {
+                happened.notify_one();
+            }
+            Ok(())
+        };
+        local.stream(ask, take).await?;
+        last = frames.last_id.or(last);
+        tokio::time::sleep(COME_BACK).await;
+    }
+}
+
+/// Shows how a campaign goes whenever something has happened.
+async fn see(one: &One, local: &Local, out: Output, happened: &Notify) -> anyhow::Result<()> {
     let is_drawn = !out.json && std::io::stderr().is_terminal();
     let target = if is_drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len}\n{msg}").context("a template of ours")?;
@@ -257,6 +315,7 @@ async fn watch(one: &One, local: &Local, out: Output) -> anyhow::Result<()> {
         }
         last = line;
         tokio::time::sleep(WATCHED_EVERY).await;
+        let _ = tokio::time::timeout(QUIET_MAX, happened.notified()).await; // either way it is time to look
     }
 }
 

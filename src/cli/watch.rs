@@ -18,7 +18,7 @@ use super::serve::told_to_stop;
 
 const NAMES: &Names = &[("app", "--app"), ("kinds", "--kinds"), ("Last-Event-ID", "--after")];
 /// How long to wait before coming back to a stream that ended.
-const COME_BACK: Duration = Duration::from_secs(1);
+pub(super) const COME_BACK: Duration = Duration::from_secs(1);
 /// Events that a page shows, the newest last.
 const RECENT: usize = 20;
 /// For how long a page shows what an app's attempts came to: a second later there is something new, or nothing was sent.
@@ -93,7 +93,7 @@ async fn age(screen: &RefCell<Screen>) -> io::Result<()> {
 
 /// An event as it came.
 #[derive(Debug, Clone, PartialEq)]
-struct Frame {
+pub(super) struct Frame {
     id: Option<String>,
     kind: String,
     data: Value,
@@ -101,15 +101,15 @@ struct Frame {
 
 /// Server-sent events out of octets that may be cut anywhere (HTML, section 9.2.6), as far as ours need it.
 #[derive(Default)]
-struct Frames {
+pub(super) struct Frames {
     octets: Vec<u8>,
     /// The id to resume from: of the last block that had one, event or not.
-    last_id: Option<String>,
+    pub(super) last_id: Option<String>,
 }
 
 impl Frames {
     /// Takes in octets; the events that they complete.
-    fn push(&mut self, octets: &[u8]) -> Vec<Frame> {
+    pub(super) fn push(&mut self, octets: &[u8]) -> Vec<Frame> {
         self.octets.extend_from_slice(octets);
         let mut frames = Vec::new();
         while let Some(end) = self.octets.windows(2).position(|pair| pair == b"\n\n") {

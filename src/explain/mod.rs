@@ -336,6 +336,9 @@ pub(crate) struct Judged {
     pub verdict: Verdict,
     /// What is known of its person.
     pub habits: Habits,
+    /// The hour of the day at which their person gets messages at own hours, as it was known when the first of these was due. None: too
+    /// little was known.
+    pub own_hour: Option<u8>,
     /// Who is left out since they do not click.
     pub sunset: Option<Sunset>,
 }

@@ -157,12 +157,11 @@ fn passed_over(judged: &Judged, story: &Story) -> Option<(String, Value)> {
             Some((text.to_owned(), json!({"share": "another"})))
         }
         Verdict::AtAnotherHour => {
-            let hour = judged.habits.hours.best();
-            let text = match hour {
+            let text = match judged.own_hour {
                 Some(hour) => format!("its person clicks most at {hour}:00 by their clock, and gets the campaign then"),
                 None => "its person's own hour is not known, so that they get the campaign when it is due".to_owned(),
             };
-            Some((text, json!({"own_hour": hour})))
+            Some((text, json!({"own_hour": judged.own_hour})))
         }
         Verdict::Taken | Verdict::NotInSegment => None,
     }

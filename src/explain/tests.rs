@@ -65,7 +65,8 @@ fn judged(verdict: Verdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Fa
     let unclicked_between = (unclicked > 0).then_some(between);
     let habits = Habits { clicked_at, unclicked, unclicked_between, hours, ..Habits::default() };
     let sunset = Some(Sunset { unclicked: Some(10), unclicked_for_s: Some(5_184_000), welcome_s: 0 });
-    Facts { judged: Some(Judged { verdict, habits, sunset }), ..facts() }
+    let own_hour = habits.hours.best();
+    Facts { judged: Some(Judged { verdict, habits, own_hour, sunset }), ..facts() }
 }
 
 fn policy(place: Place, written: Value) -> InForce {

@@ -21,6 +21,7 @@ use tracing::{error, info, warn};
 use super::signature::Secret;
 use crate::classify::{Health, retry_after};
 use crate::gateway::{Call, Gateways, Reply};
+use crate::metrics::Metrics;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::hook::{DeliveryState, DisabledWhy};
 use crate::model::id::WebhookId;
@@ -44,6 +45,9 @@ const AT_ONCE_OF_ALL: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// For how long a claim holds: longer than waiting for a place and an answer takes.
 const LEASE: Duration = Duration::from_secs(60);
+/// What this process knows of a webhook is forgotten when nothing was due for it for so long. Where its breaker stands is in the
+/// database.
+const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
 /// A webhook that has taken nothing for so long is disabled.
 const DISABLED_AFTER: TimeDelta = TimeDelta::days(5);
 /// Characters of an answer that are kept.
@@ -77,7 +81,9 @@ struct Inner {
     vault: Vault,
     clock: Clock,
     gateways: Gateways,
-    lines: Mutex<HashMap<WebhookId, Arc<Line>>>,
+    metrics: Arc<Metrics>,
+    /// Each with when something was last due for it.
+    lines: Mutex<HashMap<WebhookId, (Arc<Line>, Timestamp)>>,
     places: Semaphore,
 }
 
@@ -117,9 +123,14 @@ struct Answered {
 
 impl Sender {
     /// Nothing is sent before somebody asks for it.
-    pub fn new(pool: PgPool, vault: Vault, clock: Clock, gateways: Gateways) -> Self {
+    pub fn new(pool: PgPool, vault: Vault, clock: Clock, gateways: Gateways, metrics: Arc<Metrics>) -> Self {
         let places = Semaphore::new(AT_ONCE_OF_ALL);
-        Self(Arc::new(Inner { pool, vault, clock, gateways, lines: Mutex::default(), places }))
+        Self(Arc::new(Inner { pool, vault, clock, gateways, metrics, lines: Mutex::default(), places }))
+    }
+
+    /// How many webhooks this process remembers something of.
+    pub fn remembered(&self) -> usize {
+        self.0.lines.lock().len()
     }
 
     /// Sends everything that is due now, and waits for what comes of it.
@@ -154,17 +165,20 @@ impl Sender {
                 Err(error) => error!(%error, "a webhook cannot be opened; what is due for it waits"),
             }
         }
+        let is_of_use = |line: &Line, due_at| line.is_busy.load(Ordering::Acquire) || now - due_at < FORGOTTEN_AFTER;
+        self.0.lines.lock().retain(|_, (line, due_at)| is_of_use(line, *due_at));
         Ok(begun)
     }
 
     /// What is known of a webhook here, with what others found out of it.
     fn line(&self, target: &Target, now: Timestamp) -> Arc<Line> {
         let mut lines = self.0.lines.lock();
-        let line = lines.entry(target.id).or_insert_with(|| {
+        let (line, due_at) = lines.entry(target.id).or_insert_with(|| {
             let breaker = target.breaker().map_or_else(|| Breaker::closed(now), Breaker::restore);
             let (is_busy, failing_since) = (AtomicBool::new(false), Mutex::default());
-            Arc::new(Line { breaker: Mutex::new(breaker), is_busy, failing_since })
+            (Arc::new(Line { breaker: Mutex::new(breaker), is_busy, failing_since }), now)
         });
+        *due_at = now;
         if let Some(stored) = target.breaker() {
             line.breaker.lock().adopt(stored);
         }
@@ -325,6 +339,7 @@ impl Inner {
         };
         let settled: Vec<Settled> = answered.into_iter().map(|it| it.settled).collect();
         deliveries::settle(&self.pool, &settled).await?;
+        settled.iter().for_each(|it| self.metrics.webhook_request(it.state));
         if let Some((state, snapshot)) = changed {
             info!(webhook = %target.id, state = state.name(), "a webhook's breaker changed");
             webhooks::share_breaker(&self.pool, target.id, snapshot).await?;

@@ -23,11 +23,12 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::model::delivery::{Ending, Tier};
 use crate::model::fact::StatusClass;
+use crate::model::hook::DeliveryState;
 use crate::model::lane::Gateway;
 use crate::policy::reliability::{self, LaneSums, Reading, Sli};
 use labels::{
-    AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, Name, PoolLabels, RequestLabels, SliLabels,
-    TierLabel,
+    AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, Name, OutcomeLabel, PoolLabels, RequestLabels,
+    SliLabels, TierLabel,
 };
 use process::Process;
 
@@ -105,6 +106,9 @@ pub struct Metrics {
     pub clock_offset_s: Gauge<f64, AtomicU64>,
     connections: Family<PoolLabels, Gauge>,
     subscriptions_active: Family<GatewayLabel, Gauge>,
+    webhook_requests: [Counter; DeliveryState::ALL.len()],
+    webhooks_pending: Gauge,
+    webhooks_oldest_pending_s: Gauge<f64, AtomicU64>,
     due: Gauge,
     oldest_due_s: Gauge<f64, AtomicU64>,
     process: Process,
@@ -157,6 +161,13 @@ impl Metrics {
             clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
             connections,
             subscriptions_active,
+            webhook_requests: webhook_requests(r),
+            webhooks_pending: gauge(
+                r,
+                "webhooks_pending",
+                "Requests to receivers of active webhooks that are to be made",
+            ),
+            webhooks_oldest_pending_s: seconds(r, "webhooks_oldest_pending", "Age of the oldest of them"),
             due: gauge(r, "deliveries_due", "Deliveries in the queue that are due; 10,000 of a lane and tier at most"),
             oldest_due_s: seconds(r, "oldest_due", "For how long the oldest of them has been due"),
             process: Process::new(),
@@ -246,6 +257,18 @@ impl Metrics {
         self.oldest_due_s.set(oldest.as_secs_f64());
     }
 
+    /// Counts a request to a webhook's receiver by where it stands since.
+    pub(crate) fn webhook_request(&self, stands: DeliveryState) {
+        self.webhook_requests[stands as usize].inc();
+    }
+
+    /// Shows how many requests to receivers of webhooks wait, and the age of the oldest. They are of all webhooks together: series do not grow
+    /// with what apps make.
+    pub fn show_webhooks(&self, pending: i64, oldest: Duration) {
+        self.webhooks_pending.set(pending);
+        self.webhooks_oldest_pending_s.set(oldest.as_secs_f64());
+    }
+
     /// Says how many alerts of a kind are open.
     pub fn alerts_open(&self, kind: &'static str, n: i64) {
         self.alerts_open.get_or_create(&KindLabel { kind: Name(kind) }).set(n);
@@ -279,6 +302,19 @@ fn endings(registry: &mut Registry) -> Endings {
     let endings = counters(registry, "deliveries_ended", help);
     let of = |ending: Ending, tier: Tier| EndingLabels { ending: Name(ending.name()), tier: Name(tier.name()) };
     Ending::ALL.map(|ending| Tier::ALL.map(|tier| endings.get_or_create_owned(&of(ending, tier))))
+}
+
+fn webhook_requests(registry: &mut Registry) -> [Counter; DeliveryState::ALL.len()] {
+    let help = "Requests to receivers of webhooks: delivered, retried later, or failed for good";
+    let requests = counters(registry, "webhook_requests", help);
+    DeliveryState::ALL.map(|state| {
+        let outcome = match state {
+            DeliveryState::Pending => "retried",
+            DeliveryState::Delivered => "delivered",
+            DeliveryState::Failed => "failed",
+        };
+        requests.get_or_create_owned(&OutcomeLabel { outcome: Name(outcome) })
+    })
 }
 
 /// Where a tier or an ending stands among all of its kind: their numbers begin at 1.
@@ -351,6 +387,8 @@ mod tests {
         metrics.show_pool("api", 5, 2);
         metrics.show_subscriptions(&[(Gateway::Fcm, 12)]);
         metrics.show_due(7, Duration::from_millis(1_500));
+        metrics.webhook_request(DeliveryState::Pending);
+        metrics.show_webhooks(3, Duration::from_secs(90));
         let text = metrics.render();
         for line in [
             r#"bellwire_attempts_total{gateway="wns",status="2xx",tier="promotional"} 1"#,
@@ -364,6 +402,10 @@ mod tests {
             r#"bellwire_database_connections{pool="api",state="used"} 3"#,
             r#"bellwire_subscriptions_active{gateway="fcm"} 12"#,
             r#"bellwire_subscriptions_active{gateway="apple"} 0"#,
+            "bellwire_webhook_requests_total{outcome=\"retried\"} 1",
+            "bellwire_webhook_requests_total{outcome=\"delivered\"} 0",
+            "bellwire_webhooks_pending 3",
+            "bellwire_webhooks_oldest_pending_seconds 90.0",
             "bellwire_deliveries_due 7",
             "bellwire_oldest_due_seconds 1.5",
             concat!(r#"bellwire_build_info{version=""#, env!("CARGO_PKG_VERSION"), r#""} 1"#),

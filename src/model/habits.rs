@@ -10,6 +10,11 @@ const UNCLICKED_MAX: i16 = 1_000;
 /// So many of the last messages are remembered: another browser of the same person may display one of them later.
 const RECENT_KEPT: usize = 8;
 
+/// For so long it is remembered what somebody's own hour was before: longer than a campaign takes for the hours of a day.
+const FORMER_HOURS_KEPT_FOR: TimeDelta = TimeDelta::days(7);
+/// So many changes of it are remembered. Who goes to and fro more often may get a campaign twice, or never.
+const FORMER_HOURS_MAX: usize = 16;
+
 /// Something that a browser of a person reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reaction {
@@ -36,12 +41,29 @@ pub(crate) struct Habits {
     pub recent: Vec<MessageId>,
     /// When they click.
     pub hours: Hours,
+    /// What their own hour was before it changed, the oldest first: the last 16 changes within a week.
+    pub former_hours: Vec<FormerHour>,
+}
+
+/// What somebody's own hour was for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FormerHour {
+    /// When it became known that it is another one.
+    pub until: Timestamp,
+    /// The hour of the day; none: too little was known.
+    pub hour: Option<u8>,
 }
 
 impl Habits {
     /// Those of whom nothing is known.
-    pub(crate) const NONE: Self =
-        Self { clicked_at: None, unclicked: 0, unclicked_between: None, recent: Vec::new(), hours: Hours([0; 24]) };
+    pub(crate) const NONE: Self = Self {
+        clicked_at: None,
+        unclicked: 0,
+        unclicked_between: None,
+        recent: Vec::new(),
+        hours: Hours([0; 24]),
+        former_hours: Vec::new(),
+    };
 
     /// Adds what a browser reported. A click ends all that was displayed before it, also if it becomes known later.
     pub(crate) fn add(&mut self, reaction: &Reaction) {
@@ -59,6 +81,24 @@ impl Habits {
             let (from, to) = self.unclicked_between.unwrap_or((reaction.at, reaction.at));
             self.unclicked_between = Some((from.min(reaction.at), to.max(reaction.at)));
         }
+    }
+
+    /// Adds what browsers reported, in order, and remembers when that changes their own hour.
+    pub(crate) fn add_all(&mut self, reactions: &[Reaction], now: Timestamp) {
+        let before = self.hours.best();
+        reactions.iter().for_each(|reaction| self.add(reaction));
+        self.former_hours.retain(|former| now - former.until < FORMER_HOURS_KEPT_FOR);
+        if self.hours.best() != before {
+            self.former_hours.push(FormerHour { until: now, hour: before });
+            let too_many = self.former_hours.len().saturating_sub(FORMER_HOURS_MAX);
+            self.former_hours.drain(..too_many);
+        }
+    }
+
+    /// At which hour of the day they click most, as it was known at a time within the last week.
+    pub(crate) fn own_hour_at(&self, at: Timestamp) -> Option<u8> {
+        let former = self.former_hours.iter().find(|former| former.until > at);
+        former.map_or_else(|| self.hours.best(), |former| former.hour)
     }
 
     /// For how long messages have been displayed to them without a click: from the first to the last of these.
@@ -155,6 +195,29 @@ mod tests {
         let clicked = after(&many);
         assert_eq!(clicked.recent.len(), RECENT_KEPT);
         assert!(clicked.hours.sum() <= Hours::MAX, "{:?}", clicked.hours);
+    }
+
+    #[test]
+    fn the_own_hour_of_a_time_stays_whatever_is_clicked_later() {
+        let click = |hour, day| Reaction { hour, ..clicked(1, day) };
+        let mut habits = Habits::default();
+        assert_eq!(habits.own_hour_at(at(0)), None);
+        habits.add_all(&[click(9, 0); 5], at(1));
+        habits.add_all(&[click(9, 1)], at(2));
+        assert_eq!(habits.former_hours.len(), 1, "what changes nothing is not remembered");
+        habits.add_all(&[click(20, 1); 9], at(3));
+        let known = |habits: &Habits| [0, 1, 2, 3, 9].map(|day| habits.own_hour_at(at(day)));
+        assert_eq!(known(&habits), [None, Some(9), Some(9), Some(20), Some(20)]);
+        habits.add_all(&[click(9, 5); 30], at(5));
+        assert_eq!(known(&habits), [None, Some(9), Some(9), Some(20), Some(9)]);
+        habits.add_all(&[], at(11));
+        assert_eq!(habits.former_hours, [FormerHour { until: at(5), hour: Some(20) }], "of a week");
+        let (mut from, mut to) = (9, 20);
+        for _ in 0..40 {
+            habits.add_all(&[click(to, 11); 100], at(11));
+            std::mem::swap(&mut from, &mut to);
+        }
+        assert_eq!(habits.former_hours.len(), FORMER_HOURS_MAX);
     }
 
     #[test]

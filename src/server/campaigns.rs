@@ -10,13 +10,12 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use crate::campaign::parts;
-use crate::campaign::plan::{Audience, Body, DidNot, Otherwise, Plan, Test, WHOLE};
+use crate::campaign::plan::{Audience, Body, Otherwise, Plan, Test, WHOLE};
 use crate::campaign::schedule::When;
 use crate::campaign::state::State;
 use crate::campaign::winner::judge;
-use crate::campaign::zones::Zones;
 use crate::model::clock::{Clock, Timestamp, uuid_of};
-use crate::model::filter::{Expression, Filter, Portion};
+use crate::model::filter::Filter;
 use crate::model::id::{CampaignId, MessageId};
 use crate::policy::calendar;
 use crate::store::campaigns::steps::{self, Ahead, Due, DuePart, Followed};
@@ -27,8 +26,6 @@ use crate::vault::{CONTENT, PLAN, Vault};
 
 /// How often it is looked whether the last deliveries of a campaign have ended.
 const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
-/// Zones in one list of an expression, which may not hold all there are.
-const ZONES_OF_LIST: usize = 400;
 /// When a campaign is looked at again whose plan does not open, whose step fails, or that follows one that has not run.
 const LATER: Duration = Duration::from_secs(60);
 /// The shortest life of a message that is made before its campaign expires: one with no seconds to live is sent whenever it can be.
@@ -210,7 +207,7 @@ impl Step<'_> {
     async fn make_message(&self, conn: &mut PgConnection, part: &DuePart) -> sqlx::Result<()> {
         let variant = usize::try_from(part.variant).ok().and_then(|place| self.plan.variants.get(place));
         let Some(variant) = variant else { return steps::part_dropped(conn, self.due.id, part).await };
-        let Some(filter) = self.filter(&variant.body, part) else {
+        let Some(filter) = parts::filter(self.plan, self.due.id, &variant.body, &part.narrow.0) else {
             error!(campaign = %self.due.id, "a message of a campaign has a filter that cannot be read; it is left out");
             return steps::part_dropped(conn, self.due.id, part).await;
         };
@@ -229,32 +226,6 @@ impl Step<'_> {
             }
             None => Ok(()),
         }
-    }
-
-    /// Whom of its audience a part is for: who fits the campaign's own segment, lies in the part's share and zones, has their own hour
-    /// then, and did not do what a follow-up asks for. None: it cannot be said.
-    fn filter(&self, body: &Body, part: &DuePart) -> Option<Option<Filter>> {
-        let mut filter = body.filter.clone().unwrap_or_default();
-        let narrow = &part.narrow.0;
-        let zones = narrow.zones.as_ref().map(in_zones);
-        let followed = self.plan.follows.as_ref().map(|follow| {
-            let act = match follow.did_not {
-                DidNot::Click => "clicked",
-                DidNot::Display => "displayed",
-            };
-            format!("received(\"{of}\") and not {act}(\"{of}\")", of = follow.campaign)
-        });
-        let more: Vec<String> = zones.into_iter().chain(followed).collect();
-        if !more.is_empty() {
-            let own = filter.segment.iter().map(|segment| format!("({segment})"));
-            let text = own.chain(more).collect::<Vec<_>>().join(" and ");
-            filter.segment = Some(serde_json::from_value::<Expression>(text.into()).ok()?);
-        }
-        if let Some(share) = narrow.share {
-            filter.portions.push(Portion { salt: self.due.id.to_string(), from: share.from, to: share.to });
-        }
-        filter.own_hour = narrow.own_hour.clone();
-        Some((filter != Filter::default()).then_some(filter))
     }
 
     fn addressed(&self, body: &Body, filter: Option<Filter>) -> Addressed {
@@ -295,20 +266,6 @@ impl Step<'_> {
         let (state, next_at) = outlook(&ahead, next_run, ends_at, self.now);
         steps::set_out(conn, self.due.id, state, next_at, self.now).await
     }
-}
-
-/// An expression for who is in these zones.
-fn in_zones(zones: &Zones) -> String {
-    let (not, joint, names) = match zones {
-        Zones::In(names) => ("", " or ", names),
-        Zones::NotIn(names) => ("not ", " and ", names),
-    };
-    let of_list = |names: &[String]| {
-        let quoted: Vec<String> = names.iter().map(|name| format!("\"{name}\"")).collect();
-        format!("{not}timezone in ({})", quoted.join(", "))
-    };
-    let lists: Vec<String> = names.chunks(ZONES_OF_LIST).map(of_list).collect();
-    format!("({})", lists.join(joint))
 }
 
 /// Whether there is a rest that a test decides for.

@@ -56,6 +56,13 @@ impl Exposition {
             }
             Err(error) => warn!(%error, "the queue could not be looked at; what it was before is shown"),
         }
+        match store::hooks::deliveries::backlog(pool).await {
+            Ok(webhooks) => {
+                let age = (now - webhooks.oldest_at.unwrap_or(now)).to_std().unwrap_or_default();
+                metrics.show_webhooks(webhooks.pending, age);
+            }
+            Err(error) => warn!(%error, "what waits for webhooks could not be read; what it was before is shown"),
+        }
         match store::audience::audience_counts::by_gateway(pool).await {
             Ok(subscriptions) => metrics.show_subscriptions(&subscriptions),
             Err(error) => warn!(%error, "subscriptions could not be counted; what they were before is shown"),

@@ -126,7 +126,7 @@ pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard) {
             folding.tried("folding", &fold_metrics(&pool).await, now);
         }
         if learning.is_due(now) {
-            learning.tried("folding habits", &fold_habits(&pool).await, now);
+            learning.tried("folding habits", &fold_habits(&pool, &clock).await, now);
         }
         if guarding.is_due(now) {
             guarding.tried("guarding against runaways", &guards::watch(&pool, guard, now).await, now);
@@ -186,10 +186,10 @@ pub async fn fold_metrics(pool: &PgPool) -> sqlx::Result<()> {
 }
 
 /// Adds all notes there are to what is known of people, and rests after each chunk.
-pub async fn fold_habits(pool: &PgPool) -> sqlx::Result<()> {
+pub async fn fold_habits(pool: &PgPool, clock: &Clock) -> sqlx::Result<()> {
     loop {
         let began = Instant::now();
-        if !habits::fold(pool).await? {
+        if !habits::fold(pool, clock.now()).await? {
             return Ok(());
         }
         sleep(began.elapsed() * REST_FACTOR).await;

@@ -162,7 +162,8 @@ fn start_engines(
         engines.spawn(campaigns::advance_on(pool.clone(), vault.clone(), clock.clone()));
         engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
         engines.spawn(hooks::pack_on(pool.clone(), vault.clone(), clock.clone()));
-        let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers.clone());
+        let (receivers, metrics) = (receivers.clone(), metrics.clone());
+        let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
         engines.spawn(hooks::send_on(sender));
     }
     (dispatcher, engines)

@@ -201,7 +201,8 @@ impl Compiler {
             return Ok(Text::Own(gap));
         }
         let names = Value::from_object(Names { known: self.engine.known.clone(), person: None });
-        self.engine.fill(&gap, &names).map(Text::Same).map_err(Unfilled::into_detail)
+        let mut steps_left = FUEL;
+        self.engine.fill(&gap, &names, &mut steps_left).map(Text::Same).map_err(Unfilled::into_detail)
     }
 }
 
@@ -236,14 +237,20 @@ impl Engine {
         }
     }
 
-    /// Fills a text in, and checks what comes of it by the rules of its place. An empty one is fine where there may be none.
-    pub(super) fn fill(&self, gap: &Gap, names: &Value) -> Result<String, Unfilled> {
+    /// Fills a text in with what is left of a notification's steps, and checks what comes of it by the rules of its place. An empty one is
+    /// fine where there may be none.
+    pub(super) fn fill(&self, gap: &Gap, names: &Value, steps_left: &mut u64) -> Result<String, Unfilled> {
         let Gap { place, name, is_whole_link } = gap;
         let mut sink = Sink::default();
         let template = self.environment.get_template(name).map_err(|_| Unfilled::Unfit("is no template".into()))?;
         let may_be_cut = matches!((place, self.too_long), (Place::Body, TooLong::Cut(_)));
         match template.render_captured_to(names.clone(), &mut sink) {
-            Ok(_) => {}
+            Ok(filled) => {
+                // The engine counts each text's steps from the beginning: one alone cannot take more than all may.
+                let steps = filled.state().fuel_levels().map_or(FUEL, |(steps, _)| steps);
+                let left = steps_left.checked_sub(steps);
+                *steps_left = left.ok_or_else(|| Unfilled::Unfit(too_many_steps()))?;
+            }
             Err(_) if sink.is_full && may_be_cut => {}
             Err(_) if sink.is_full => return Err(Unfilled::TooLong(format!("came to more than {OUTPUT_MAX} octets"))),
             Err(error) => {
@@ -267,6 +274,10 @@ impl Engine {
             Some(rule) => Err(Unfilled::Unfit(rule)),
         }
     }
+}
+
+fn too_many_steps() -> String {
+    format!("takes more than {FUEL} steps, together with the texts before it")
 }
 
 /// A link without the marks before its values. Where it leads has to be settled before the first of them.
@@ -301,7 +312,7 @@ fn explain(error: &minijinja::Error, source: &str) -> Option<String> {
             let name = name.filter(is_path).map_or_else(|| "something here".to_owned(), |name| format!("`{name}`"));
             at(&format!("{name} is not defined; `| default(…)` gives it a value"))
         }
-        OutOfFuel => format!("takes more than {FUEL} steps"),
+        OutOfFuel => too_many_steps(),
         SyntaxError => at(error.detail()?),
         InvalidOperation => match COMPLAINTS.into_iter().find(|known| error.detail() == Some(*known)) {
             Some(known) => at(known),

@@ -6,6 +6,7 @@ use minijinja::value::Value;
 
 use super::compile::{Compiled, Engine, Part, Unfilled, Variant};
 use super::fault::Fault;
+use super::language::FUEL;
 use super::person::{Names, Person};
 use crate::model::message::{Content, Notification, Place};
 use crate::model::template::TooLong;
@@ -119,9 +120,9 @@ impl Engine {
     /// A notification with its gaps filled in.
     fn part(&self, part: &Part, names: &Value) -> Result<Notification, Fault> {
         let mut filled = part.base.clone();
-        let mut has_own_link = false;
+        let (mut has_own_link, mut steps_left) = (false, FUEL);
         for gap in &part.gaps {
-            let text = self.fill(gap, names).map_err(|unfilled| {
+            let text = self.fill(gap, names, &mut steps_left).map_err(|unfilled| {
                 let pointer = format!("{}/{}", part.at, gap.place.name());
                 match unfilled {
                     Unfilled::Unfit(detail) => Fault::unfit(pointer, detail),

@@ -17,7 +17,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::DATA_MAX;
 
-/// Steps that one text may take: a loop over 100 things with some ten steps each fits.
+/// Steps that all texts of a notification may take together: a loop over 100 things with some ten steps each fits.
 pub(super) const FUEL: u64 = 2_000;
 /// Longest text that a filter takes or gives, in octets. No value of `data` is longer.
 const TEXT_MAX: usize = DATA_MAX;

@@ -224,6 +224,21 @@ fn nothing_that_makes_texts_grow_or_runs_elsewhere_is_known() {
 }
 
 #[test]
+fn all_texts_of_a_notification_share_its_steps() {
+    let loops = "{% for a in attributes.l %}{% endfor %}T";
+    let one = compiled(json!({"content": {"title": "T", "body": loops}}), json!({}));
+    let two = compiled(json!({"content": {"title": loops, "body": loops}}), json!({}));
+    let told = |compiled: &Compiled, n: usize| {
+        content(compiled, &person(json!({"l": vec![1; n]}))).err().map(|fault| (fault.pointer, fault.detail))
+    };
+    let most = (0..2_000).take_while(|n| told(&one, *n).is_none()).last().expect("a few");
+    assert!(most > 100, "{most}");
+    let (pointer, detail) = told(&two, most).expect("each alone would do");
+    assert_eq!((&*pointer, detail.contains("together with the texts before it")), ("/content/body", true), "{detail}");
+    assert_eq!(told(&two, most / 2 - 10), None);
+}
+
+#[test]
 fn work_is_bounded_by_fuel_and_so_is_what_comes_of_it() {
     let list: Vec<u32> = (0..1_000).collect();
     let told = body(

@@ -22,7 +22,7 @@ pub fn plan(slug: &str, more: Value) -> Value {
     plan
 }
 
-async fn create(app: &TestApp, plan: Value) -> Value {
+pub async fn create(app: &TestApp, plan: Value) -> Value {
     app.call(Method::POST, "/v1/apps/shop/campaigns", plan).await.ok(201)
 }
 
@@ -214,6 +214,10 @@ async fn a_recurring_campaign_runs_at_its_times_and_makes_up_for_the_last_one_th
     let later = show(&app, &slug).await;
     assert_eq!((accepted(&later), &later["runs"]), (2, &json!(2)), "of three that were missed the last");
     assert_eq!(later["progress"]["runs"][0]["at"], "2027-01-19T08:00:00Z");
+    let twice =
+        "INSERT INTO campaign_runs (campaign, run, at, root) SELECT campaign, run + 9, at, root FROM campaign_runs";
+    let refused = sqlx::query(twice).execute(&app.pool).await.unwrap_err();
+    assert_eq!(refused.as_database_error().and_then(|error| error.constraint()), Some("campaign_runs_once"));
     order(&app, &slug, "cancel").await.ok(200);
     advance(&app, 3 * DAY).await;
     assert_eq!(accepted(&show(&app, &slug).await), 2);
@@ -453,6 +457,7 @@ async fn a_plan_is_checked_when_it_is_saved_and_what_is_wrong_is_pointed_to() {
         (json!({"schedule": {"at": "2027-02-01T09:00"}}), "/schedule/at"),
         (json!({"schedule": {"at": "2020-02-01T09:00:00Z"}}), "/schedule/at"),
         (json!({"schedule": {"cron": "0 9 * *", "timezone": "UTC"}}), "/schedule/cron"),
+        (json!({"schedule": {"cron": "*/4 * * * *", "timezone": "UTC"}}), "/schedule/cron"),
         (json!({"schedule": {"cron": "0 9 * * *"}}), "/schedule/timezone"),
         (json!({"schedule": {"at": "2027-02-01T09:00:00Z", "past": "skip"}}), "/schedule/past"),
         (json!({"pace": {}}), "/pace"),

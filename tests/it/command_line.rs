@@ -1,7 +1,9 @@
 //! What the program promises to shells and scripts.
 
+mod campaigns;
 mod policies;
 mod verbs;
+mod webhooks;
 mod whole;
 
 use std::fs::Permissions;

@@ -24,7 +24,7 @@ async fn report(app: &TestApp, message: &str, to: &Subscriber, kind: &str) {
 }
 
 async fn fold(app: &TestApp) {
-    maintenance::fold_habits(&app.pool).await.expect("the database answers");
+    maintenance::fold_habits(&app.pool, &app.clock).await.expect("the database answers");
 }
 
 /// Sends a message to these, who display it; a day passes.
@@ -99,7 +99,7 @@ async fn two_that_add_up_at_once_count_every_receipt_once() {
     let people: Vec<&Subscriber> = people.iter().collect();
     show(&app, &people, json!({})).await;
     show(&app, &people, json!({})).await;
-    let folds = (0..6).map(|_| maintenance::fold_habits(&app.pool));
+    let folds = (0..6).map(|_| maintenance::fold_habits(&app.pool, &app.clock));
     futures_util::future::try_join_all(folds).await.expect("whoever meets another one leaves it to that one");
     assert_eq!(scalar(&app.pool, "SELECT sum(unclicked)::bigint FROM habits").await, 40);
     app.finish().await;
@@ -308,6 +308,42 @@ async fn start(app: &TestApp, slug: &str, more: Value) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_click_on_a_campaign_moves_nobody_to_another_of_its_hours() {
+    let app = TestApp::start().await; // at 08:00 UTC
+    let people = app.subscribe("fcm", 0..2).await;
+    let before = show(&app, &people.iter().collect::<Vec<_>>(), json!({})).await;
+    click_at(&app, &before, &people[0], 10).await;
+    click_at(&app, &before, &people[1], 12).await;
+    fold(&app).await;
+    app.advance(HOUR).await;
+    start(&app, "own", json!({"schedule": {"at": json!(app.clock.now() + HOUR), "hour": "best"}})).await.ok(200);
+    // At eleven the one who got it at ten clicks as often as makes hours of the afternoon theirs; the one of noon becomes one of ten.
+    for hour in 9..34 {
+        go(&app).await;
+        if hour == 11 {
+            for _ in 0..4 {
+                click_at(&app, &before, &people[0], 15).await;
+                click_at(&app, &before, &people[1], 10).await;
+            }
+            fold(&app).await;
+        }
+        app.clock.advance(HOUR);
+    }
+    go(&app).await;
+    for who in &people {
+        let n: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM attempts a JOIN messages m ON m.id = a.message WHERE m.campaign IS NOT NULL AND a.subscription = $1",
+        )
+        .bind(who.id.parse::<SubscriptionId>().unwrap().0)
+        .fetch_one(&app.pool)
+        .await
+        .unwrap();
+        assert_eq!(n, 1, "once, neither twice nor never");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_gets_a_campaign_once_at_their_own_hour_else_when_it_is_due() {
     let app = TestApp::start().await; // at 08:00 UTC
     let people = [
@@ -405,5 +441,31 @@ async fn a_share_without_the_rule_measures_what_it_costs_and_spares() {
     );
     assert_eq!(n(&campaign, "/progress/total/sunset"), spared);
     assert!(spared + sent + all < 400, "somebody is held out of both");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_browsers_report_of_a_campaign_is_shown_by_push_service() {
+    let app = TestApp::start().await;
+    let chrome = app.subscribe("fcm", 0..3).await;
+    let firefox = app.subscribe("mozilla", 0..1).await.remove(0);
+    start(&app, "own", json!({})).await.ok(200);
+    let shown = async || app.get("/v1/apps/shop/campaigns/own/gateways").await["data"].clone();
+    assert_eq!(shown().await, json!([]), "nothing was sent yet");
+    go(&app).await;
+    let message = sqlx::query_scalar("SELECT id FROM messages WHERE campaign IS NOT NULL").fetch_one(&app.pool).await;
+    let message = MessageId(message.unwrap()).to_string();
+    for (who, kind) in
+        [(&chrome[0], "displayed"), (&chrome[0], "clicked"), (&chrome[1], "displayed"), (&firefox, "displayed")]
+    {
+        report(&app, &message, who, kind).await;
+    }
+    assert_eq!(
+        shown().await,
+        json!([
+            {"gateway": "fcm", "accepted": 3, "displayed": 2, "clicked": 1},
+            {"gateway": "mozilla", "accepted": 1, "displayed": 1, "clicked": 0},
+        ])
+    );
     app.finish().await;
 }

@@ -290,11 +290,16 @@ async fn what_the_api_does_is_counted_and_logged_with_who_asked_and_for_how_long
         (&json!(202), &json!("shop"), &json!("127.0.0.1"))
     );
     assert!(access["took_ms"].as_f64().is_some_and(|ms| ms > 0.0), "{access}");
+    let webhook = json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]});
+    let webhook = app.call(Method::POST, "/v1/apps/shop/webhooks", webhook).await.ok(201)["id"].clone();
+    let test = format!("/v1/apps/shop/webhooks/{}/test", webhook.as_str().unwrap());
+    app.call(Method::POST, &test, Value::Null).await.ok(202);
     let figures = scrape(server.address, Some(&app.operator)).await.1;
     for line in [
         "bellwire_messages_accepted_total 1",
         r#"bellwire_http_requests_total{method="POST",route="/v1/apps/{app}/messages",status="202"} 1"#,
         "bellwire_oldest_due_seconds ",
+        "bellwire_webhooks_pending 1",
         "process_resident_memory_bytes ",
     ] {
         assert!(figures.lines().any(|written| written.starts_with(line)), "{line} in\n{figures}");

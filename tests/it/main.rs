@@ -6,6 +6,7 @@ mod api;
 mod audience_counts;
 mod browser;
 mod calendar;
+mod campaign_dry_runs;
 mod campaign_log;
 mod campaign_turns;
 mod campaigns;

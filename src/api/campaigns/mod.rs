@@ -1,5 +1,6 @@
 //! `/v1/apps/{app}/campaigns`: plans that end in messages.
 
+mod dry_run;
 mod plan;
 mod view;
 
@@ -25,6 +26,7 @@ use super::{ApiState, Work};
 use crate::campaign::plan::Plan;
 use crate::campaign::schedule::When;
 use crate::campaign::state::{Order, State as CampaignState, Turn};
+use crate::model::clock::Timestamp;
 use crate::model::id::CampaignId;
 use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign, turning};
 use crate::store::keys::apps::App;
@@ -33,7 +35,7 @@ use crate::vault::PLAN;
 use plan::{CampaignBody, SLUG_RULE, Stored, is_slug};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use view::{CampaignView, LocalesView};
+use view::{CampaignView, GatewaysView, LocalesView};
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -42,6 +44,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(show, replace, remove))
         .routes(routes!(show_plan))
         .routes(routes!(show_locales))
+        .routes(routes!(show_gateways))
+        .routes(routes!(dry_run::dry_run))
         .routes(routes!(start))
         .routes(routes!(pause))
         .routes(routes!(resume))
@@ -242,6 +246,19 @@ pub(crate) async fn show_locales(
     Ok(axum::Json(view::locales(&state.pool, server.app.id, row.id).await?))
 }
 
+/// Shows what browsers reported of a campaign, by push service. Every report is looked at: that takes seconds for a million.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/gateways", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["read"])), responses((status = 200, body = GatewaysView)))]
+pub(crate) async fn show_gateways(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<GatewaysView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    Ok(axum::Json(view::gateways(&state.pool, server.app.id, row.id).await?))
+}
+
 /// Writes a draft anew. 409 once it was started: clone it.
 #[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
     params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
@@ -305,11 +322,15 @@ pub(crate) async fn start(
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
-    let is_past = matches!(plan.when, When::At(at) if at < now - super::later::LATE_MAX) || plan.has_expired(now);
-    if row.state == CampaignState::Draft && is_past {
+    if row.state == CampaignState::Draft && is_past(&plan, now) {
         return Err(Problem::conflict("campaign_past", "The time of this campaign has passed: change its plan."));
     }
     steer(&server, &state, row, Order::Start).await
+}
+
+/// Whether it is too late to start it.
+fn is_past(plan: &Plan, now: Timestamp) -> bool {
+    matches!(plan.when, When::At(at) if at < now - super::later::LATE_MAX) || plan.has_expired(now)
 }
 
 /// Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running.

@@ -124,7 +124,7 @@ pub(crate) struct ScheduleBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 40)]
     at: Option<String>,
-    /// A cron expression of five fields, beside `timezone`.
+    /// A cron expression of five fields, beside `timezone`, with at least five minutes between runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     cron: Option<String>,

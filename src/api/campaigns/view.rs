@@ -16,7 +16,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, CampaignId};
 use crate::model::lane::Gateway;
 use crate::store::campaigns::CampaignRow;
-use crate::store::campaigns::progress::{self, OfLocale, Outcomes, Reach, Reports, RunRow, Standing};
+use crate::store::campaigns::progress::{self, OfGateway, OfLocale, Outcomes, Reach, Reports, RunRow, Standing};
 use crate::store::keys::apps::App;
 
 /// Locales that are shown.
@@ -67,6 +67,8 @@ pub(crate) struct CampaignLinks {
     plan: String,
     /// How it goes by language.
     locales: String,
+    /// What was reported by push service.
+    gateways: String,
     /// `POST` here to start it.
     start: String,
     /// `POST` here to pause it.
@@ -222,6 +224,27 @@ pub(crate) struct CampaignLocaleView {
     clicked: i64,
 }
 
+/// What was reported of a campaign, by push service.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CampaignGateways)]
+pub(crate) struct GatewaysView {
+    /// The push services that deliveries went to, the one that took the most first.
+    data: Vec<CampaignGatewayReports>,
+}
+
+/// What was reported of deliveries by way of one push service.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignGatewayReports {
+    /// Which.
+    gateway: Gateway,
+    /// Taken by it.
+    accepted: i64,
+    /// Reported as displayed; null: its browsers do not report.
+    displayed: Option<i64>,
+    /// Reported as clicked; null: its browsers do not report.
+    clicked: Option<i64>,
+}
+
 impl CampaignView {
     /// Shows a row, without how it goes.
     pub(super) fn new(app: &App, row: &CampaignRow) -> Self {
@@ -243,6 +266,7 @@ impl CampaignView {
             links: CampaignLinks {
                 plan: to("plan"),
                 locales: to("locales"),
+                gateways: to("gateways"),
                 start: to("start"),
                 pause: to("pause"),
                 resume: to("resume"),
@@ -412,4 +436,14 @@ pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result
     let view =
         |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
     Ok(LocalesView { data: rows.into_iter().map(view).collect() })
+}
+
+/// What was reported of a campaign, by push service.
+pub(super) async fn gateways(pool: &PgPool, app: AppId, id: CampaignId) -> Result<GatewaysView, Problem> {
+    let view = |OfGateway { gateway, accepted, displayed, clicked }| {
+        let reported = |n| reports_from(gateway).then_some(n);
+        CampaignGatewayReports { gateway, accepted, displayed: reported(displayed), clicked: reported(clicked) }
+    };
+    let rows = progress::by_gateway(pool, app, id).await?;
+    Ok(GatewaysView { data: rows.into_iter().map(view).collect() })
 }

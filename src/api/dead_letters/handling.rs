@@ -12,6 +12,7 @@ use super::{Opened, Standing, find, open};
 use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
 use crate::api::extract::{At, Json, Query};
+use crate::api::once::{Instead, Making};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::{Faults, Problem};
 use crate::api::{ApiState, Work};
@@ -116,15 +117,16 @@ fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filt
 /// message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was
 /// addressed to somebody goes to nobody who has their browser now.
 ///
-/// It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way.
+/// It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a
+/// repeat goes on with what is left or has come since; with it, only if the first request broke off.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
     security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
 pub(crate) async fn replay(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
-    Json(body, _): Json<ReplayBody>,
-) -> Result<axum::Json<Handled>, Problem> {
+    Making(body, pending): Making<ReplayBody>,
+) -> Result<Response, Instead> {
     let mut faults = Faults::default();
     let cap = check(&body.filter, body.cap, &mut faults);
     let ttl_s = ttl_s(body.ttl).unwrap_or_else(|detail| {
@@ -132,19 +134,20 @@ pub(crate) async fn replay(
         None
     });
     faults.finish()?;
+    let once = pending.begin_in_parts(&state, server.app.id).await?;
     let operation = operation(&state, server.app.id, &server.caller, Action::Replay, body.filter);
     let found = handling::count(&state.pool, &operation).await?;
-    if body.dry_run {
-        return counted(&state, operation, found, found.unreachable + found.user_left).await;
-    }
-    let sent = || (state.engine.tell)(Work::Due);
-    let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, cap, sent).await?;
-    let mut messages = done.messages;
-    messages.truncate(MESSAGES_SHOWN);
-    Ok(axum::Json(Handled {
-        messages,
-        ..handled(&operation, found, found.unreachable + found.user_left, done.letters)
-    }))
+    let left_alone = found.unreachable + found.user_left;
+    let answer = if body.dry_run {
+        counted(&state, operation, found, left_alone).await?
+    } else {
+        let sent = || (state.engine.tell)(Work::Due);
+        let done = handling::replay(&state.pool, &state.vault, &state.clock, &operation, ttl_s, cap, sent).await?;
+        let mut messages = done.messages;
+        messages.truncate(MESSAGES_SHOWN);
+        Handled { messages, ..handled(&operation, found, left_alone, done.letters) }
+    };
+    once.finish(&state, &answer).await
 }
 
 /// Discards dead letters: they stay in the archive, but nothing is expected of them any more.
@@ -162,7 +165,7 @@ pub(crate) async fn discard(
     let operation = operation(&state, server.app.id, &server.caller, Action::Discard, body.filter);
     let found = handling::count(&state.pool, &operation).await?;
     if body.dry_run {
-        return counted(&state, operation, found, 0).await;
+        return counted(&state, operation, found, 0).await.map(axum::Json);
     }
     let n = handling::discard(&state.pool, &state.clock, &operation, cap).await?;
     Ok(axum::Json(handled(&operation, found, 0, n)))
@@ -183,17 +186,12 @@ fn handled(operation: &Operation, found: Found, left_alone: i64, n: i64) -> Hand
     }
 }
 
-async fn counted(
-    state: &ApiState,
-    operation: Operation,
-    found: Found,
-    left_alone: i64,
-) -> Result<axum::Json<Handled>, Problem> {
+async fn counted(state: &ApiState, operation: Operation, found: Found, left_alone: i64) -> Result<Handled, Problem> {
     let filter = Filter { state: Some(Standing::Open), ..operation.filter.clone() };
     let by = async |by| groups(&state.pool, operation.app, &filter, by).await.map(Some);
     let (by_reason, by_message) = (by(By::Reason).await?, by(By::Message).await?);
     let handled = handled(&operation, found, left_alone, 0);
-    Ok(axum::Json(Handled { dry_run: true, id: None, by_reason, by_message, ..handled }))
+    Ok(Handled { dry_run: true, id: None, by_reason, by_message, ..handled })
 }
 
 /// Replays one dead letter.

@@ -184,8 +184,13 @@ fn complete_operation(path: &str, method: &str, operation: &mut Value) {
 }
 
 /// Requests beside those that answer 201 which are carried out once under an `Idempotency-Key`.
-const ONCE_BESIDE: [&str; 3] =
-    ["/v1/apps/{app}/messages", "/v1/apps/{app}/campaigns/{campaign}/test", "/v1/team/{teammate}/reset"];
+const ONCE_BESIDE: [&str; 5] = [
+    "/v1/apps/{app}/messages",
+    "/v1/apps/{app}/campaigns/{campaign}/test",
+    "/v1/apps/{app}/dead-letters/replay",
+    "/v1/apps/{app}/webhooks/{webhook}/test",
+    "/v1/team/{teammate}/reset",
+];
 /// Requests that answer 201, but are not: a browser is registered once by its endpoint, and nobody signs in twice with what works
 /// once. The same file taken in twice makes nothing new.
 const NEVER_ONCE: [&str; 5] = [

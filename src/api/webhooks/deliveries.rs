@@ -14,6 +14,7 @@ use super::find;
 use crate::api::ApiState;
 use crate::api::auth::{MayManageKeys, MayRead, Server};
 use crate::api::extract::{At, Json, Query};
+use crate::api::once::{Instead, Pending};
 use crate::api::paging::{Page, Paging};
 use crate::api::problem::Problem;
 use crate::hooks::test_event;
@@ -185,10 +186,12 @@ pub(crate) async fn test(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<WebhookId>,
-) -> Result<(StatusCode, axum::Json<WebhookDeliveryView>), Problem> {
+    pending: Pending,
+) -> Result<Response, Instead> {
     let webhook = find(&state, server.app.id, id).await?;
     if webhook.state == WebhookState::Disabled {
-        return Err(Problem::conflict("webhook_disabled", "The webhook is disabled: nothing is sent to it."));
+        let detail = "The webhook is disabled: nothing is sent to it.";
+        return Err(Problem::conflict("webhook_disabled", detail).into());
     }
     let (delivery, now) = (HookDeliveryId(state.clock.uuid()), state.clock.now());
     let body = test_event(EventId(state.clock.uuid()), id, now);
@@ -199,10 +202,11 @@ pub(crate) async fn test(
         body: state.vault.seal(WEBHOOK_BODY, delivery, body.as_bytes()),
         subscriptions: Vec::new(),
     };
-    packing::add(&mut *state.pool.acquire().await?, &[new], now).await?;
-    let row = deliveries::find(&state.pool, id, delivery).await?;
+    let mut once = pending.begin(&state).await?;
+    packing::add(once.conn(), &[new], now).await?;
+    let row = deliveries::find(once.conn(), id, delivery).await?;
     let row = row.ok_or_else(|| Problem::not_found("webhook"))?;
-    Ok((StatusCode::ACCEPTED, axum::Json((&row).into())))
+    once.finish(&state, StatusCode::ACCEPTED, &WebhookDeliveryView::from(&row)).await
 }
 
 /// Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.

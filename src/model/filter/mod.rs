@@ -87,7 +87,7 @@ impl Filter {
         } else if !self
             .own_hour
             .as_ref()
-            .is_none_or(|own| own.holds(habits.hours.best(), candidate.timezone.as_deref()))
+            .is_none_or(|own| own.holds(habits.own_hour_at(own.as_of()), candidate.timezone.as_deref()))
         {
             Verdict::AtAnotherHour
         } else if self.sunset.as_ref().is_some_and(|rule| rule.leaves_out(habits, told.now - candidate.created_at)) {

@@ -6,6 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::clock::Timestamp;
 
+/// So long before its 24 hours begin, people's own hours hold for all of them: what was added up by then has long been committed
+/// when the first message looks.
+const SETTLED_AFTER: TimeDelta = TimeDelta::minutes(1);
+
 /// Hours of a day.
 pub(crate) const SLOTS: u8 = 24;
 
@@ -22,7 +26,12 @@ pub(crate) struct OwnHour {
 }
 
 impl OwnHour {
-    /// Whether somebody belongs to it whose own hour, where they are, is that.
+    /// As of when people's own hours hold, for all of the 24 hours alike: what somebody clicks meanwhile moves them into no other.
+    pub(crate) fn as_of(&self) -> Timestamp {
+        self.from - SETTLED_AFTER
+    }
+
+    /// Whether somebody belongs to it whose own hour, where they are, was that.
     pub(crate) fn holds(&self, best: Option<u8>, timezone: Option<&str>) -> bool {
         let zone = timezone.and_then(|name| name.parse().ok()).unwrap_or(self.home);
         best.and_then(|hour| slot_of(self.from, hour, zone)).unwrap_or(0) == self.slot

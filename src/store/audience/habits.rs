@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{ReceiptKind, Tier};
-use crate::model::habits::{Habits, Hours, Reaction};
+use crate::model::habits::{FormerHour, Habits, Hours, Reaction};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::model::person::Person;
 use crate::policy::calendar;
@@ -31,7 +31,7 @@ async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
 
 /// Adds a chunk of notes to what is known of their persons, all in one transaction: a note counts once, whatever breaks off.
 /// Returns whether the chunk was full, so that there may be more. Whoever meets another one at it leaves it to that one.
-pub(crate) async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
+pub(crate) async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let alone =
         sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.habits', 0)) AS "alone!""#);
@@ -44,7 +44,7 @@ pub(crate) async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
     let rows = reactions.into_iter().map(|(whose, mut reactions)| {
         reactions.sort_by_key(|reaction| reaction.at);
         let (mut habits, noted_at) = known.remove(&whose).unwrap_or_default();
-        reactions.iter().for_each(|reaction| habits.add(reaction));
+        habits.add_all(&reactions, now);
         let last_at = reactions.last().map(|reaction| reaction.at);
         Row { whose, habits, noted_at: noted_at.max(last_at).unwrap_or_default() }
     });
@@ -99,7 +99,8 @@ async fn read(
     let by_key: HashMap<(Uuid, Uuid), (AppId, Person)> =
         persons.iter().map(|(app, person)| ((app.0, person.id()), (*app, *person))).collect();
     let rows = sqlx::query!(
-        r#"SELECT h.app, h.person, h.noted_at, h.clicked_at, h.unclicked, h.unclicked_from, h.unclicked_to, h.recent, h.hours
+        r#"SELECT h.app, h.person, h.noted_at, h.clicked_at, h.unclicked, h.unclicked_from, h.unclicked_to, h.recent, h.hours,
+             h.former_hours
            FROM unnest($1::uuid[], $2::smallint[], $3::uuid[]) AS g (app, shard, person) CROSS JOIN LATERAL (
              SELECT * FROM habits WHERE app = g.app AND shard = g.shard AND person = g.person LIMIT 1) h"#,
         &persons.iter().map(|(app, _)| *app).collect::<Vec<_>>() as &[AppId],
@@ -116,6 +117,7 @@ async fn read(
             unclicked_between: row.unclicked_from.zip(row.unclicked_to),
             recent: row.recent.chunks_exact(16).filter_map(|id| Uuid::from_slice(id).ok().map(MessageId)).collect(),
             hours: Hours(row.hours.try_into().unwrap_or_default()),
+            former_hours: row.former_hours.chunks_exact(9).filter_map(former_hour).collect(),
         };
         Some((*whose, (habits, Some(row.noted_at))))
     });
@@ -128,6 +130,19 @@ pub(crate) async fn of_person(pool: &PgPool, app: AppId, person: Person) -> sqlx
     Ok(known.remove(&(app, person)).and_then(|(habits, noted_at)| Some((habits, noted_at?))))
 }
 
+/// Nine octets: microseconds since 1970, and the hour of the day.
+fn former_hour(octets: &[u8]) -> Option<FormerHour> {
+    let (until, hour) =
+        octets.split_last_chunk::<1>().and_then(|(until, [hour])| Some((until.try_into().ok()?, *hour)))?;
+    Some(FormerHour {
+        until: Timestamp::from_timestamp_micros(i64::from_be_bytes(until))?,
+        hour: Some(hour).filter(|hour| *hour != HOUR_UNKNOWN),
+    })
+}
+
+/// Stands for an hour of which too little is known.
+const HOUR_UNKNOWN: u8 = u8::MAX;
+
 /// What is to be written of a person.
 struct Row {
     whose: (AppId, Person),
@@ -139,15 +154,22 @@ async fn write(conn: &mut PgConnection, rows: &[Row]) -> sqlx::Result<()> {
     fn column<T>(rows: &[Row], of: impl Fn(&Row) -> T) -> Vec<T> {
         rows.iter().map(of).collect()
     }
+    let former = |row: &Row| {
+        let octets = row.habits.former_hours.iter().flat_map(|former| {
+            former.until.timestamp_micros().to_be_bytes().into_iter().chain([former.hour.unwrap_or(HOUR_UNKNOWN)])
+        });
+        octets.collect::<Vec<u8>>()
+    };
     let recent = |row: &Row| row.habits.recent.iter().flat_map(|id| *id.0.as_bytes()).collect::<Vec<u8>>();
     sqlx::query!(
-        "INSERT INTO habits (app, shard, person, noted_at, clicked_at, unclicked, unclicked_from, unclicked_to, recent, hours)
+        "INSERT INTO habits (app, shard, person, noted_at, clicked_at, unclicked, unclicked_from, unclicked_to, recent, hours,
+                             former_hours)
          SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::timestamptz[], $5::timestamptz[], $6::smallint[],
-                              $7::timestamptz[], $8::timestamptz[], $9::bytea[], $10::bytea[])
+                              $7::timestamptz[], $8::timestamptz[], $9::bytea[], $10::bytea[], $11::bytea[])
          ON CONFLICT (app, shard, person) DO UPDATE
          SET noted_at = excluded.noted_at, clicked_at = excluded.clicked_at, unclicked = excluded.unclicked,
              unclicked_from = excluded.unclicked_from, unclicked_to = excluded.unclicked_to, recent = excluded.recent,
-             hours = excluded.hours",
+             hours = excluded.hours, former_hours = excluded.former_hours",
         &column(rows, |row| row.whose.0) as &[AppId],
         &column(rows, |row| row.whose.1.shard()),
         &column(rows, |row| row.whose.1.id()),
@@ -157,7 +179,8 @@ async fn write(conn: &mut PgConnection, rows: &[Row]) -> sqlx::Result<()> {
         &column(rows, |row| row.habits.unclicked_between.map(|(from, _)| from)) as &[Option<Timestamp>],
         &column(rows, |row| row.habits.unclicked_between.map(|(_, to)| to)) as &[Option<Timestamp>],
         &column(rows, recent),
-        &column(rows, |row| row.habits.hours.0.to_vec())
+        &column(rows, |row| row.habits.hours.0.to_vec()),
+        &column(rows, former)
     )
     .execute(conn)
     .await

@@ -218,3 +218,33 @@ pub(crate) async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: 
     .fetch_all(pool)
     .await
 }
+
+/// What was reported of a campaign's deliveries by way of one push service.
+#[derive(Debug)]
+pub(crate) struct OfGateway {
+    pub gateway: Gateway,
+    pub accepted: i64,
+    pub displayed: i64,
+    pub clicked: i64,
+}
+
+/// What was reported of a campaign's deliveries by push service, the one that took the most first: every report is looked at. Those of
+/// subscriptions that retention has deleted are left out.
+pub(crate) async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<OfGateway>> {
+    sqlx::query_as!(
+        OfGateway,
+        r#"SELECT l.gateway AS "gateway: Gateway", sum(t.accepted)::bigint AS "accepted!",
+             count(*) FILTER (WHERE t.kind = 1) AS "displayed!", count(*) FILTER (WHERE t.kind = 2) AS "clicked!"
+           FROM (
+             SELECT c.lane, c.accepted, 0::smallint AS kind
+             FROM messages m JOIN message_counts c ON c.message = m.id WHERE m.campaign = $1 AND m.app = $2
+             UNION ALL
+             SELECT s.lane, 0, r.kind FROM messages m JOIN receipts r ON r.message = m.id AND r.kind < 3
+             JOIN subscriptions s ON s.shard = r.shard AND s.id = r.subscription WHERE m.campaign = $1 AND m.app = $2) t
+           JOIN lanes l ON l.id = t.lane GROUP BY l.gateway ORDER BY 2 DESC, 1"#,
+        id.0,
+        app.0
+    )
+    .fetch_all(pool)
+    .await
+}

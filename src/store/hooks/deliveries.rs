@@ -1,7 +1,7 @@
 //! Requests to receivers of webhooks: claimed under a lease, settled under its fence, kept until they are taken or too old.
 
 use serde_json::Value;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
@@ -135,7 +135,11 @@ pub(crate) async fn list(
 }
 
 /// One of them, with its body.
-pub(crate) async fn find(pool: &PgPool, webhook: WebhookId, id: HookDeliveryId) -> sqlx::Result<Option<DeliveryRow>> {
+pub(crate) async fn find(
+    executor: impl PgExecutor<'_>,
+    webhook: WebhookId,
+    id: HookDeliveryId,
+) -> sqlx::Result<Option<DeliveryRow>> {
     sqlx::query_as!(
         DeliveryRow,
         r#"SELECT id AS "id: HookDeliveryId", state AS "state: DeliveryState", events, body, attempts, due_at, created_at,
@@ -144,7 +148,7 @@ pub(crate) async fn find(pool: &PgPool, webhook: WebhookId, id: HookDeliveryId) 
         webhook.0,
         id.0
     )
-    .fetch_optional(pool)
+    .fetch_optional(executor)
     .await
 }
 
@@ -170,6 +174,25 @@ pub(crate) async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> s
     .await?;
     newest.reverse();
     Ok(newest)
+}
+
+/// What waits for receivers of active webhooks.
+#[derive(Debug)]
+pub(crate) struct Backlog {
+    pub pending: i64,
+    /// When the oldest was made.
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// Counts what waits: of each webhook no more than is kept for it.
+pub(crate) async fn backlog(pool: &PgPool) -> sqlx::Result<Backlog> {
+    sqlx::query_as!(
+        Backlog,
+        r#"SELECT count(*) AS "pending!", min(d.created_at) AS oldest_at
+           FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id WHERE w.state = 'active' AND d.state = 'pending'"#
+    )
+    .fetch_one(pool)
+    .await
 }
 
 /// Which failed deliveries to send again.

@@ -98,6 +98,20 @@ pub(crate) async fn claim(
     }
 }
 
+/// Holds the key for as long as the connection lasts, without a transaction. False: somebody else holds it, for longer than
+/// `patience`.
+pub(crate) async fn hold(conn: &mut PgConnection, request: &Request, patience: Duration) -> sqlx::Result<bool> {
+    let patience = crate::store::milliseconds(patience);
+    sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, false)", patience).fetch_one(&mut *conn).await?;
+    let name = format!("bellwire.once {} {} {}", request.caller, request.route, request.key);
+    let held = sqlx::query!("SELECT pg_advisory_lock(hashtextextended($1, 0))", name).execute(conn).await;
+    match held {
+        Ok(_) => Ok(true),
+        Err(error) if crate::store::is_lock_timeout(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Stores the answer of a claimed request.
 pub(crate) async fn remember(
     conn: &mut PgConnection,

@@ -21,7 +21,7 @@ use crate::support::app::{DAY, RETENTION};
 use crate::support::authenticator::Authenticator;
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
-const UNLOGGED: [(&str, &str); 20] = [
+const UNLOGGED: [(&str, &str); 21] = [
     ("POST /v1/apps/{app}/subscriptions", "single registrations are many, and browsers' own"),
     ("PATCH /v1/apps/{app}/subscriptions/{subscription}", "the same"),
     ("DELETE /v1/apps/{app}/subscriptions/{subscription}", "the same"),
@@ -33,6 +33,7 @@ const UNLOGGED: [(&str, &str); 20] = [
     ("POST /v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", "the same"),
     ("POST /v1/apps/{app}/imports/{import}", "its beginning is logged, and its end"),
     ("POST /v1/apps/{app}/receipts", "browsers report; nobody decides anything"),
+    ("POST /v1/apps/{app}/campaigns/{campaign}/dry-run", "changes nothing"),
     ("POST /v1/apps/{app}/campaigns/{campaign}/test", "a message is its own record"),
     ("POST /v1/apps/{app}/webhooks/{webhook}/test", "its delivery is its own record"),
     ("POST /v1/apps/{app}/segments/preview", "changes nothing"),

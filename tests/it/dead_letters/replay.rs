@@ -302,3 +302,41 @@ async fn a_replay_leaves_alone_whose_browser_is_just_changing_hands() {
     app.run_until_idle().await;
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_under_a_key_is_made_once_and_what_it_broke_off_before_is_made_by_its_repeat() {
+    let app = TestApp::start().await;
+    letters_of(&app, 12).await;
+    let body = |cap: i64| json!({"filter": {}, "cap": cap});
+    let replay = async |key: &str, cap: i64| {
+        let path = format!("{LETTERS}/replay");
+        app.call_with(Method::POST, &path, &app.key, body(cap), &[("idempotency-key", key)]).await
+    };
+    let first = replay("a", 5).await.ok(200);
+    assert_eq!((&first["handled"], open_letters(&app).await), (&json!(5), 7));
+    assert_eq!(replay("a", 5).await.ok(200), first, "the same answer");
+    assert_eq!(open_letters(&app).await, 7, "and nothing is done");
+    let reused = replay("a", 6).await;
+    assert_eq!((reused.status, &reused.json["code"]), (422, &json!("idempotency_key_reused")));
+
+    // Its first request has replayed some and is cut off, answer unwritten.
+    replay("b", 3).await.ok(200);
+    sqlx::query("DELETE FROM first_answers WHERE key = 'b'").execute(&app.pool).await.unwrap();
+    let rest = replay("b", 3).await.ok(200);
+    assert_eq!((&rest["handled"], open_letters(&app).await), (&json!(3), 1));
+
+    // Somebody else is at work under the key: a repeat waits, and then hears so.
+    let mut other = app.pool.acquire().await.unwrap();
+    other.close_on_drop();
+    let lock = "SELECT pg_advisory_lock(hashtextextended('bellwire.once ' || k.id || ' POST /v1/apps/{app}/dead-letters/replay c', 0))
+                FROM api_keys k JOIN apps a ON a.id = k.app";
+    sqlx::query(lock).execute(&mut *other).await.unwrap();
+    let waiting = replay("c", 1).await;
+    assert_eq!((waiting.status, &waiting.json["code"]), (409, &json!("idempotency_key_in_progress")));
+    assert_eq!(open_letters(&app).await, 1);
+    other.close().await.unwrap();
+    replay("c", 1).await.ok(200);
+    assert_eq!(open_letters(&app).await, 0);
+    app.run_until_idle().await;
+    app.finish().await;
+}

@@ -92,6 +92,8 @@ pub struct TestApp {
     pub metrics: Arc<Metrics>,
     pub dispatcher: Arc<Dispatcher>,
     pub proxy: Option<FaultProxy>,
+    /// Hosts beside the simulator's, and their authorities.
+    pub others: (Vec<gateway::HostMapping>, String),
     pub router: Router,
     /// What whoever has database and master key at hand may do.
     pub local: Router,
@@ -145,7 +147,7 @@ impl TestApp {
         let master_key = Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
         let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
         let simulator = Simulator::start(gateways::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
-        let gateways = gateways_and(&simulator, setup.others);
+        let gateways = gateways_and(&simulator, setup.others.clone());
         let metrics = Metrics::new();
         let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
         let worker_database =
@@ -176,6 +178,7 @@ impl TestApp {
             simulator,
             gateways: gateways.clone(),
             metrics,
+            others: setup.others,
             dispatcher,
             proxy,
             router: api::router(state.clone()),
@@ -208,11 +211,24 @@ impl TestApp {
     }
 
     pub async fn call_as(&self, method: Method, path: &str, bearer: &str, body: Value) -> Reply {
+        self.call_with(method, path, bearer, body, &[]).await
+    }
+
+    /// The same, with more headers.
+    pub async fn call_with(
+        &self,
+        method: Method,
+        path: &str,
+        bearer: &str,
+        body: Value,
+        headers: &[(&str, &str)],
+    ) -> Reply {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
             .header("authorization", format!("Bearer {bearer}"))
             .extension(axum::extract::ConnectInfo(std::net::SocketAddr::from(([127, 0, 0, 1], 1))));
+        request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let body = if body.is_null() {
             Body::empty()
         } else {
@@ -387,7 +403,7 @@ impl TestApp {
     pub async fn sweep(&self) {
         maintenance::fold_metrics(&self.pool).await.expect("the database answers");
         maintenance::sweep(&self.pool, self.clock.now()).await.expect("the database answers");
-        maintenance::fold_habits(&self.pool).await.expect("the database answers");
+        maintenance::fold_habits(&self.pool, &self.clock).await.expect("the database answers");
         maintenance::fold_metrics(&self.pool).await.expect("the database answers");
     }
 

@@ -55,12 +55,16 @@ impl Server {
     async fn run(app: &TestApp, args: &[&str], mut command: Command) -> Self {
         let dir = TempDir::new();
         let ca = dir.path().join("ca.pem");
-        std::fs::write(&ca, app.simulator.ca_pem()).expect("a file");
+        std::fs::write(&ca, format!("{}{}", app.simulator.ca_pem(), app.others.1)).expect("a file");
         let gateways: Vec<String> = app
             .simulator
             .hosts()
             .iter()
             .map(|host| format!("{}={}@{}", host.host, host.gateway.name(), host.addr))
+            .chain(app.others.0.iter().map(|other| {
+                let address = other.address.expect("tests say where");
+                format!("{}={}@{address}", other.host, other.gateway.name())
+            }))
             .collect();
         let mut process = command
             .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])

@@ -3620,7 +3620,7 @@ export interface components {
         CampaignSchedule: {
             /** @description RFC 3339 with an offset, or a local time beside `timezone`. */
             at?: string | null;
-            /** @description A cron expression of five fields, beside `timezone`. */
+            /** @description A cron expression of five fields, beside `timezone`, with at least five minutes between runs. */
             cron?: string | null;
             hour?: components["schemas"]["CampaignHour"] | null;
             past?: components["schemas"]["PastZones"] | null;

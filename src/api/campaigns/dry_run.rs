@@ -1,0 +1,158 @@
+//! What a campaign would do, counted without doing it.
+
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+use chrono_tz::Tz;
+use serde::Serialize;
+use sqlx::PgConnection;
+use utoipa::ToSchema;
+
+use super::{CampaignRef, find, is_past, open};
+use crate::api::ApiState;
+use crate::api::auth::{MaySend, Server};
+use crate::api::extract::At;
+use crate::api::problem::{FieldError, Problem};
+use crate::campaign::parts::{self, Part};
+use crate::campaign::plan::{Audience, Plan, WHOLE};
+use crate::campaign::schedule::When;
+use crate::model::clock::Timestamp;
+use crate::model::id::{AppId, CampaignId};
+use crate::store::queue::calendars;
+use crate::store::queue::sending::{self, Audience as SentTo};
+
+/// Messages that are shown, and estimated: each takes a sample of the audience.
+const MESSAGES_MAX: usize = 100;
+/// Later runs that are shown.
+const LATER_RUNS: usize = 5;
+
+/// What a campaign would do if it were started now.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignDryRun {
+    /// When its next run begins; null: never, or some time after a run of the campaign that it follows. The messages are then shown as if
+    /// that were now.
+    begins_at: Option<DateTime<Utc>>,
+    /// When the next runs after that begin, of one that recurs: five.
+    later_runs: Vec<DateTime<Utc>>,
+    /// The messages that the run ends in, by time, the first 100.
+    messages: Vec<CampaignDryRunMessage>,
+    /// How many there are beyond these.
+    more_messages: usize,
+    /// What keeps it from being started, or leaves messages out, by members of the plan.
+    refused: Vec<FieldError>,
+}
+
+/// A message of a campaign that would be made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignDryRunMessage {
+    /// When.
+    due_at: DateTime<Utc>,
+    /// Of which variant; null: of the one that wins the test.
+    variant: Option<String>,
+    /// The share of the audience that may get it.
+    share: f64,
+    /// Which of the 24 hours from the run's beginning it is for, from 0, where each person has their own; null: they do not.
+    own_hour: Option<u8>,
+    /// Deliveries to make, as counted now or estimated from a sample.
+    audience_estimate: i64,
+    /// How far that may be off, in 95 of 100 cases; 0 if they were counted.
+    audience_margin: i64,
+}
+
+/// Tells what a campaign would do if it were started now: when it runs, and whom each of its messages would reach. Nothing is sent.
+/// It is a search, of which a few are made at a time: 503 (`searches_busy`).
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/dry-run", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["send"])), responses((status = 200, body = CampaignDryRun)))]
+pub(crate) async fn dry_run(
+    server: Server<MaySend>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignDryRun>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
+    let _place = state.place_to_search(server.app.id).await?;
+    let (begins_at, later_runs) = runs(&plan, now);
+    let home = calendars::read(&state.pool, server.app.id).await?.zone;
+    let all = messages_of(&plan, begins_at.unwrap_or(now), home, now);
+    let more_messages = all.len().saturating_sub(MESSAGES_MAX);
+    let mut refused = Vec::new();
+    if is_past(&plan, now) {
+        let pointer = if plan.has_expired(now) { "/expires_at" } else { "/schedule/at" };
+        refused.push(fault(pointer, "has passed"));
+    }
+    let mut conn = state.pool.acquire().await?;
+    let (mut messages, mut lacks_topic) = (Vec::with_capacity(all.len().min(MESSAGES_MAX)), false);
+    for (part, is_of_winner) in all.iter().take(MESSAGES_MAX) {
+        match estimate(&mut conn, server.app.id, row.id, &plan, part, now).await? {
+            Some((estimate, margin)) => messages.push(shown(&plan, part, *is_of_winner, estimate, margin)),
+            None => lacks_topic = true,
+        }
+    }
+    if lacks_topic {
+        refused.push(fault("/message/to/topic", "is no topic of this app any more"));
+    }
+    Ok(axum::Json(CampaignDryRun { begins_at, later_runs, messages, more_messages, refused }))
+}
+
+fn fault(pointer: &str, detail: &str) -> FieldError {
+    FieldError { pointer: Some(pointer.to_owned()), parameter: None, header: None, detail: detail.to_owned() }
+}
+
+/// When the next run begins, and those after it.
+fn runs(plan: &Plan, now: Timestamp) -> (Option<Timestamp>, Vec<Timestamp>) {
+    let is_in_time = |at: &Timestamp| plan.expires_at.is_none_or(|end| *at < end);
+    match &plan.when {
+        When::Now | When::Recipients { .. } => (Some(now).filter(is_in_time), Vec::new()),
+        When::At(at) => (Some((*at).max(now)).filter(is_in_time), Vec::new()),
+        When::After(_) => (None, Vec::new()),
+        When::Cron(recurrence) => {
+            let mut runs =
+                std::iter::successors(recurrence.next(now), |at| recurrence.next(*at)).take_while(is_in_time);
+            (runs.next(), runs.take(LATER_RUNS).collect())
+        }
+    }
+}
+
+/// The messages of a run that begins then, by time, and of each whether it is of the variant that wins.
+fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz, now: Timestamp) -> Vec<(Part, bool)> {
+    let mut all: Vec<_> = parts::of_run(plan, begins_at, home, now).into_iter().map(|part| (part, false)).collect();
+    if let Some(test) = plan.test.filter(|test| u32::from(plan.holdout) + u32::from(test.share) < u32::from(WHOLE)) {
+        let decided_at = begins_at + TimeDelta::seconds(test.after_s);
+        if plan.expires_at.is_none_or(|end| decided_at < end) {
+            all.push((parts::of_rest(plan, test, 0, decided_at), true));
+        }
+    }
+    all.sort_by_key(|(part, _)| part.due_at);
+    all
+}
+
+/// How many a message would reach, and how far that may be off. None: its topic is gone, and it would be left out.
+async fn estimate(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: CampaignId,
+    plan: &Plan,
+    part: &Part,
+    now: Timestamp,
+) -> Result<Option<(i64, i64)>, Problem> {
+    let body = &plan.variants[part.variant].body;
+    let filter = parts::filter(plan, id, body, &part.narrow).ok_or_else(Problem::internal)?;
+    let audience = match body.audience.clone() {
+        Audience::Topic { name, may_be_missing } => SentTo::Topic { name, may_be_missing },
+        Audience::All => SentTo::All,
+    };
+    let sent = sending::dry_run(conn, app, &audience, filter.as_ref(), now).await?;
+    Ok((!sent.lacks_topic).then_some((sent.estimate, sent.margin)))
+}
+
+fn shown(plan: &Plan, part: &Part, is_of_winner: bool, estimate: i64, margin: i64) -> CampaignDryRunMessage {
+    let share = part.narrow.share.map_or(WHOLE, |share| share.to - share.from);
+    CampaignDryRunMessage {
+        due_at: part.due_at,
+        variant: (!is_of_winner).then(|| plan.variants[part.variant].name.clone()),
+        share: f64::from(share) / f64::from(WHOLE),
+        own_hour: part.narrow.own_hour.as_ref().map(|own| own.slot),
+        audience_estimate: estimate,
+        audience_margin: margin,
+    }
+}

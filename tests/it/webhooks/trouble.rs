@@ -1,0 +1,184 @@
+//! What becomes of events when receivers fail, hang or are gone, and when whoever sends to them dies.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::http::Method;
+use bellwire::testkit::model::clock::Clock;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::{Stage, URL, at, events, id_of, sender, three_retries, types};
+use crate::support::app::{DAY, PATIENCE};
+use crate::support::push_service::Pushed;
+use crate::support::{Server, Setup, seed};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_between_sending_and_writing_down_sends_again_under_the_same_id() {
+    let stage = Stage::set().await;
+    let webhook = stage.webhook(URL, &["delivery.accepted"], json!({})).await;
+    stage.post(&webhook, "/test", Value::Null).await;
+    stage.receiver.hold(true);
+    let mut running = JoinSet::from_iter(stage.sender.begin().await.unwrap());
+    stage.receiver.until_pushed(1).await;
+    running.shutdown().await; // as the process ends
+    stage.receiver.hold(false);
+    let next = sender(&stage.app);
+    next.run_until_idle().await.unwrap();
+    assert_eq!(stage.receiver.pushed().len(), 1, "its lease holds still");
+    stage.app.clock.advance(Duration::from_secs(60));
+    next.run_until_idle().await.unwrap();
+    let requests = stage.receiver.pushed();
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0].header("webhook-id"), requests[1].header("webhook-id"));
+    assert_eq!(requests[0].body, requests[1].body);
+    assert_eq!(types(&requests[1..]), [("webhook.test".to_owned(), 1)].into());
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_killed_before_it_has_written_down_what_a_receiver_said_tells_it_again_and_loses_nothing() {
+    const N: usize = 20;
+    let stage = Stage::with(Setup { clock: Some(Clock::system()), ..Setup::default() }).await;
+    let app = &stage.app;
+    stage.webhook(URL, &["delivery.accepted"], json!({"max_events": 1})).await;
+    app.subscribe("fcm", 0..N as u32).await;
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    stage.receiver.hold(true);
+    let server = Server::start(app).await;
+    stage.receiver.until_pushed(8).await;
+    server.kill().await;
+    let before = stage.receiver.pushed().len();
+    stage.receiver.hold(false);
+    let leased = "UPDATE webhook_deliveries SET due_at = due_at - interval '1 minute' WHERE lease IS NOT NULL";
+    assert_eq!(sqlx::query(leased).execute(&app.pool).await.unwrap().rows_affected(), before as u64);
+
+    let server = Server::start(app).await;
+    stage.receiver.until_pushed(before + N).await;
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    let ids = |requests: &[Pushed]| -> BTreeSet<String> {
+        requests.iter().map(|request| request.header("webhook-id").to_owned()).collect()
+    };
+    let requests = stage.receiver.pushed();
+    let (first, again) = requests.split_at(before);
+    assert_eq!((ids(first).len(), ids(again).len()), (before, N));
+    assert!(ids(first).is_subset(&ids(again)), "a repeat has the id of the first");
+    let of = |request: &Pushed| events(request)[0]["data"]["subscription"].to_string();
+    assert_eq!(again.iter().map(of).collect::<BTreeSet<_>>().len(), N, "everything is told");
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_that_fails_for_days_or_is_gone_is_disabled_with_an_alert_and_can_be_enabled_again() {
+    let stage = Stage::set().await;
+    let often = json!({"policy": {"baseDelayMs": 7_200_000, "maxDelayMs": 7_200_000, "maxAttempts": 100}});
+    let webhook = stage.webhook(URL, &["delivery.accepted"], often).await;
+    stage.post(&webhook, "/test", Value::Null).await;
+    stage.receiver.answer_next(&[503; 200]);
+    stage.tell().await;
+    for hours in 0..200 {
+        let shown = stage.shown(&webhook).await;
+        if shown["state"] == "disabled" {
+            assert_eq!(shown["disabled_why"], "failing");
+            assert!((5 * 24..6 * 24).contains(&hours), "after {hours} hours");
+            break;
+        }
+        stage.tell_after(Duration::from_secs(3_600)).await;
+    }
+    let alerts = stage.app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
+    assert_eq!((&alerts["data"][0]["kind"], &alerts["data"][0]["subject"]), (&json!("webhook"), &webhook["id"]));
+    let refused = stage.app.call(Method::POST, &at(&webhook, "/test"), Value::Null).await;
+    assert_eq!((refused.status, &refused.json["code"]), (409, &json!("webhook_disabled")));
+    let requests = stage.receiver.pushed().len();
+    stage.tell_after(DAY).await;
+    assert_eq!(stage.receiver.pushed().len(), requests, "nothing is sent to it");
+
+    stage.receiver.forget_answers();
+    let enabled = stage.app.call(Method::PATCH, &at(&webhook, ""), json!({"enabled": true})).await.ok(200);
+    assert_eq!((&enabled["state"], &enabled["failing_since"]), (&json!("active"), &Value::Null));
+    stage.tell().await;
+    assert_eq!(stage.shown(&webhook).await["pending"], 0, "what waited was sent");
+    stage.receiver.answer_next(&[410]);
+    stage.post(&webhook, "/test", Value::Null).await;
+    stage.tell().await;
+    let shown = stage.shown(&webhook).await;
+    assert_eq!((&shown["state"], &shown["disabled_why"]), (&json!("disabled"), &json!("gone")));
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_breaker_spares_a_receiver_that_fails_and_uses_up_no_retries() {
+    let stage = Stage::set().await;
+    let webhook = stage.webhook(URL, &["delivery.accepted"], json!({"max_events": 1})).await;
+    seed(&stage.app, "fcm", 0..50).await;
+    stage.app.send(json!({"all": true}), json!({})).await;
+    stage.app.run_until_idle().await;
+    stage.receiver.answer_next(&[503; 50]);
+    stage.tell().await;
+    let tried = stage.receiver.pushed().len();
+    assert!((5..=16).contains(&tried), "{tried} of 50 were tried");
+    let shown = stage.shown(&webhook).await;
+    assert_eq!((&shown["breaker"], &shown["pending"]), (&json!("open"), &json!(50)));
+    sender(&stage.app).run_until_idle().await.unwrap();
+    assert_eq!(stage.receiver.pushed().len(), tried, "other replicas know of it");
+    stage.receiver.forget_answers();
+    stage.tell_after(Duration::from_secs(30)).await;
+    stage.tell_after(Duration::from_secs(30)).await;
+    let shown = stage.shown(&webhook).await;
+    assert_eq!((&shown["breaker"], &shown["pending"], &shown["failed"]), (&json!("closed"), &json!(0), &json!(0)));
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_for_a_webhook_is_bounded_and_what_is_dropped_is_counted_with_an_alert() {
+    let stage = Stage::set().await;
+    let app = &stage.app;
+    let webhook = stage.webhook(URL, &["delivery.accepted"], json!({})).await;
+    sqlx::query(
+        "INSERT INTO webhook_deliveries (id, webhook, state, events, body, subscriptions, due_at, created_at, ended_at)
+         SELECT gen_random_uuid(), $1, 'failed', 1, 'x', '{}', $2, $2, $2 FROM generate_series(1, 4999)",
+    )
+    .bind(id_of(&webhook))
+    .bind(app.clock.now())
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    seed(app, "fcm", 0..150).await;
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    stage.tell().await;
+    assert_eq!(events(&stage.receiver.pushed()[0]).len(), 100, "there was room for one request");
+    assert_eq!(stage.shown(&webhook).await["dropped_events"], 50);
+    let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
+    assert_eq!(alerts["data"][0]["kind"], "webhook");
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_tell_what_became_of_requests_and_webhooks_that_are_quiet_are_forgotten() {
+    let stage = Stage::set().await;
+    let webhook = stage.webhook(URL, &["delivery.accepted"], three_retries()).await;
+    let counted = |outcome: &str, n: u64| {
+        let line = format!("bellwire_webhook_requests_total{{outcome=\"{outcome}\"}} {n}");
+        assert!(stage.app.metrics.render().lines().any(|written| written == line), "{line}");
+    };
+    stage.post(&webhook, "/test", Value::Null).await;
+    stage.receiver.answer_next(&[500; 4]);
+    stage.tell().await;
+    counted("retried", 1);
+    for _ in 0..3 {
+        stage.tell_after(Duration::from_secs(10)).await;
+    }
+    stage.tell_after(Duration::from_secs(60)).await;
+    stage.post(&webhook, "/test", Value::Null).await;
+    stage.tell().await;
+    counted("retried", 3);
+    counted("failed", 1);
+    counted("delivered", 1);
+    assert_eq!(stage.sender.remembered(), 1);
+    stage.tell_after(DAY).await;
+    assert_eq!(stage.sender.remembered(), 0, "nothing was due for it");
+    stage.app.finish().await;
+}
