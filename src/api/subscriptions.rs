@@ -375,6 +375,7 @@ pub(crate) async fn register(
         replaces,
         policy: policy.as_ref().map(|(policy, by)| (policy, *by)),
         created_at: None,
+        unsubscribed_at: None,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
     answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))

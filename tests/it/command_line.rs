@@ -1,6 +1,7 @@
 //! What the program promises to shells and scripts.
 
 mod policies;
+mod transfer;
 mod verbs;
 mod whole;
 

@@ -67,5 +67,6 @@ mod templates;
 mod throttles;
 mod tiers;
 mod tokens;
+mod transfer;
 mod webhooks;
 mod wire;

@@ -1,5 +1,6 @@
 //! `/v1/apps/{app}/campaigns`: plans that end in messages.
 
+mod export;
 mod plan;
 mod view;
 
@@ -30,6 +31,7 @@ use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign, tur
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::vault::PLAN;
+pub(super) use export::plan_for_export;
 use plan::{CampaignBody, SLUG_RULE, Stored, is_slug};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

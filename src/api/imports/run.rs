@@ -55,6 +55,7 @@ struct Checked {
     stated: bool,
     wanted: Changes,
     created_at: Option<Timestamp>,
+    unsubscribed_at: Option<Timestamp>,
     policy: Option<(Value, Actor)>,
 }
 
@@ -75,6 +76,7 @@ impl Checked {
             replaces: None,
             policy: self.policy.as_ref().map(|(policy, by)| (policy, *by)),
             created_at: self.created_at,
+            unsubscribed_at: self.unsubscribed_at,
         };
         Numbered { line: self.line, request }
     }
@@ -119,7 +121,7 @@ async fn write(state: &ApiState, app: &App, incoming: &Incoming, part: &Part) ->
     if let Some(recheck) = &incoming.recheck {
         recheck.ask(state).await?;
     }
-    if part.lines == part.after {
+    if part.lines == part.after && part.faults.is_empty() {
         return Ok(());
     }
     let batch = Batch {
@@ -195,6 +197,7 @@ impl<'a> Source<'a> {
             let Some(record) = self.next().await? else {
                 part.lines = part.lines.max(self.splitter.ended());
                 part.is_last = true;
+                self.miss_end(&mut part);
                 break;
             };
             records += 1;
@@ -216,6 +219,15 @@ impl<'a> Source<'a> {
         self.lines = part.lines;
         part.ignored.clone_from(&self.reader.ignored);
         Ok(part)
+    }
+
+    /// Tells of an export that has no end: what is missing of it nobody knows.
+    fn miss_end(&self, part: &mut Part) {
+        if self.reader.lacks_end() {
+            let reason = "the export breaks off here: its last line, of the type `end`, is missing";
+            part.refused += 1;
+            part.faults.push(Fault { line: part.lines + 1, field: "type".to_owned(), reason: reason.to_owned() });
+        }
     }
 
     async fn next(&mut self) -> Result<Option<Record>, Problem> {
@@ -275,6 +287,8 @@ impl<'a> Source<'a> {
         };
         let past = entry.created_at.is_none_or(|at| at <= now);
         faults.require(past, "/created_at", "must not lie in the future");
+        let past = entry.unsubscribed_at.is_none_or(|at| at <= now);
+        faults.require(past, "/unsubscribed_at", "must not lie in the future");
         let said = Said {
             by: Speaker::Server,
             user_id: entry.user_id.map(Some),
@@ -301,8 +315,8 @@ impl<'a> Source<'a> {
         let (Some(address), Some(vapid_key), true) = (address, vapid_key, wrong.is_empty()) else {
             return Ok(Err(wrong));
         };
-        let (id, created_at) = (self.state.clock.uuid(), entry.created_at);
-        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, policy }))
+        let (id, created_at, unsubscribed_at) = (self.state.clock.uuid(), entry.created_at, entry.unsubscribed_at);
+        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, unsubscribed_at, policy }))
     }
 
     /// The app's key of that id or with that public half.
