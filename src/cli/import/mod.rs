@@ -144,10 +144,8 @@ impl Import {
     }
 
     fn format(&self) -> &str {
-        let by_name = match self.file.extension().and_then(|end| end.to_str()) {
-            Some(end @ ("csv" | "json")) => end,
-            _ => "ndjson",
-        };
+        let end = self.file.extension().and_then(|end| end.to_str());
+        let by_name = end.filter(|end| ["csv", "json"].contains(end)).unwrap_or("ndjson");
         self.format.as_deref().unwrap_or(by_name)
     }
 

@@ -53,7 +53,7 @@ impl<'a> Making<'a> {
         let members = Value::Object(members);
         if let Some(app) = self.waiting.take() {
             let key = (kind == "vapid_key").then_some(&members);
-            self.make_app(&app.into(), key.context("the active VAPID key is missing behind the first line")?).await?;
+            self.make_app(&app.into(), key).await?;
             self.made += 1;
             if !self.exists {
                 self.made += 1;
@@ -93,9 +93,10 @@ impl<'a> Making<'a> {
         path(["apps", self.app]) + &path(more)["/v1".len()..]
     }
 
-    /// Makes the app with the key that it is known by, so that it has no other.
-    async fn make_app(&self, app: &Value, key: &Value) -> anyhow::Result<()> {
+    /// Makes the app with the key that it is known by, so that it has no other, or changes the one that is there.
+    async fn make_app(&self, app: &Value, key: Option<&Value>) -> anyhow::Result<()> {
         if !self.exists {
+            let key = key.context("the active VAPID key is missing behind the first line")?;
             let mut new = pick(app, &["name", "origins", "allow_other_gateways", "browsers_may"]);
             new["slug"] = self.app.into();
             (new["subject"], new["private_key"]) = (key["subject"].clone(), key["private_key"].clone());
@@ -113,21 +114,13 @@ impl<'a> Making<'a> {
             "vapid_key" => {
                 self.ask_unless(Method::POST, self.at(["vapid-keys"]), without(&[]), "vapid_key_known").await?;
             }
-            "identity_key" => {
-                if !self.has("identity-keys", it, &["name", "algorithm", "form"]).await? {
-                    self.ask(Method::POST, self.at(["identity-keys"]), without(&[])).await?;
-                }
-            }
+            "identity_key" => self.make_identity_key(it).await?,
             "calendar" => drop(self.ask(Method::PUT, self.at(["calendar"]), without(&[])).await?),
             "frequency_caps" => drop(self.ask(Method::PUT, self.at(["caps"]), without(&[])).await?),
             "slas" => drop(self.ask(Method::PUT, self.at(["slas"]), without(&[])).await?),
             "guard" => drop(self.ask(Method::PUT, self.at(["guard"]), without(&[])).await?),
             "flow" => drop(self.ask(Method::PUT, self.at(["flow"]), without(&[])).await?),
-            "topic" => {
-                if !self.ask_unless(Method::POST, self.at(["topics"]), without(&[]), "topic_exists").await? {
-                    self.ask(Method::PATCH, self.at(["topics", &name]), without(&["name"])).await?;
-                }
-            }
+            "topic" => self.make_topic(it, &name).await?,
             "policy" => {
                 let place = if it["place"] == "tier" { "tiers" } else { "topics" };
                 self.ask(Method::PUT, self.at(["policies", place, &name]), it["policy"].clone()).await?;
@@ -145,6 +138,20 @@ impl<'a> Making<'a> {
     async fn has(&self, list: &str, it: &Value, members: &[&str]) -> anyhow::Result<bool> {
         let there = self.local.get(self.at([list])).await?;
         Ok(rows(&there).any(|row| members.iter().all(|member| row[member] == it[member])))
+    }
+
+    async fn make_identity_key(&self, it: &Value) -> anyhow::Result<()> {
+        if !self.has("identity-keys", it, &["name", "algorithm", "form"]).await? {
+            self.ask(Method::POST, self.at(["identity-keys"]), without(it, &[])).await?;
+        }
+        Ok(())
+    }
+
+    async fn make_topic(&self, it: &Value, name: &str) -> anyhow::Result<()> {
+        if !self.ask_unless(Method::POST, self.at(["topics"]), without(it, &[]), "topic_exists").await? {
+            self.ask(Method::PATCH, self.at(["topics", name]), without(it, &["name"])).await?;
+        }
+        Ok(())
     }
 
     async fn make_webhook(&self, it: &Value) -> anyhow::Result<()> {
