@@ -26,6 +26,7 @@ const SAID_EVERY: Duration = Duration::from_secs(5);
 
 /// What to take out, and where to.
 #[derive(Debug, Args)]
+#[group(skip)] // the verb has the same name
 pub(super) struct Export {
     /// The app's short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]

@@ -37,6 +37,7 @@ const LATEST: &str = "latest";
 
 /// What to take in, and where to.
 #[derive(Debug, Args)]
+#[group(skip)] // the verb has the same name
 pub(super) struct Import {
     /// The file; - for standard input.
     file: PathBuf,

@@ -80,7 +80,7 @@ async fn furnish(api: &TestApi) {
     let pair = json!({"private_key": *SigningKey::generate().expose_raw()});
     api.subscribe(&fcm("before"), json!({"topics": ["news"]})).await;
     api.post("/vapid-keys", pair).await.ok(201);
-    let said = json!({"user_id": "=ann, \"quoted\"", "tags": ["vip", "a b"], "attributes": {"plan": "pro", "n": 3.5, "x": null},
+    let said = json!({"user_id": "=ann, \"quoted\"", "tags": ["vip", "a b"], "attributes": {"plan": "pro", "n": 3.5, "b": true},
         "topics": ["sports", "news"], "locale": "de-AT", "timezone": "Europe/Vienna", "policy": {"retries": 2}});
     api.subscribe(&fcm("after"), said).await;
     api.subscribe(&fcm("bare"), json!({})).await;
