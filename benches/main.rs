@@ -6,6 +6,8 @@
 mod campaign;
 mod caps;
 mod codes;
+mod exports;
+mod imports;
 mod lanes;
 mod latency;
 mod listeners;
@@ -82,6 +84,10 @@ enum Benchmark {
     Scheduled,
     /// Whether cost and memory grow with the audience
     Scale,
+    /// Subscriptions taken in by the file
+    Imports,
+    /// Subscriptions taken out
+    Exports,
     /// What other senders do with the same payload
     Peers,
 }
@@ -123,6 +129,8 @@ impl Benchmark {
             Self::Pages => block_on(pages::run()),
             Self::Scheduled => block_on(scheduled::run()),
             Self::Scale => block_on(scale::run()),
+            Self::Imports => block_on(imports::run()),
+            Self::Exports => block_on(exports::run()),
             Self::Peers => block_on(peers::run()),
         }
     }

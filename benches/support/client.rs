@@ -59,6 +59,17 @@ impl Client {
         body
     }
 
+    /// `POST` of a file, which must succeed.
+    pub async fn upload(&self, path: &str, file: Bytes) -> Value {
+        let request = Request::post(format!("{}{path}", self.base)).header(header::AUTHORIZATION, &self.bearer);
+        let response = self.hyper.request(request.body(Full::new(file)).expect("a valid request")).await;
+        let response = response.expect("the server answers");
+        let status = response.status();
+        let body = response.into_body().collect().await.expect("the server ends what it began").to_bytes();
+        assert!(status.is_success(), "POST {path}: {status}");
+        serde_json::from_slice(&body).expect("JSON")
+    }
+
     /// `PUT`, which must succeed.
     pub async fn put(&self, path: &str, body: &Value) -> Value {
         let (status, body) = self.call(Method::PUT, path, Some(body)).await.expect("the server answers");

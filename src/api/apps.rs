@@ -99,7 +99,7 @@ pub(crate) struct NewAppView {
 }
 
 /// A new app.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewApp {
     /// Its short name: 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen.
@@ -121,6 +121,8 @@ pub(crate) struct NewApp {
     topics: Vec<String>,
     /// Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key.
     subject: String,
+    /// The private half of its first VAPID key, of another sender, in any form in which keys are imported; by default a pair is made.
+    private_key: Option<String>,
 }
 
 /// What to change of an app.
@@ -276,8 +278,12 @@ pub(crate) async fn create(
     if let Err(error) = check_subject(&body.subject) {
         faults.refuse("/subject", error.to_string());
     }
+    let pair =
+        body.private_key.as_deref().map_or_else(|| Ok(SigningKey::generate()), |key| SigningKey::import(key, None));
+    let pair = pair.map_err(|error| faults.refuse("/private_key", error.to_string())).ok();
     let topics = check_topics(body.topics, &mut faults);
     faults.finish()?;
+    let pair = pair.expect("what is no key was refused");
     let app = App {
         id: AppId(state.clock.uuid()),
         slug: body.slug,
@@ -299,7 +305,6 @@ pub(crate) async fn create(
         };
         return Err(Problem::conflict("slug_taken", detail).into());
     }
-    let pair = SigningKey::generate();
     let key = vapid_keys::add(once.conn(), &state, app.id, &pair, &body.subject, Role::Active).await?;
     topics::ensure(once.conn(), app.id, &topics, &Speaker::Server, app.created_at).await?;
     let entry = operator.caller.did(Some(app.id), Action::AppCreated, app.id);

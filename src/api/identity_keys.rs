@@ -63,10 +63,15 @@ pub(crate) struct IdentityKeyView {
 
 impl From<IdentityKey> for IdentityKeyView {
     fn from(key: IdentityKey) -> Self {
-        let algorithm = if key.secret.is_some() { Algorithm::Hs256 } else { Algorithm::Es256 };
+        let algorithm = algorithm_of(&key);
         let (id, form, created_at) = (key.id, form_of(&key), key.created_at);
         Self { id, name: key.name, algorithm, form, created_at, secret: None }
     }
+}
+
+/// How a stored key signs.
+pub(super) fn algorithm_of(key: &IdentityKey) -> Algorithm {
+    if key.secret.is_some() { Algorithm::Hs256 } else { Algorithm::Es256 }
 }
 
 fn form_of(key: &IdentityKey) -> Form {
@@ -95,6 +100,8 @@ pub(crate) struct NewIdentityKey {
     /// For `ES256`: the public key, as PEM text or as a JWK.
     #[schema(value_type = Option<Object>)]
     public_key: Option<Value>,
+    /// For `HS256`: a secret that your backend has already, of another server: 32 to 255 octets of ASCII. By default one is made.
+    secret: Option<String>,
 }
 
 /// Lists the keys that user tokens may be signed with.
@@ -160,9 +167,12 @@ fn read_key(wanted: &NewIdentityKey, faults: &mut Faults) -> Option<(Key, Option
     let public = wanted.public_key.as_ref();
     if wanted.algorithm == Algorithm::Hs256 {
         faults.require(public.is_none(), "/public_key", "may stand only beside `\"algorithm\": \"ES256\"`");
-        let secret = Key::generate();
+        let secret = wanted.secret.as_ref().map_or_else(Key::generate, |secret| Zeroizing::new(secret.clone()));
+        let fits = (32..=255).contains(&secret.len()) && secret.bytes().all(|octet| octet.is_ascii_graphic());
+        faults.require(fits, "/secret", "must be 32 to 255 characters of ASCII, without spaces");
         return Some((shared(wanted.form, secret.as_bytes().to_vec().into()), Some(secret)));
     }
+    faults.require(wanted.secret.is_none(), "/secret", "may stand only beside `\"algorithm\": \"HS256\"`");
     faults.require(wanted.form == Form::Jwt, "/form", "must be `jwt` with ES256: an HMAC takes a shared secret");
     let text = match public {
         Some(Value::String(pem)) => pem.clone(),

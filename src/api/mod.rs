@@ -31,6 +31,7 @@ mod etag;
 pub(crate) mod events;
 pub(crate) mod example;
 pub(crate) mod explain;
+pub(crate) mod exports;
 pub(crate) mod extract;
 pub(crate) mod flows;
 pub(crate) mod gateways;
@@ -124,6 +125,7 @@ fn routes_by_caller() -> Routes {
             .merge(users::routes())
             .merge(topics::routes())
             .merge(imports::routes())
+            .merge(exports::routes())
             .merge(segments::routes())
             .merge(policies::routes())
             .merge(preview::routes())

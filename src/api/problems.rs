@@ -95,7 +95,7 @@ pub(super) const KINDS: &[Kind] = &[
     k("too_many_webhooks", 409, "The app has as many webhooks as one app may have.", "Delete one that is not in use any more."),
     k("topic_exists", 409, "The app has a topic of this name.", "Use it, or choose another name."),
     k("topic_in_use", 409, "A message is still being fanned out to the topic.", "Wait until it is, or cancel the message."),
-    k("transfers_busy", 503, "More imports are under way than the process, or the app, may make at a time.", LATER),
+    k("transfers_busy", 503, "More imports and exports are under way than the process, or the app, may make at a time.", LATER),
     k("unauthorized", 401, "The request shows no key or token, or one that is not valid (any more).", "Send `Authorization: Bearer` and a valid API key, or sign in."),
     k("unreachable", 409, "The subscription of this dead letter is not active any more.", "Discard the letter."),
     k("unsupported_media_type", 415, "The body is not sent as JSON.", "Send `Content-Type: application/json`."),

@@ -386,6 +386,7 @@ pub(crate) async fn register(
         policy: policy.as_ref().map(|(policy, by)| (policy, *by)),
         created_at: None,
         consent: consent.as_ref(),
+        unsubscribed_at: None,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
     answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))

@@ -74,7 +74,7 @@ pub(crate) struct NewVapidKey {
     /// What it is used for; `active` by default. A generated key is always active.
     #[serde(default)]
     state: Role,
-    /// A private key to import: PEM, a JWK as text, or base64 of its 32 octets.
+    /// A private key to import: PEM, a JWK as text, base64 or hex of its 32 octets, or base64 of DER.
     private_key: Option<String>,
     /// Its public key in base64, to be sure that they belong together.
     public_key: Option<String>,

@@ -122,6 +122,14 @@ impl Local {
         Ok(())
     }
 
+    /// Makes a request whose body may be of any length.
+    pub(super) async fn upload(&self, path: String, names: &Names, body: Body) -> anyhow::Result<Value> {
+        let request = Request::builder().method(Method::POST).uri(path).body(body);
+        let answer =
+            self.answered(request.context("this cannot be written as a request")?, &Value::Null, names).await?;
+        Ok(serde_json::from_slice(&axum::body::to_bytes(answer, ANSWER_MAX_OCTETS).await?)?)
+    }
+
     /// Makes a request; the body of its answer, unless that is a problem.
     async fn answer(&self, ask: Ask<'_>) -> anyhow::Result<Body> {
         let mut request = Request::builder().method(ask.method).uri(ask.path);
@@ -138,13 +146,18 @@ impl Local {
             Body::from(ask.body.to_string())
         };
         let request = request.body(body).context("this cannot be written as a request")?;
+        self.answered(request, &ask.body, ask.names).await
+    }
+
+    /// Has the API answer a request with that JSON as its body.
+    async fn answered(&self, request: Request<Body>, body: &Value, names: &Names) -> anyhow::Result<Body> {
         let Ok(response) = self.router.clone().oneshot(request).await;
         let status = response.status();
         if !status.is_success() {
             let octets = axum::body::to_bytes(response.into_body(), ANSWER_MAX_OCTETS).await?;
             let problem: Details =
                 serde_json::from_slice(&octets).with_context(|| format!("an answer {status} that is no problem"))?;
-            return Err(Refusal::new(&problem, &ask.body, ask.names).into());
+            return Err(Refusal::new(&problem, body, names).into());
         }
         Ok(response.into_body())
     }

@@ -11,7 +11,9 @@ mod campaign;
 mod cap;
 mod dead_letters;
 mod explain;
+mod export;
 mod identity;
+mod import;
 mod init;
 mod key;
 mod local;
@@ -57,6 +59,15 @@ const MORE_SETTINGS: &str =
 
 const INIT_EXAMPLE: &str = "Example:
   bellwire init shop --origin http://localhost:3000";
+
+const EXPORT_EXAMPLES: &str = "Examples:
+  bellwire export --app shop --output shop.ndjson
+  bellwire export --app shop --only subscriptions --format csv > subscriptions.csv";
+
+const IMPORT_EXAMPLES: &str = "Examples:
+  bellwire import shop.ndjson
+  bellwire import subscriptions.csv --app shop --dry-run
+  bellwire import subscriptions.csv --app shop --resume";
 
 const EXPLAIN_EXAMPLE: &str = "Example:
   bellwire explain msg_0198… sub_0197…";
@@ -162,6 +173,22 @@ enum Verb {
     Vapid {
         #[command(subcommand)]
         verb: vapid::Vapid,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Take out everything that an app owns, secrets included, for `bellwire import` on another server.
+    #[command(after_help = EXPORT_EXAMPLES)]
+    Export {
+        #[command(flatten)]
+        export: export::Export,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Take in subscriptions of another sender, or a whole app that `bellwire export` took out.
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import {
+        #[command(flatten)]
+        import: import::Import,
         #[command(flatten)]
         settings: FewSettings,
     },
@@ -413,6 +440,8 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Export { export, settings } => run!(export, settings, Beginning::Before),
+        Verb::Import { import, settings } => run!(import, settings, Beginning::Here),
         Verb::Key { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Admin { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Audit { verb, settings } => run!(verb, settings, Beginning::Before),

@@ -13,6 +13,7 @@ use super::local::{Ask, Local, path, rows};
 use super::output::{Output, fields, table, text, time};
 use super::refusal::Names;
 use super::send::read;
+use crate::model::base64url;
 
 const NAMES: &Names = &[
     ("/private_key", "FILE"),
@@ -38,8 +39,8 @@ pub(super) enum Vapid {
     },
     /// Import a key from another sender, so that its subscribers stay.
     ///
-    /// The private key is read from a file, since any user of the machine can read command lines: PEM (PKCS#8 or SEC1),
-    /// a JWK, or base64 of its 32 octets, as `web-push generate-vapid-keys` prints it.
+    /// The private key is read from a file, since any user of the machine can read command lines: PEM or DER (PKCS#8 or SEC1),
+    /// a JWK, base64 or hex of its 32 octets, or what `web-push generate-vapid-keys` prints.
     #[command(after_help = "Example:
   bellwire vapid import --app shop old-key.pem --public-key BPx…")]
     Import {
@@ -157,8 +158,8 @@ impl Vapid {
 
 fn private_key(file: &Path) -> anyhow::Result<Zeroizing<String>> {
     let octets = Zeroizing::new(read(file)?);
-    let text = std::str::from_utf8(&octets).with_context(|| format!("{} holds no text", file.display()))?;
-    Ok(Zeroizing::new(text.to_owned()))
+    // DER is no text.
+    Ok(Zeroizing::new(std::str::from_utf8(&octets).map_or_else(|_| base64url::encode(&*octets), str::to_owned)))
 }
 
 async fn add(

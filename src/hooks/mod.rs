@@ -20,4 +20,4 @@ pub use pack::pack;
 pub(crate) use pack::pack_on;
 pub use send::Sender;
 pub(crate) use send::send_on;
-pub(crate) use signature::generate;
+pub(crate) use signature::{Secret, generate};

@@ -30,6 +30,12 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
+    /// One that another server made, as it was written: 24 to 64 octets. None: it is none.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let octets = STANDARD.decode(text.strip_prefix(PREFIX)?).ok()?;
+        (24..=64).contains(&octets.len()).then(|| Self(octets.into()))
+    }
+
     /// One that was stored.
     pub(crate) fn from_octets(octets: Vec<u8>) -> Self {
         Self(octets.into())
@@ -75,5 +81,9 @@ mod tests {
         let secret = Secret::from_octets(vec![7; LEN]);
         assert_eq!(format!("{secret:?}"), "Secret(…)");
         assert_eq!(*secret.write(), "whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=");
+        assert_eq!(Secret::read(&secret.write()).unwrap().expose(), secret.expose());
+        for bad in ["", "whsec_", "whsec_BwcH", "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=", "whsec_*"] {
+            assert!(Secret::read(bad).is_none(), "{bad}");
+        }
     }
 }

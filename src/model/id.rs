@@ -134,6 +134,10 @@ typed_id!(
     ImportId, "imp_"
 );
 typed_id!(
+    /// What was taken out of an app.
+    ExportId, "exp_"
+);
+typed_id!(
     /// Something that webhooks are told.
     EventId, "evt_"
 );

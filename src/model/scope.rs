@@ -21,7 +21,7 @@ pub enum Scope {
     Settings,
     /// Make and revoke API keys, identity keys and VAPID keys.
     Keys,
-    /// Take out private keys, dead letters and their content.
+    /// Take out the app with all its subscriptions and secrets, private keys, dead letters and their content.
     Export,
     /// Run the server: make apps, see all of them, steer gateways.
     Operator,

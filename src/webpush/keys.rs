@@ -6,7 +6,7 @@ use std::fmt;
 use aws_lc_rs::rand;
 use p256::SecretKey;
 use p256::elliptic_curve::sec1::ToSec1Point as _;
-use p256::pkcs8::{EncodePrivateKey as _, LineEnding};
+use p256::pkcs8::{DecodePrivateKey as _, DecodePublicKey as _, EncodePrivateKey as _, LineEnding};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
@@ -16,12 +16,12 @@ use crate::model::base64url;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// None of the forms that we read.
-    #[error("is neither PEM, nor a JWK, nor base64 of a private key")]
+    #[error("is neither PEM, nor DER, nor a JWK, nor base64 or hex of a private key")]
     Unrecognised,
     /// PEM with a passphrase.
     #[error("is encrypted: decrypt it first, for example with `openssl pkey`")]
     Encrypted,
-    /// PEM or JWK without the private half.
+    /// A public key, in whatever form.
     #[error("holds only a public key: the private key is needed to sign")]
     PublicOnly,
     /// PEM that does not decode as a private key on P-256 whose public half, if it is inside, belongs to it.
@@ -74,20 +74,24 @@ impl SigningKey {
         Ok(Self { public: public.as_bytes().try_into().expect("an uncompressed point has 65 octets"), private })
     }
 
-    /// Reads a private key as other senders keep it: PEM (PKCS#8 or SEC1), a JWK, the JSON of `web-push`, or base64
-    /// of the number alone, in any spelling. If the public key stands beside it (base64 of the uncompressed point), it must belong to it.
+    /// Reads a private key as other senders keep it: PEM (PKCS#8 or SEC1), a JWK, what `web-push` prints, as JSON or for people, or base64
+    /// or hex, in any spelling, of the number alone or of DER. If the public key stands beside it (base64 or hex of the uncompressed point), it must
+    /// belong to it.
     pub fn import(private: &str, public: Option<&str>) -> Result<Self, KeyError> {
         let text = private.trim();
         let key = if text.contains("-----BEGIN ") {
             Self::from_pem(text)
         } else if text.starts_with('{') {
             Self::from_jwk(text)
+        } else if let Some(private) = labelled(text, "Private Key:") {
+            Self::import(private, labelled(text, "Public Key:"))
+        } else if labelled(text, "Public Key:").is_some() {
+            Err(KeyError::PublicOnly)
         } else {
-            let raw = Zeroizing::new(base64url::decode_any(text).ok_or(KeyError::Unrecognised)?);
-            Self::from_number(&raw)
+            Self::from_octets(&Zeroizing::new(octets_of(text).ok_or(KeyError::Unrecognised)?))
         }?;
         let Some(public) = public else { return Ok(key) };
-        let point = base64url::decode_any(public.trim()).ok_or(KeyError::PublicKey)?;
+        let point = octets_of(public.trim()).ok_or(KeyError::PublicKey)?;
         if point.len() != 65 || point[0] != 4 {
             return Err(KeyError::PublicKey);
         }
@@ -169,6 +173,19 @@ impl SigningKey {
         Ok(key)
     }
 
+    /// The number alone, or DER (PKCS#8 or SEC1).
+    fn from_octets(octets: &[u8]) -> Result<Self, KeyError> {
+        if let Ok(secret) =
+            SecretKey::from_pkcs8_der(octets).map_err(drop).or_else(|()| SecretKey::from_sec1_der(octets).map_err(drop))
+        {
+            return Self::from_private(secret.to_bytes().into());
+        }
+        if p256::PublicKey::from_sec1_bytes(octets).is_ok() || p256::PublicKey::from_public_key_der(octets).is_ok() {
+            return Err(KeyError::PublicOnly);
+        }
+        Self::from_number(octets)
+    }
+
     /// A number of 32 octets, or what tools make of one that begins with zeros (30 or 31) or looks negative (33).
     fn from_number(octets: &[u8]) -> Result<Self, KeyError> {
         let number = significant(octets);
@@ -203,6 +220,21 @@ struct Pair {
     public_key: Option<String>,
     #[serde(rename = "privateKey", alias = "private_key")]
     private_key: String,
+}
+
+/// What stands on the line behind a label, as `web-push generate-vapid-keys` prints keys for people.
+fn labelled<'a>(text: &'a str, label: &str) -> Option<&'a str> {
+    let (_, behind) = text.split_once(label)?;
+    behind.lines().map(str::trim).find(|line| !line.is_empty())
+}
+
+/// What base64 or hex stands for. No key is as long in one of them as another one is in the other.
+fn octets_of(text: &str) -> Option<Vec<u8>> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if !matches!(digits.len(), 64 | 130) || !digits.bytes().all(|octet| octet.is_ascii_hexdigit()) {
+        return base64url::decode_any(text);
+    }
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
 /// A big-endian number without its leading zeros.
@@ -283,6 +315,8 @@ fn is_real_host(host: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
     use p256::elliptic_curve::sec1::ToSec1Point;
     use p256::pkcs8::EncodePublicKey as _;
 
@@ -297,6 +331,10 @@ mod tests {
         let mut private = [0x11; 32];
         private[..zeros].fill(0);
         SigningKey::from_private(private).unwrap()
+    }
+
+    fn hex(octets: &[u8]) -> String {
+        octets.iter().map(|octet| format!("{octet:02x}")).collect()
     }
 
     fn refused(text: &str) -> KeyError {
@@ -315,9 +353,22 @@ mod tests {
                 key.expose_jwk().to_string(),
                 format!(" {}\n", &*key.expose_raw()),
                 format!(r#"{{"publicKey":"{}","privateKey":"{}"}}"#, key.public_base64(), &*key.expose_raw()),
+                format!(
+                    "=====\n\nPublic Key:\n{}\n\nPrivate Key:\n{}\n\n=====",
+                    key.public_base64(),
+                    &*key.expose_raw()
+                ),
+                STANDARD.encode(key.expose_private()),
+                STANDARD_NO_PAD.encode(key.expose_private()),
+                URL_SAFE.encode(key.expose_private()),
+                hex(key.expose_private()),
+                format!("0x{}", hex(key.expose_private()).to_uppercase()),
+                STANDARD.encode(&*key.expose_pkcs8()),
+                base64url::encode(&*key.secret().to_sec1_der().unwrap()),
             ];
             for form in forms {
                 let read = SigningKey::import(&form, Some(&key.public_base64())).unwrap();
+                assert!(SigningKey::import(&form, Some(&hex(key.public()))).is_ok());
                 assert_eq!(read.expose_private(), key.expose_private());
                 assert_eq!(read.public(), key.public());
             }
@@ -326,7 +377,6 @@ mod tests {
 
     #[test]
     fn numbers_that_lost_or_gained_leading_zeros_are_the_same_key() {
-        use base64::{Engine as _, engine::general_purpose::STANDARD};
         for zeros in [1, 2] {
             let key = small(zeros);
             let short = &key.expose_private()[zeros..];
@@ -377,6 +427,11 @@ mod tests {
     fn a_refusal_says_what_the_thing_is() {
         let public = key().secret().public_key().to_public_key_pem(LineEnding::LF).unwrap();
         assert_eq!(refused(&public), KeyError::PublicOnly);
+        let der = key().secret().public_key().to_public_key_der().unwrap();
+        let labelled = format!("Public Key:\n{}\n", key().public_base64());
+        for form in [key().public_base64(), hex(key().public()), STANDARD.encode(der.as_bytes()), labelled] {
+            assert_eq!(refused(&form), KeyError::PublicOnly, "{form}");
+        }
         assert_eq!(refused(r#"{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}"#), KeyError::PublicOnly);
         assert_eq!(refused("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA"), KeyError::Encrypted);
         let old = "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n";

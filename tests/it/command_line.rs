@@ -2,6 +2,7 @@
 
 mod campaigns;
 mod policies;
+mod transfer;
 mod verbs;
 mod webhooks;
 mod whole;

@@ -69,5 +69,6 @@ mod templates;
 mod throttles;
 mod tiers;
 mod tokens;
+mod transfer;
 mod webhooks;
 mod wire;

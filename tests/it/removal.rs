@@ -77,6 +77,8 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
         (Method::POST, "identity-keys", json!({"name": "backend", "algorithm": "HS256"})),
         (Method::POST, "vapid-keys", json!({"subject": "mailto:ops@example.com"})),
         (Method::DELETE, "users/nobody", Value::Null),
+        (Method::POST, "imports", json!([])),
+        (Method::GET, "export", Value::Null),
     ] {
         let reply = app.call(method, &format!("/v1/apps/shop/{path}"), body).await;
         assert!(reply.status < 300, "{path}: {}", reply.json);

@@ -1,6 +1,7 @@
 //! `/v1/apps/{app}/campaigns`: plans that end in messages.
 
 mod dry_run;
+mod export;
 mod plan;
 mod view;
 
@@ -32,6 +33,7 @@ use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign, tur
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::vault::PLAN;
+pub(super) use export::plan_for_export;
 use plan::{CampaignBody, SLUG_RULE, Stored, is_slug};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

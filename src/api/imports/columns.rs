@@ -34,8 +34,6 @@ pub(super) enum Field {
     Active,
     /// Whether, or since when, it is not.
     Ended,
-    /// What kind of line it is.
-    Kind,
     /// An object with members of its own: `subscription` or `keys`.
     Nested,
     /// Nothing that matters here.
@@ -65,7 +63,6 @@ impl Field {
             Self::Policy => "policy",
             Self::Active => "active",
             Self::Ended => "unsubscribed_at",
-            Self::Kind => "kind",
             Self::Nested => "subscription",
             Self::Nothing => "",
         }
@@ -99,7 +96,6 @@ impl Field {
             "policy" => Self::Policy,
             "active" | "isactive" => Self::Active,
             "invalididentifier" | "unsubscribedat" | "endedat" => Self::Ended,
-            "kind" => Self::Kind,
             "subscription" | "keys" | "pushsubscription" => Self::Nested,
             _ => return None,
         })

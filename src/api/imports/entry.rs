@@ -5,23 +5,9 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use serde_json::{Map, Value};
 
 use super::super::details::Attributes;
+use super::super::exports::line::{END, KINDS, SUBSCRIPTION};
 use super::columns::{Columns, Field};
 
-/// Kinds of lines, of a file that holds a whole app, that are no subscriptions.
-const OTHER_KINDS: [&str; 12] = [
-    "app",
-    "calendar",
-    "campaign",
-    "caps",
-    "flow",
-    "guard",
-    "segment",
-    "slas",
-    "template",
-    "tier_policy",
-    "topic",
-    "vapid_key",
-];
 /// Columns that say nothing to us and are remembered.
 const IGNORED_MAX: usize = 20;
 /// Characters of their names that are.
@@ -46,6 +32,8 @@ pub(super) struct Entry {
     pub created_at: Option<DateTime<Utc>>,
     pub consent_at: Option<DateTime<Utc>>,
     pub consent_source: Option<String>,
+    /// Of a line of an export: since when it is unsubscribed, and is to stay so.
+    pub unsubscribed_at: Option<DateTime<Utc>>,
     pub policy: Option<Value>,
     /// It is not subscribed any more, or no subscription at all.
     pub left_out: bool,
@@ -72,11 +60,20 @@ pub(super) struct Reader {
     heading: Option<(u8, Vec<String>)>,
     /// Columns that say nothing to us.
     pub ignored: Vec<String>,
+    /// Whether a line of JSON was one of an export.
+    is_export: bool,
+    /// Whether its last line was read.
+    has_end: bool,
 }
 
 impl Reader {
     pub(super) fn new(columns: Columns) -> Self {
-        Self { columns, heading: None, ignored: Vec::new() }
+        Self { columns, heading: None, ignored: Vec::new(), is_export: false, has_end: false }
+    }
+
+    /// Whether lines of an export were read, and not its last.
+    pub(super) fn lacks_end(&self) -> bool {
+        self.is_export && !self.has_end
     }
 
     /// Reads the heading of a CSV file: names, separated by what separates the cells.
@@ -109,16 +106,23 @@ impl Reader {
     /// Reads a JSON object.
     pub(super) fn object(&mut self, octets: &[u8]) -> Result<Entry, Vec<Wrong>> {
         match serde_json::from_slice(octets) {
-            Ok(Value::Object(members)) => self.members(members),
+            Ok(Value::Object(members)) => {
+                let kind = members.get("type").and_then(Value::as_str);
+                self.is_export |= kind.is_some_and(|kind| KINDS.contains(&kind));
+                self.has_end |= kind == Some(END);
+                self.members(members)
+            }
             Ok(_) => Err(vec![Wrong::new("", "is not a JSON object")]),
             Err(_) => Err(vec![Wrong::new("", "is not JSON")]),
         }
     }
 
-    fn members(&mut self, members: Map<String, Value>) -> Result<Entry, Vec<Wrong>> {
+    fn members(&mut self, mut members: Map<String, Value>) -> Result<Entry, Vec<Wrong>> {
         let (mut entry, mut wrong) = (Entry::default(), Vec::new());
-        if members.get("kind").and_then(Value::as_str).is_some_and(|kind| OTHER_KINDS.contains(&kind)) {
-            return Ok(Entry { left_out: true, ..entry });
+        match members.get("type").and_then(Value::as_str) {
+            Some(SUBSCRIPTION) => wrong.extend(entry.of_export(&mut members)),
+            Some(kind) if KINDS.contains(&kind) => return Ok(Entry { left_out: true, ..entry }),
+            _ => {}
         }
         self.read(members, true, &mut entry, &mut wrong);
         if wrong.is_empty() || entry.left_out { Ok(entry) } else { Err(wrong) }
@@ -183,6 +187,23 @@ fn nested(value: Value) -> Option<Map<String, Value>> {
 type Read<T> = Result<T, &'static str>;
 
 impl Entry {
+    /// Takes out of a line of an export what other files do not say, or say otherwise. Returns what is wrong.
+    fn of_export(&mut self, members: &mut Map<String, Value>) -> Option<Wrong> {
+        members.remove("type");
+        members.remove("id");
+        match members.remove("state")?.as_str() {
+            Some("active") => None,
+            Some("unsubscribed") => match members.remove("unsubscribed_at").as_ref().map(time) {
+                Some(Ok(at)) => {
+                    self.unsubscribed_at = Some(at);
+                    None
+                }
+                _ => Some(Wrong::new("unsubscribed_at", "must say since when")),
+            },
+            _ => Some(Wrong::new("state", "must be `active` or `unsubscribed`")),
+        }
+    }
+
     /// Takes in what a column says. Of two columns that say the same thing the first holds.
     fn set(&mut self, field: &Field, value: Value) -> Read<()> {
         fn first<T>(place: &mut Option<T>, value: T) {
@@ -214,7 +235,7 @@ impl Entry {
                 }
             }
             Field::ExpiresAt => first(&mut self.expires_at, time(&value)?.timestamp_millis() as f64),
-            Field::Policy => first(&mut self.policy, value),
+            Field::Policy => first(&mut self.policy, parsed(value)),
             Field::Tags => match parsed(value) {
                 // Pairs of names and values are attributes here.
                 Value::Object(members) => self.attributes.get_or_insert_default().extend(members),
@@ -229,10 +250,6 @@ impl Entry {
             }
             Field::Active => self.left_out |= !truth(&value)?,
             Field::Ended => self.left_out |= truth(&value).unwrap_or(true),
-            Field::Kind => match value.as_str() {
-                Some("subscription") => {}
-                _ => return Err("is no kind that an export has"),
-            },
             Field::Nested | Field::Nothing => {}
         }
         Ok(())
@@ -383,7 +400,8 @@ mod tests {
             (json!({"attributes": "hush"}), "attributes"),
             (json!({"created_at": "hush"}), "created_at"),
             (json!({"keys": "hush"}), "keys"),
-            (json!({"kind": "hush"}), "kind"),
+            (json!({"type": "subscription", "state": "hush"}), "state"),
+            (json!({"type": "subscription", "state": "unsubscribed"}), "unsubscribed_at"),
         ] {
             let wrong = reader().object(object.to_string().as_bytes()).unwrap_err();
             assert_eq!(wrong[0].field, field, "{object}");
@@ -397,7 +415,35 @@ mod tests {
 
     #[test]
     fn lines_of_an_export_that_are_no_subscriptions_are_left_out() {
-        assert!(OTHER_KINDS.iter().all(|kind| read(&json!({"kind": kind, "value": {}})).left_out));
-        assert!(!read(&json!({"kind": "subscription"})).left_out);
+        for kind in KINDS {
+            let entry = read(&json!({"type": kind, "id": "sub_x", "endpoint": "E"}));
+            assert_eq!(entry.left_out, kind != SUBSCRIPTION, "{kind}");
+        }
+        assert!(!read(&json!({"type": "web", "endpoint": "E"})).left_out, "others have types, too");
+    }
+
+    #[test]
+    fn an_export_without_its_last_line_lacks_its_end() {
+        for (lines, lacks) in [
+            (&["{}"][..], false),
+            (&[r#"{"type":"web"}"#], false),
+            (&[r#"{"type":"app"}"#], true),
+            (&[r#"{"type":"subscription"}"#], true),
+            (&[r#"{"type":"subscription"}"#, r#"{"type":"end","counts":{}}"#], false),
+        ] {
+            let mut reader = reader();
+            for line in lines {
+                let _ = reader.object(line.as_bytes());
+            }
+            assert_eq!(reader.lacks_end(), lacks, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_unsubscribed_in_an_export_stays_so() {
+        let said = json!({"type": "subscription", "state": "unsubscribed", "unsubscribed_at": "2030-01-01T00:00:00Z"});
+        let entry = read(&said);
+        assert_eq!(entry.unsubscribed_at.unwrap().to_rfc3339(), "2030-01-01T00:00:00+00:00");
+        assert!(!entry.left_out, "it is kept, as unsubscribed");
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct ImportView {
     /// Subscriptions that were there, and say now what the file says.
     known: i64,
     /// Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
-    /// here, and lines of an export that are no subscriptions.
+    /// here, and lines of an export that are no subscriptions. Whom an export calls unsubscribed is remembered as that.
     left_out: i64,
     /// Lines that are wrong.
     refused: i64,

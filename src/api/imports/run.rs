@@ -58,6 +58,7 @@ struct Checked {
     wanted: Changes,
     created_at: Option<Timestamp>,
     consent: Option<Consent>,
+    unsubscribed_at: Option<Timestamp>,
     policy: Option<(Value, Actor)>,
 }
 
@@ -79,6 +80,7 @@ impl Checked {
             policy: self.policy.as_ref().map(|(policy, by)| (policy, *by)),
             created_at: self.created_at,
             consent: self.consent.as_ref(),
+            unsubscribed_at: self.unsubscribed_at,
         };
         Numbered { line: self.line, request }
     }
@@ -123,7 +125,7 @@ async fn write(state: &ApiState, app: &App, incoming: &Incoming, part: &Part) ->
     if let Some(recheck) = &incoming.recheck {
         recheck.ask(state).await?;
     }
-    if part.lines == part.after {
+    if part.lines == part.after && part.faults.is_empty() {
         return Ok(());
     }
     let batch = Batch {
@@ -199,6 +201,7 @@ impl<'a> Source<'a> {
             let Some(record) = self.next().await? else {
                 part.lines = part.lines.max(self.splitter.ended());
                 part.is_last = true;
+                self.miss_end(&mut part);
                 break;
             };
             records += 1;
@@ -220,6 +223,15 @@ impl<'a> Source<'a> {
         self.lines = part.lines;
         part.ignored.clone_from(&self.reader.ignored);
         Ok(part)
+    }
+
+    /// Tells of an export that has no end: what is missing of it nobody knows.
+    fn miss_end(&self, part: &mut Part) {
+        if self.reader.lacks_end() {
+            let reason = "the export breaks off here: its last line, of the type `end`, is missing";
+            part.refused += 1;
+            part.faults.push(Fault { line: part.lines + 1, field: "type".to_owned(), reason: reason.to_owned() });
+        }
     }
 
     async fn next(&mut self) -> Result<Option<Record>, Problem> {
@@ -277,7 +289,12 @@ impl<'a> Source<'a> {
         let (Some(endpoint), Some(p256dh), Some(auth)) = (entry.endpoint, entry.p256dh, entry.auth) else {
             return Ok(Err(wrong(faults)));
         };
-        for (at, field) in [(entry.created_at, "/created_at"), (entry.consent_at, "/consent_at")] {
+        let times = [
+            (entry.created_at, "/created_at"),
+            (entry.consent_at, "/consent_at"),
+            (entry.unsubscribed_at, "/unsubscribed_at"),
+        ];
+        for (at, field) in times {
             faults.require(at.is_none_or(|at| at <= now), field, "must not lie in the future");
         }
         let consent = Consent { at: entry.consent_at, source: entry.consent_source };
@@ -311,7 +328,8 @@ impl<'a> Source<'a> {
         // Who agreed then was there by then.
         let (id, created_at) = (self.state.clock.uuid(), entry.created_at.or(entry.consent_at));
         let consent = Some(consent).filter(Consent::is_known);
-        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, consent, policy }))
+        let unsubscribed_at = entry.unsubscribed_at;
+        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, consent, unsubscribed_at, policy }))
     }
 
     /// The app's key of that id or with that public half.

@@ -45,6 +45,8 @@ const TEXTS: &[(&str, Text)] = &[
     ("ignored", Long(1, 300)),
     ("ImportFault.field", Long(0, 300)),
     ("query.map", Long(0, 8_192)),
+    ("query.after", Id("sub_")),
+    ("Export.by", Like("^((ak|tm)_[0-9a-f-]{36}|local)$")),
     ("ImportFault.reason", Long(1, 1_000)),
     ("path.webhook", Id("wh_")),
     ("webhook_delivery", Id("whd_")),

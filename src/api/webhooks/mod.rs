@@ -18,7 +18,7 @@ use super::extract::{At, Json, is_plain_text, nullable};
 use super::once::{Instead, Making};
 use super::policies::check;
 use super::problem::{Faults, Problem};
-use crate::hooks::generate;
+use crate::hooks::{Secret, generate};
 use crate::model::hook::{DisabledWhy, EventType, Heard, WebhookState};
 use crate::model::id::{AppId, WebhookId};
 use crate::model::subscription::Endpoint;
@@ -35,6 +35,8 @@ const MAX_EVENTS_MAX: i32 = 500;
 /// Hours for which a former secret signs beside a new one by default, and at most.
 const OVERLAP_DEFAULT_HOURS: i64 = 24;
 const OVERLAP_MAX_HOURS: i64 = 168;
+
+const SECRET_RULE: &str = "must be `whsec_` and base64 of 24 to 64 octets";
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -128,7 +130,7 @@ pub(crate) struct Webhooks {
 }
 
 /// A new webhook.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewWebhook {
     /// Its name for people, 1 to 200 characters.
@@ -142,6 +144,8 @@ pub(crate) struct NewWebhook {
     /// When a request is made again: a delivery policy in one of the three forms, or null.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
+    /// A secret that its receiver knows already, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is made.
+    secret: Option<String>,
 }
 
 /// What to change of a webhook; everything else stays.
@@ -283,7 +287,9 @@ pub(crate) async fn create(
         policy: body.policy.as_ref().filter(|policy| !policy.is_null()),
     };
     wanted.check(&state, &server.app)?;
-    let (id, secret, now) = (WebhookId(state.clock.uuid()), generate(), state.clock.now());
+    let secret = body.secret.as_deref().map_or_else(|| Some(generate()), Secret::read);
+    let secret = secret.ok_or_else(|| Problem::invalid_member("/secret", SECRET_RULE))?;
+    let (id, now) = (WebhookId(state.clock.uuid()), state.clock.now());
     let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
     let mut once = pending.begin(&state).await?;
     let said = wanted.said(&state, id, None);

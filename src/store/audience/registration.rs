@@ -63,6 +63,8 @@ pub(crate) struct Registration<'a> {
     pub created_at: Option<Timestamp>,
     /// When and where its person agreed; none: the request does not say.
     pub consent: Option<&'a Consent>,
+    /// When its browser unsubscribed, if it did: a new one is kept as unsubscribed since then, and a known one stays as it is. Of lists only.
+    pub unsubscribed_at: Option<Timestamp>,
 }
 
 impl Registration<'_> {
@@ -330,7 +332,7 @@ fn begin(
         lane,
         vapid_key: request.vapid_key,
         gateway: request.gateway,
-        state: SubscriptionState::Active,
+        state: request.unsubscribed_at.map_or(SubscriptionState::Active, |_| SubscriptionState::Unsubscribed),
         since: now,
         endpoint_mac: mac.to_vec(),
         address: vault.seal(ADDRESS, id, &address(request.keys, request.endpoint)),
@@ -344,7 +346,7 @@ fn begin(
         keys_proven_at: None,
         last_seen: now,
         created_at: request.created_at.unwrap_or(now),
-        ended_at: None,
+        ended_at: request.unsubscribed_at,
         consent_at: consent.at,
         consent_source: consent.source,
     }
@@ -385,16 +387,16 @@ async fn insert_all(
     }
     let added = sqlx::query_scalar!(
         r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
-           attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source)
-         SELECT t.shard, t.id, $1, t.lane, 'active',
+           attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at)
+         SELECT t.shard, t.id, $1, t.lane, t.state,
            coalesce((SELECT o.origin_id FROM subscriptions o WHERE o.shard = t.old_shard AND o.id = t.old), t.id),
            t.since, t.endpoint_mac, t.address, t.user_id, ARRAY(SELECT jsonb_array_elements_text(t.tags)), t.attributes, t.locale,
-           t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source
+           t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source, t.ended_at
          FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::smallint[], $6::uuid[], $7::timestamptz[], $8::bytea[],
            $9::bytea[], $10::text[], $11::jsonb[], $12::jsonb[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[],
-           $17::timestamptz[], $18::timestamptz[], $19::text[])
+           $17::timestamptz[], $18::timestamptz[], $19::text[], $20::text[], $21::timestamptz[])
            AS t (shard, id, lane, old_shard, old, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
-             expires_at, last_seen, created_at, consent_at, consent_source)
+             expires_at, last_seen, created_at, consent_at, consent_source, state, ended_at)
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
         app.0,
         &each(rows, |row| row.id.shard()),
@@ -414,7 +416,9 @@ async fn insert_all(
         &each(rows, |row| row.last_seen),
         &each(rows, |row| row.created_at),
         &each(rows, |row| row.consent_at) as &[Option<Timestamp>],
-        &each(rows, |row| row.consent_source.as_deref()) as &[Option<&str>]
+        &each(rows, |row| row.consent_source.as_deref()) as &[Option<&str>],
+        &each(rows, |row| row.state.name()) as &[&str],
+        &each(rows, |row| row.ended_at) as &[Option<Timestamp>]
     )
     .fetch_all(conn)
     .await?;

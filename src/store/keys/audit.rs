@@ -81,6 +81,8 @@ actions! {
     VapidKeyChanged = "vapid_key.changed",
     /// A VAPID private key was taken out.
     VapidKeyExported = "vapid_key.exported",
+    /// An app, or its subscriptions, began to be taken out.
+    AppExported = "app.exported",
     /// A file of subscriptions began to be taken in.
     ImportBegun = "import.begun",
     /// A file of subscriptions was taken in to its end.

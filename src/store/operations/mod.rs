@@ -2,6 +2,7 @@
 //! requests were answered that may be repeated.
 
 pub(crate) mod edits;
+pub(crate) mod exports;
 pub(crate) mod first_answers;
 pub(crate) mod partitions;
 pub(crate) mod removal;

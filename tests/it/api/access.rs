@@ -35,6 +35,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
         (Method::PATCH, "/v1/apps/shop/topics/news", Some(json!({})), Some(Scope::Subscribers)),
         (Method::POST, "/v1/apps/shop/dead-letters/discard", Some(json!({"filter": {}})), Some(Scope::Messages)),
         (Method::GET, "/v1/apps/shop/dead-letters/export?format=ndjson", None, Some(Scope::Export)),
+        (Method::GET, "/v1/apps/shop/export", None, Some(Scope::Export)),
         (Method::PUT, "/v1/apps/shop/policies/tiers/1", Some(json!({})), Some(Scope::Policies)),
         (Method::GET, "/v1/apps", None, None),
         (Method::GET, "/v1/gateways", None, None),

@@ -164,6 +164,7 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
             Value::Null,
             &[Action::DeadLettersExported],
         ),
+        (Method::GET, shop("/export"), Value::Null, &[Action::AppExported]),
         (post.clone(), shop("/imports"), json!([]), &[Action::ImportBegun, Action::ImportFinished]),
         (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
         (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),

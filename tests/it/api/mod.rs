@@ -6,6 +6,7 @@ mod batch;
 mod consent;
 mod door;
 mod edits;
+mod exports;
 mod imports;
 mod keys;
 mod lineage;
@@ -267,7 +268,14 @@ impl TestApi {
 async fn read(response: Response) -> Reply {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
-    let json = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("JSON") };
+    let json = match headers.get("content-type").map(|kind| kind.as_bytes()) {
+        _ if body.is_empty() => Value::Null,
+        Some(b"application/x-ndjson") => {
+            let lines = serde_json::Deserializer::from_slice(&body).into_iter();
+            Value::Array(lines.collect::<Result<_, _>>().expect("lines of JSON"))
+        }
+        _ => serde_json::from_slice(&body).expect("JSON"),
+    };
     Reply { status, headers, json }
 }
 

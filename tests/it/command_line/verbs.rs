@@ -12,53 +12,53 @@ use crate::support::{TempDir, TestDatabase};
 const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 /// A database that only the program works on.
-pub(super) struct Shell {
-    database: TestDatabase,
-    dir: TempDir,
+pub struct Shell {
+    pub database: TestDatabase,
+    pub dir: TempDir,
 }
 
 impl Shell {
-    pub(super) async fn new() -> Self {
+    pub async fn new() -> Self {
         Self { database: TestDatabase::create().await, dir: TempDir::new() }
     }
 
     /// One that has the app `shop`.
-    pub(super) async fn with_app() -> Self {
+    pub async fn with_app() -> Self {
         let shell = Self::new().await;
         shell.ok(&["app", "create", "shop", "--subject", "mailto:push@example.com"]).await;
         shell
     }
 
-    pub(super) fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = bellwire(self.dir.path());
         command.args(args).env("DATABASE_URL", self.database.url()).env("BELLWIRE_MASTER_KEY", MASTER_KEY);
         command
     }
 
-    async fn run(&self, args: &[&str]) -> Output {
+    pub async fn run(&self, args: &[&str]) -> Output {
         run(&mut self.command(args)).await
     }
 
-    pub(super) async fn ok(&self, args: &[&str]) -> Output {
+    pub async fn ok(&self, args: &[&str]) -> Output {
         let output = self.run(args).await;
         assert!(output.status.success(), "{args:?}: {output:?}");
         output
     }
 
     /// The JSON that it answers.
-    pub(super) async fn json(&self, args: &[&str]) -> serde_json::Value {
+    pub async fn json(&self, args: &[&str]) -> serde_json::Value {
         json(&self.ok(&[args, &["--json"]].concat()).await)
     }
 
     /// What it says after it failed with exit code 1 and printed nothing else.
-    pub(super) async fn refused(&self, args: &[&str]) -> String {
+    pub async fn refused(&self, args: &[&str]) -> String {
         let output = self.run(args).await;
         assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
         assert!(output.stdout.is_empty(), "{args:?}: {output:?}");
         error_text(&output)
     }
 
-    pub(super) async fn fed(&self, args: &[&str], input: &str) -> Output {
+    pub async fn fed(&self, args: &[&str], input: &str) -> Output {
         let mut command = self.command(args);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it runs");

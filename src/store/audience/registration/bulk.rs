@@ -25,7 +25,7 @@ pub(crate) enum Enrolled {
     New,
     /// It was there, and says this now.
     Known,
-    /// It was there and had ended. It stays as it is.
+    /// It was there and had ended, or the list says that it has: it stays so.
     Ended,
     /// Its endpoint is known under another VAPID key than stated.
     OtherKey,
@@ -124,6 +124,10 @@ async fn register_once(
     let mut members = Vec::new();
     for Beginning { at, row } in new.iter().filter(|beginning| added.contains(&beginning.row.id)) {
         let request = items[*at].request;
+        if request.unsubscribed_at.is_some() {
+            became[*at] = Some(Enrolled::Ended);
+            continue;
+        }
         let wanted = request.wanted.topics.as_deref().unwrap_or_default();
         members.extend(wanted.iter().map(|name| (row.id, row.lane, topics[name])));
         set_policy(conn, request, row.id, now).await?;
@@ -144,7 +148,7 @@ async fn refresh_one(
     topics: &[String],
     now: Timestamp,
 ) -> sqlx::Result<Enrolled> {
-    if before.state != SubscriptionState::Active {
+    if before.state != SubscriptionState::Active || request.unsubscribed_at.is_some() {
         return Ok(Enrolled::Ended);
     }
     let row = match refresh(conn, vault, request, before, now).await {

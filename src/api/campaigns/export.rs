@@ -1,0 +1,41 @@
+//! What an export says of a campaign.
+
+use super::plan::{CampaignBody, Stored};
+use super::{CampaignRef, find_any};
+use crate::api::ApiState;
+use crate::api::problem::Problem;
+use crate::campaign::schedule::When;
+use crate::campaign::state::State;
+use crate::model::id::CampaignId;
+use crate::store::keys::apps::App;
+use crate::vault::PLAN;
+
+/// The plan of a campaign as another server takes it. None: it is not taken along. Drafts are, and what recurs; what goes out once and
+/// was started is this server's to finish, and what follows a campaign that stays here has nothing to follow there.
+pub(in crate::api) async fn plan_for_export(
+    state: &ApiState,
+    app: &App,
+    (id, stands, sealed): (CampaignId, State, &[u8]),
+) -> Result<Option<CampaignBody>, Problem> {
+    let Stored { mut given, checked } = open(state, id, sealed)?;
+    if !goes_along(stands, &checked.when) {
+        return Ok(None);
+    }
+    let Some(follow) = &mut given.follows else { return Ok(Some(given)) };
+    let named: CampaignRef = follow.campaign.parse().unwrap_or_else(|never: std::convert::Infallible| match never {});
+    let Some(followed) = find_any(state, app, &named).await? else { return Ok(None) };
+    let when = open(state, followed.id, &followed.plan)?.checked.when;
+    // Ids are others elsewhere.
+    follow.campaign = followed.slug;
+    Ok(goes_along(followed.state, &when).then_some(given))
+}
+
+fn goes_along(stands: State, when: &When) -> bool {
+    let is_over = matches!(stands, State::Done | State::Cancelled);
+    stands == State::Draft || matches!(when, When::Cron(_)) && !is_over
+}
+
+fn open(state: &ApiState, id: CampaignId, sealed: &[u8]) -> Result<Stored, Problem> {
+    let plain = zeroize::Zeroizing::new(state.vault.open(PLAN, id.0, sealed)?);
+    serde_json::from_slice(&plain).map_err(|_| Problem::internal())
+}

@@ -1,0 +1,184 @@
+//! What the lines of an export are. Members have the names that an import reads, and those of the routes that set the same.
+
+use std::borrow::Cow;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::model::base64url;
+use crate::model::id::SubscriptionId;
+use crate::model::subscription::SubscriptionState;
+use crate::store::operations::exports::SubscriptionOut;
+use crate::vault::{ADDRESS, Unopenable, Vault};
+
+/// The type of a subscription's line.
+pub(crate) const SUBSCRIPTION: &str = "subscription";
+/// The type of the last line, without which an export is not whole.
+pub(crate) const END: &str = "end";
+/// The type of an app's first line.
+pub(crate) const APP: &str = "app";
+/// All types, in the order in which they come.
+pub(crate) const KINDS: [&str; 16] = [
+    APP,
+    "vapid_key",
+    "identity_key",
+    "calendar",
+    "frequency_caps",
+    "slas",
+    "guard",
+    "flow",
+    "topic",
+    "policy",
+    "segment",
+    "template",
+    "webhook",
+    "campaign",
+    SUBSCRIPTION,
+    END,
+];
+
+/// Octets of a public key and of what payloads are authenticated by, which an address begins with.
+const P256DH_LEN: usize = 65;
+const AUTH_LEN: usize = 16;
+
+/// The browser's keys.
+#[derive(Debug, Serialize)]
+struct Keys {
+    p256dh: String,
+    auth: String,
+}
+
+/// A subscription as a line: what `POST …/imports` reads again.
+#[derive(Serialize)]
+pub(super) struct SubscriptionLine<'a> {
+    r#type: &'static str,
+    id: SubscriptionId,
+    endpoint: Cow<'a, str>,
+    keys: Keys,
+    /// The public half of its key: ids are others on another server.
+    vapid_key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    tags: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    topics: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    locale: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timezone: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a RawValue>,
+    created_at: DateTime<Utc>,
+    /// Only of one that is not active.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unsubscribed_at: Option<DateTime<Utc>>,
+}
+
+/// Why a row is no line.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoLine {
+    #[error(transparent)]
+    Sealed(#[from] Unopenable),
+    #[error("stored JSON does not read: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Csv(#[from] csv::Error),
+}
+
+impl<'a> SubscriptionLine<'a> {
+    /// What is written of a row. None: nothing. Whoever is active is written, and whoever has unsubscribed, so that no list brings
+    /// them back elsewhere; who is gone, replaced, expired or suspended cannot be reached anyway, and of who was erased nothing is left.
+    pub(super) fn of(row: &'a SubscriptionOut, vault: &Vault) -> Result<Option<Self>, NoLine> {
+        let unsubscribed_at = match row.state {
+            SubscriptionState::Active => None,
+            SubscriptionState::Unsubscribed => row.ended_at,
+            _ => return Ok(None),
+        };
+        let address = vault.open(ADDRESS, row.id, &row.address)?;
+        let Some((p256dh, rest)) = address.split_at_checked(P256DH_LEN) else { return Ok(None) };
+        let Some((auth, endpoint)) = rest.split_at_checked(AUTH_LEN) else { return Ok(None) };
+        let attributes = Some(row.attributes.as_str()).filter(|attributes| *attributes != "{}");
+        Ok(Some(Self {
+            r#type: SUBSCRIPTION,
+            id: row.id,
+            endpoint: String::from_utf8_lossy(endpoint).into_owned().into(),
+            keys: Keys { p256dh: base64url::encode(p256dh), auth: base64url::encode(auth) },
+            vapid_key: base64url::encode(&row.vapid_key),
+            user_id: row.user_id.as_deref(),
+            tags: &row.tags,
+            attributes: attributes.map(serde_json::from_str).transpose()?,
+            topics: &row.topics,
+            locale: row.locale.as_deref(),
+            timezone: row.timezone.as_deref(),
+            expires_at: row.expires_at,
+            policy: row.policy.as_deref().map(serde_json::from_str).transpose()?,
+            created_at: row.created_at,
+            state: unsubscribed_at.map(|_| SubscriptionState::Unsubscribed.name()),
+            unsubscribed_at,
+        }))
+    }
+
+    /// Writes it as a line of JSON.
+    pub(super) fn write_json(&self, out: &mut Vec<u8>) -> Result<(), NoLine> {
+        serde_json::to_writer(&mut *out, self)?;
+        out.push(b'\n');
+        Ok(())
+    }
+
+    /// Writes it as a row under [`COLUMNS`]. Cells are what they say: they are for programs, no spreadsheet's formulas are disarmed.
+    pub(super) fn write_csv(&self, out: &mut csv::Writer<Vec<u8>>) -> Result<(), NoLine> {
+        let list = |items: &[String]| if items.is_empty() { String::new() } else { Value::from(items).to_string() };
+        let at = |at: Option<DateTime<Utc>>| at.map(|at| at.to_rfc3339()).unwrap_or_default();
+        let json = |json: Option<&'a RawValue>| json.map_or("", RawValue::get);
+        out.write_record([
+            self.r#type,
+            &self.id.to_string(),
+            &self.endpoint,
+            &self.keys.p256dh,
+            &self.keys.auth,
+            &self.vapid_key,
+            self.user_id.unwrap_or_default(),
+            &list(self.tags),
+            json(self.attributes),
+            &list(self.topics),
+            self.locale.unwrap_or_default(),
+            self.timezone.unwrap_or_default(),
+            &at(self.expires_at),
+            json(self.policy),
+            &at(Some(self.created_at)),
+            self.state.unwrap_or_default(),
+            &at(self.unsubscribed_at),
+        ])?;
+        Ok(())
+    }
+}
+
+/// The first line of an export as CSV.
+pub(super) const COLUMNS: [&str; 17] = [
+    "type",
+    "id",
+    "endpoint",
+    "p256dh",
+    "auth",
+    "vapid_key",
+    "user_id",
+    "tags",
+    "attributes",
+    "topics",
+    "locale",
+    "timezone",
+    "expires_at",
+    "policy",
+    "created_at",
+    "state",
+    "unsubscribed_at",
+];

@@ -1,0 +1,187 @@
+//! `/v1/apps/{app}/export`: everything that an app owns, to be brought into another server; `…/exports`: the record of who took what.
+
+pub(crate) mod line;
+mod run;
+mod settings;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, Uri, header};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::ApiState;
+use super::auth::{MayExport, MayRead, Server};
+use super::extract::{Query, Recheck};
+use super::paging::{Page, Paging};
+use super::problem::Problem;
+use crate::model::clock::Timestamp;
+use crate::model::id::{ExportId, SubscriptionId};
+use crate::model::named;
+use crate::store::keys::audit::Action;
+use crate::store::operations::exports::{self, ExportRow, NewExport};
+use run::Giver;
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(export)).routes(routes!(list))
+}
+
+/// What has not come on for so long went down with its process: clients are given a minute for each part.
+const LOST_AFTER: TimeDelta = TimeDelta::minutes(3);
+
+named! {
+    /// What an export holds.
+    #[derive(Default)]
+    #[schema(as = ExportContents)]
+    pub(crate) enum Contents {
+        /// Everything that the app owns.
+        #[default]
+        App = "app",
+        /// Its subscriptions alone.
+        Subscriptions = "subscriptions",
+    }
+}
+
+named! {
+    /// The form of an export.
+    #[derive(Default)]
+    #[schema(as = ExportFormat)]
+    pub(crate) enum Format {
+        /// A JSON object on each line, which says by its `type` what it is.
+        #[default]
+        Ndjson = "ndjson",
+        /// Comma-separated values (RFC 4180) under a line of names; subscriptions alone.
+        Csv = "csv",
+    }
+}
+
+named! {
+    /// Where an export stands.
+    #[schema(as = ExportState)]
+    pub(crate) enum Standing {
+        /// It is under way.
+        Running = "running",
+        /// All of it was handed over.
+        Complete = "complete",
+        /// Its client went, or its server: what was had is a part.
+        BrokenOff = "broken_off",
+    }
+}
+
+/// What was taken out of an app.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Export)]
+pub(crate) struct ExportView {
+    /// Its id.
+    #[schema(value_type = String)]
+    id: ExportId,
+    /// When it began.
+    started_at: DateTime<Utc>,
+    /// When it was over; null: it is under way, or its server went down.
+    ended_at: Option<DateTime<Utc>>,
+    /// Where it stands.
+    state: Standing,
+    /// Lines that were handed over.
+    lines: i64,
+    /// Who asked for it: the id of an API key or a teammate, or `local` for the command line.
+    by: String,
+}
+
+impl ExportView {
+    fn new(row: ExportRow, now: Timestamp) -> Self {
+        let state = match row.ended_at {
+            Some(_) if row.complete => Standing::Complete,
+            None if now < row.changed_at + LOST_AFTER => Standing::Running,
+            _ => Standing::BrokenOff,
+        };
+        let ExportRow { id, started_at, ended_at, lines, actor: by, .. } = row;
+        Self { id, started_at, ended_at, state, lines, by }
+    }
+}
+
+/// What to take out.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ExportQuery {
+    /// `subscriptions`: those alone; by default everything.
+    #[param(inline)]
+    only: Option<Contents>,
+    /// The form; lines of JSON by default.
+    #[param(inline)]
+    format: Option<Format>,
+    /// Go on behind this subscription, the last whose line was had: no settings, no heading, only the subscriptions that follow.
+    #[param(value_type = Option<String>)]
+    after: Option<SubscriptionId>,
+}
+
+/// Lists an app's exports, the newest first; the last 100 are kept.
+#[utoipa::path(get, path = "/v1/apps/{app}/exports", tag = "Apps",
+    params(("app" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<ExportView>)))]
+pub(crate) async fn list(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let rows = exports::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    let now = state.clock.now();
+    Ok(cut.page(rows, |row| row.id, |row| ExportView::new(row, now)).answer(&uri))
+}
+
+/// Takes out everything that the app owns, so that `bellwire import` makes the same app on another server: settings, VAPID pairs,
+/// identity keys, topics, policies, segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in
+/// clear. Endpoints with their keys, too: whoever has the file can send to these browsers.
+///
+/// Each line is a JSON object that says by its `type` what it is. The last is `{"type":"end","counts":{…}}`: a file without it is not
+/// whole, and the connection was cut. `after` goes on behind the last subscription that was had. It is no snapshot: what changes
+/// meanwhile is in it as it was, or as it is.
+#[utoipa::path(get, path = "/v1/apps/{app}/export", tag = "Apps",
+    params(("app" = String, Path, description = "Id or slug"), ExportQuery),
+    security(("api_key" = ["export"])), responses((status = 200, content(
+        (serde_json::Value = "application/x-ndjson"), (String = "text/csv")))))]
+pub(crate) async fn export(
+    server: Server<MayExport>,
+    State(state): State<ApiState>,
+    Query(query): Query<ExportQuery>,
+    mut request: Request,
+) -> Result<Response, Problem> {
+    let (contents, format) = (query.only.unwrap_or_default(), query.format.unwrap_or_default());
+    if format == Format::Csv && contents == Contents::App {
+        return Err(Problem::invalid_parameter(
+            "format",
+            "`csv` takes `only=subscriptions`: an app does not fit into one table",
+        ));
+    }
+    let place = state.place_to_transfer(server.app.id).await?;
+    let (id, now) = (ExportId(state.clock.uuid()), state.clock.now());
+    let actor = server.caller.actor().who.name();
+    let new = NewExport { id, app: server.app.id, contents: contents.name(), format: format.name(), actor: &actor };
+    let mut tx = state.pool.begin().await?;
+    exports::begin(&mut tx, new, now).await?;
+    let detail = json!({"contents": contents, "format": format, "after": query.after});
+    server.did(Action::AppExported, id).with(detail).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    tracing::info!(export = %id, "an app is being exported");
+    let (media_type, suffix) = match format {
+        Format::Ndjson => ("application/x-ndjson", "ndjson"),
+        Format::Csv => ("text/csv; charset=utf-8; header=present", "csv"),
+    };
+    let file = format!("attachment; filename=\"{}-{}.{suffix}\"", server.app.slug, now.format("%Y-%m-%d"));
+    let file = HeaderValue::try_from(file).map_err(|_| Problem::internal())?;
+    let recheck = request.extensions_mut().remove::<Recheck>();
+    let giver = Giver { state, app: server.app, id, contents, format, after: query.after, recheck, _place: place };
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
+        (header::CONTENT_DISPOSITION, file),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    Ok((headers, giver.give()).into_response())
+}

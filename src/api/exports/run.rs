@@ -1,0 +1,236 @@
+//! Gives an export out, part by part: while one is on its way the next is read. A part is handed over when the one before was taken,
+//! so a slow client costs the memory of a few parts, and holds nothing in the database.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::super::ApiState;
+use super::super::extract::Recheck;
+use super::super::places::Place;
+use super::super::problem::Problem;
+use super::line::{COLUMNS, END, NoLine, SUBSCRIPTION, SubscriptionLine};
+use super::{Contents, Format, settings};
+use crate::model::clock::first_uuid_of;
+use crate::model::id::{ExportId, SubscriptionId};
+use crate::store::keys::apps::App;
+use crate::store::operations::exports::{self, SubscriptionOut};
+use crate::vault::{Unopenable, Vault};
+
+/// Subscriptions that are read in a statement.
+const PART: i64 = 1_000;
+/// Octets of settings that are handed over together.
+const PART_OCTETS: usize = 64 * 1024;
+/// How long a client may take for a part.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why an export breaks off: the connection is then cut, so that nobody takes a part for the whole.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Broken {
+    #[error("the client has gone, or took nothing for a minute")]
+    Client,
+    #[error("whoever asked for it may not any more")]
+    Forbidden,
+    #[error(transparent)]
+    Sql(#[from] sqlx::Error),
+    #[error(transparent)]
+    Line(#[from] NoLine),
+    #[error("what was stored does not read")]
+    Stored,
+}
+
+impl From<Unopenable> for Broken {
+    fn from(error: Unopenable) -> Self {
+        Self::Line(error.into())
+    }
+}
+
+impl From<serde_json::Error> for Broken {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Line(error.into())
+    }
+}
+
+impl From<Problem> for Broken {
+    fn from(_: Problem) -> Self {
+        Self::Stored
+    }
+}
+
+/// What goes to the client.
+enum Given {
+    Part(Bytes),
+    /// All of it was given.
+    End,
+}
+
+/// An export on its way.
+pub(super) struct Giver {
+    pub state: ApiState,
+    pub app: App,
+    pub id: ExportId,
+    pub contents: Contents,
+    pub format: Format,
+    /// The last subscription that the client has.
+    pub after: Option<SubscriptionId>,
+    pub recheck: Option<Recheck>,
+    pub _place: Place,
+}
+
+impl Giver {
+    /// Begins. The body ends well only behind the last line.
+    pub(super) fn give(self) -> Body {
+        let (to, from) = mpsc::channel(1);
+        tokio::spawn(Giving { giver: self, to, out: Vec::new(), lines: 0, counts: BTreeMap::new() }.run());
+        let parts = stream::unfold(Some(from), |from| async move {
+            let mut from: mpsc::Receiver<Given> = from?;
+            match from.recv().await {
+                Some(Given::Part(octets)) => Some((Ok::<_, io::Error>(octets), Some(from))),
+                Some(Given::End) => None,
+                None => Some((Err(io::Error::other("the export broke off")), None)),
+            }
+        });
+        Body::from_stream(parts)
+    }
+}
+
+/// The same with what is being handed over.
+pub(super) struct Giving {
+    giver: Giver,
+    to: mpsc::Sender<Given>,
+    /// Lines that are not handed over yet.
+    out: Vec<u8>,
+    lines: i64,
+    counts: BTreeMap<&'static str, i64>,
+}
+
+impl Giving {
+    async fn run(mut self) {
+        let given = self.give_all().await;
+        if let Err(why) = &given {
+            tracing::warn!(export = %self.giver.id, %why, "an export broke off");
+        }
+        // Before the body ends, so that whoever has seen its end finds it complete.
+        let Giver { state, id, .. } = &self.giver;
+        let noted = exports::end(&state.pool, *id, self.lines, given.is_ok(), state.clock.now()).await;
+        if let Err(error) = noted {
+            tracing::warn!(export = %id, %error, "how an export ended could not be noted");
+        }
+        if given.is_ok() {
+            let _ = self.to.send(Given::End).await;
+        }
+    }
+
+    async fn give_all(&mut self) -> Result<(), Broken> {
+        if self.giver.contents == Contents::App && self.giver.after.is_none() {
+            let (state, app) = (self.giver.state.clone(), self.giver.app.clone());
+            settings::give(self, &state, &app).await?;
+        }
+        self.hand_over().await?;
+        self.give_subscriptions().await?;
+        if self.giver.format == Format::Ndjson {
+            let counts = json!(self.counts);
+            self.line(END, &json!({ "counts": counts })).await?;
+        }
+        self.hand_over().await
+    }
+
+    /// Adds a line of that type.
+    pub(super) async fn line(&mut self, kind: &'static str, members: &impl Serialize) -> Result<(), Broken> {
+        #[derive(Serialize)]
+        struct Line<'a, T> {
+            r#type: &'static str,
+            #[serde(flatten)]
+            members: &'a T,
+        }
+        serde_json::to_writer(&mut self.out, &Line { r#type: kind, members })?;
+        self.out.push(b'\n');
+        self.lines += 1;
+        *self.counts.entry(kind).or_default() += 1;
+        if self.out.len() < PART_OCTETS { Ok(()) } else { self.hand_over().await }
+    }
+
+    /// Hands over what has gathered, once the client has taken what was before.
+    async fn hand_over(&mut self) -> Result<(), Broken> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let Giver { state, id, recheck, .. } = &self.giver;
+        if let Some(recheck) = recheck {
+            recheck.ask(state).await.map_err(|_| Broken::Forbidden)?;
+        }
+        let part = Given::Part(std::mem::take(&mut self.out).into());
+        timeout(PATIENCE, self.to.send(part)).await.map_err(|_| Broken::Client)?.map_err(|_| Broken::Client)?;
+        exports::advance(&state.pool, *id, self.lines, state.clock.now()).await?;
+        Ok(())
+    }
+
+    /// Gives out the subscriptions that there were when it began: whoever comes meanwhile would let it never end.
+    async fn give_subscriptions(&mut self) -> Result<(), Broken> {
+        let Giver { state, app, format, after, .. } = &self.giver;
+        let (pool, vault, app, format) = (state.pool.clone(), state.vault.clone(), app.id, *format);
+        let until = first_uuid_of(state.clock.now() + chrono::TimeDelta::milliseconds(1));
+        let mut after = after.map_or(Uuid::nil(), Uuid::from);
+        let mut is_first = after.is_nil();
+        let mut rows = exports::subscriptions(&pool, app, after, until, PART).await?;
+        loop {
+            let is_last = (rows.len() as i64) < PART;
+            after = rows.last().map_or(after, |row| row.id.into());
+            let vault = vault.clone();
+            let written = spawn_blocking(move || write(&rows, &vault, format, is_first));
+            let next = async {
+                if is_last { Ok(Vec::new()) } else { exports::subscriptions(&pool, app, after, until, PART).await }
+            };
+            let given = async {
+                let (octets, n) = written.await.map_err(|_| Broken::Stored)??;
+                self.out = octets;
+                self.lines += n;
+                *self.counts.entry(SUBSCRIPTION).or_default() += n;
+                self.hand_over().await
+            };
+            let (given, next) = tokio::join!(given, next);
+            given?;
+            if is_last {
+                return Ok(());
+            }
+            (rows, is_first) = (next?, false);
+        }
+    }
+}
+
+/// Writes a part, and how many subscriptions it has: opening and writing a thousand keeps a core busy for milliseconds.
+fn write(rows: &[SubscriptionOut], vault: &Vault, format: Format, is_first: bool) -> Result<(Vec<u8>, i64), NoLine> {
+    let mut lines = 0;
+    let mut out = Vec::with_capacity(rows.len() * 768);
+    match format {
+        Format::Ndjson => {
+            for row in rows {
+                let Some(line) = SubscriptionLine::of(row, vault)? else { continue };
+                line.write_json(&mut out)?;
+                lines += 1;
+            }
+        }
+        Format::Csv => {
+            let mut csv = csv::Writer::from_writer(out);
+            if is_first {
+                csv.write_record(COLUMNS)?;
+            }
+            for row in rows {
+                let Some(line) = SubscriptionLine::of(row, vault)? else { continue };
+                line.write_csv(&mut csv)?;
+                lines += 1;
+            }
+            out = csv.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
+        }
+    }
+    Ok((out, lines))
+}

@@ -1,0 +1,294 @@
+//! `bellwire import`: subscriptions of any sender into an app, or a whole app that `bellwire export` took out of another server.
+//!
+//! A whole app begins with its settings, which are made line by line by the routes that set them. From the first other line on, the file
+//! is handed on to the API as it is read; an empty line stands for each line before, so that lines keep their numbers.
+
+mod settings;
+
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use axum::body::{Body, Bytes};
+use clap::Args;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use futures_util::stream;
+use serde_json::{Map, Value, json};
+use tokio::fs::File;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use url::form_urlencoded;
+
+use super::local::{Local, path, rows};
+use super::output::{Output, table, text};
+use super::refusal::Names;
+use crate::api::exports::line::{APP, END, KINDS, SUBSCRIPTION};
+use settings::Making;
+
+const NAMES: &Names = &[("app", "--app"), ("map", "--map"), ("format", "--format"), ("import", "--resume")];
+/// More octets than any line has that stands before the subscriptions.
+const LINE_MAX: u64 = 1 << 20;
+/// Octets that are handed on at a time.
+const PART: usize = 64 * 1024;
+/// How often it says how far it has come.
+const SAID_EVERY: Duration = Duration::from_secs(3);
+/// What `--resume` stands for alone.
+const LATEST: &str = "latest";
+
+/// What to take in, and where to.
+#[derive(Debug, Args)]
+#[group(skip)] // the verb has the same name
+pub(super) struct Import {
+    /// The file; - for standard input.
+    file: PathBuf,
+    /// The app's short name or id; a whole app is made under this name, or brought into the app that has it. By default the name
+    /// that it had, if no app has that.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: Option<String>,
+    /// Say what would come of it, and keep nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// The form: lines of JSON, a table, or a JSON array; by default as the file's name ends, or lines of JSON.
+    #[arg(long, value_parser = PossibleValuesParser::new(["ndjson", "csv", "json"]))]
+    format: Option<String>,
+    /// What columns mean: pairs such as `abo:endpoint,kunde:user_id`.
+    #[arg(long)]
+    map: Option<String>,
+    /// Go on with an import that broke off: this one, or the last.
+    #[arg(long, value_name = "IMPORT", num_args = 0..=1, default_missing_value = LATEST, conflicts_with = "dry_run")]
+    resume: Option<String>,
+}
+
+/// A file as it is read, and the line that was read last.
+struct Source {
+    reader: BufReader<File>,
+    line: Vec<u8>,
+    /// Lines that were read before that one.
+    before: usize,
+}
+
+impl Source {
+    fn open(file: &Path) -> anyhow::Result<Self> {
+        let opened = match file == Path::new("-") {
+            true => std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from),
+            false => std::fs::File::open(file),
+        };
+        let file = File::from_std(opened.with_context(|| format!("cannot read {}", file.display()))?);
+        Ok(Self { reader: BufReader::with_capacity(PART, file), line: Vec::new(), before: 0 })
+    }
+
+    /// Reads the next line. None: there is none.
+    async fn next(&mut self) -> anyhow::Result<Option<&[u8]>> {
+        self.before += usize::from(!self.line.is_empty());
+        self.line.clear();
+        (&mut self.reader).take(LINE_MAX).read_until(b'\n', &mut self.line).await?;
+        Ok((!self.line.is_empty()).then_some(&*self.line))
+    }
+
+    /// All from the last line on, behind as many empty lines as were read before it.
+    fn rest(self) -> Body {
+        let Self { reader, line, before } = self;
+        let first = [vec![b'\n'; before], line].concat();
+        let parts = stream::try_unfold((Some(first), reader), |(first, mut reader)| async move {
+            let part = match first {
+                Some(first) if !first.is_empty() => first,
+                _ => {
+                    let mut part = Vec::with_capacity(PART);
+                    reader.read_buf(&mut part).await?;
+                    part
+                }
+            };
+            Ok::<_, std::io::Error>((!part.is_empty()).then(|| (Bytes::from(part), (None, reader))))
+        });
+        Body::from_stream(parts)
+    }
+}
+
+/// The members of a line, and what it is, if it is one of an export.
+fn of_export(line: &[u8]) -> Option<(&'static str, Map<String, Value>)> {
+    let Ok(Value::Object(members)) = serde_json::from_slice(line) else { return None };
+    let kind = members.get("type")?.as_str()?;
+    KINDS.into_iter().find(|known| *known == kind).map(|kind| (kind, members))
+}
+
+/// What came of the lines before the subscriptions.
+#[derive(Debug, Default)]
+struct Before {
+    /// The app that the rest is for; none: there is none yet, and it is a dry run.
+    app: Option<String>,
+    /// Settings that were made.
+    made: usize,
+    /// What was wrong.
+    faults: Vec<Value>,
+}
+
+impl Import {
+    /// Does it.
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let mut source = Source::open(&self.file)?;
+        let before = match self.format() {
+            "ndjson" => self.begin(local, out, &mut source).await?,
+            _ => None,
+        };
+        let is_whole = before.is_some();
+        let Some(Before { app, made, faults }) = before.or_else(|| {
+            let app = self.app.clone()?;
+            Some(Before { app: Some(app), ..Before::default() })
+        }) else {
+            bail!("say by --app which app it is for: only a whole app brings its name");
+        };
+        let import = match &app {
+            Some(app) => self.take_in(local, out, app, source).await?,
+            None => look_through(source).await?,
+        };
+        report(out, &self.file, is_whole.then_some(made), faults, import)
+    }
+
+    fn format(&self) -> &str {
+        let end = self.file.extension().and_then(|end| end.to_str());
+        let by_name = end.filter(|end| ["csv", "json"].contains(end)).unwrap_or("ndjson");
+        self.format.as_deref().unwrap_or(by_name)
+    }
+
+    /// Makes what stands before the subscriptions. None: it is no whole app. The line after that is the source's last.
+    async fn begin(&self, local: &Local, out: Output, source: &mut Source) -> anyhow::Result<Option<Before>> {
+        let Some((APP, first)) = source.next().await?.and_then(of_export) else { return Ok(None) };
+        let app = self.app.as_deref().or_else(|| first.get("slug")?.as_str());
+        let app = app.context("the first line names no app")?.to_owned();
+        let exists = settings::exists(local, &app).await?;
+        if exists && self.app.is_none() {
+            bail!("there is an app {app:?} already: --app {app} brings the file into it, --app NAME makes another one");
+        }
+        if !exists && self.resume.is_some() {
+            bail!("there is no app {app:?}, so nothing of it broke off");
+        }
+        // What has broken off has made its settings, and a dry run makes none.
+        let mut making = (!self.dry_run && self.resume.is_none()).then(|| Making::new(local, &app, exists));
+        if let Some(making) = &mut making {
+            making.begin(first);
+        }
+        while let Some(line) = source.next().await? {
+            let Some((kind, members)) = of_export(line).filter(|(kind, _)| ![SUBSCRIPTION, END].contains(kind)) else {
+                break;
+            };
+            let number = source.before + 1;
+            if let Some(making) = &mut making {
+                making.take(number, kind, members).await?;
+            }
+        }
+        let (made, faults) = match making {
+            None => (0, Vec::new()),
+            Some(making) => making.finish()?,
+        };
+        if made > 0 {
+            out.note(&format!("The app {app} has its settings: {made} lines. Its subscriptions follow."));
+        }
+        Ok(Some(Before { app: (exists || !self.dry_run).then_some(app), made, faults }))
+    }
+
+    /// Has the API take the rest in.
+    async fn take_in(&self, local: &Local, out: Output, app: &str, source: Source) -> anyhow::Result<Value> {
+        let all = path(["apps", app, "imports"]);
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.map.iter().map(|map| ("map", map)));
+        let at = match &self.resume {
+            None => {
+                query.append_pair("format", self.format());
+                query.append_pair("dry_run", if self.dry_run { "true" } else { "false" });
+                all.clone()
+            }
+            Some(id) => path(["apps", app, "imports", &resumed(local, &all, id).await?]),
+        };
+        let upload = local.upload(format!("{at}?{}", query.finish()), NAMES, source.rest());
+        let told = async {
+            loop {
+                tokio::time::sleep(SAID_EVERY).await;
+                let Ok(page) = local.get(format!("{all}?limit=1")).await else { continue };
+                if let Some(import) = rows(&page).next() {
+                    let n = |name: &str| text(import, name);
+                    out.note(&format!("{}: {} lines, {} added", n("/id"), n("/lines"), n("/added")));
+                }
+            }
+        };
+        let taken = tokio::select! {
+            taken = upload => taken,
+            never = told => never,
+        };
+        taken.with_context(|| format!("the import broke off: the same with `--app {app} --resume` goes on"))
+    }
+}
+
+/// The import that `--resume` means.
+async fn resumed(local: &Local, all: &str, id: &str) -> anyhow::Result<String> {
+    if id != LATEST {
+        return Ok(id.to_owned());
+    }
+    let imports = local.list(all).await?;
+    let open = rows(&imports).find(|import| import["finished_at"].is_null() && import["dry_run"] == false);
+    Ok(text(open.context("no import of this app has broken off")?, "/id"))
+}
+
+/// Looks whether the rest is whole, where there is no app yet that it could be tried on.
+async fn look_through(mut source: Source) -> anyhow::Result<Value> {
+    let (mut subscriptions, mut faults, mut has_end) = (0, Vec::new(), false);
+    let mut line = Some(source.line.clone()).filter(|line| !line.is_empty());
+    while let Some(octets) = line {
+        match of_export(&octets) {
+            Some((SUBSCRIPTION, _)) => subscriptions += 1,
+            Some((END, _)) => has_end = true,
+            _ => faults.push(fault(source.before + 1, "type", "is no line of an export")),
+        }
+        line = source.next().await?.map(<[u8]>::to_vec);
+    }
+    if !has_end {
+        faults.push(fault(
+            source.before + 1,
+            "type",
+            "the export breaks off here: its last line, of the type `end`, is missing",
+        ));
+    }
+    let refused = faults.len();
+    Ok(json!({"dry_run": true, "lines": source.before, "added": subscriptions, "refused": refused, "faults": faults}))
+}
+
+fn fault(line: usize, field: &str, reason: &str) -> Value {
+    json!({"line": line, "field": field, "reason": reason})
+}
+
+/// Says what came of it. Fails if anything was wrong.
+fn report(
+    out: Output,
+    file: &Path,
+    made: Option<usize>,
+    mut faults: Vec<Value>,
+    mut import: Value,
+) -> anyhow::Result<()> {
+    let wrong = faults.len() as u64 + import["refused"].as_u64().unwrap_or(0);
+    faults.extend(import["faults"].as_array().cloned().unwrap_or_default());
+    import["faults"] = faults.into();
+    if let Some(made) = made {
+        import["settings"] = made.into();
+    }
+    let n = |name: &str| text(&import, name);
+    let would = if import["dry_run"] == true { "would be " } else { "" };
+    let mut people = format!(
+        "{} lines: {} subscriptions {would}added, {} known, {} left out, {wrong} wrong.",
+        n("/lines"),
+        n("/added"),
+        n("/known"),
+        n("/left_out")
+    );
+    if import["ignored"].as_array().is_some_and(|ignored| !ignored.is_empty()) {
+        people.push_str(&format!("\nColumns that say nothing here: {}", n("/ignored")));
+    }
+    let told = import["faults"].as_array().into_iter().flatten();
+    if wrong > 0 {
+        let row = |fault| [text(fault, "/line"), text(fault, "/field"), text(fault, "/reason")];
+        people.push_str(&format!("\n{}", table(["LINE", "FIELD", "REASON"], told.map(row))));
+    }
+    out.say(&import, &people)?;
+    if wrong > 0 {
+        bail!("{wrong} lines of {} are wrong", file.display());
+    }
+    Ok(())
+}

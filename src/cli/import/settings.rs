@@ -1,0 +1,194 @@
+//! Makes an app's settings of an export's lines, by the routes that set them. Made once more, nothing of them is doubled.
+
+use anyhow::Context as _;
+use axum::http::Method;
+use serde_json::{Map, Value, json};
+
+use super::fault;
+use crate::cli::local::{Ask, Local, path, rows};
+use crate::cli::output::text;
+use crate::cli::refusal::{Names, Refusal};
+
+const NAMES: &Names = &[("/slug", "the app's name"), ("app", "--app")];
+
+/// Whether there is an app of that name or id.
+pub(super) async fn exists(local: &Local, app: &str) -> anyhow::Result<bool> {
+    match local.get(path(["apps", app])).await {
+        Ok(_) => Ok(true),
+        Err(error) if is_refused(&error, "not_found") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_refused(error: &anyhow::Error, code: &str) -> bool {
+    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == code)
+}
+
+/// An app whose settings are being made.
+pub(super) struct Making<'a> {
+    local: &'a Local,
+    app: &'a str,
+    exists: bool,
+    /// What the app's line says, until the VAPID key comes that it begins with.
+    waiting: Option<Map<String, Value>>,
+    made: usize,
+    faults: Vec<Value>,
+}
+
+impl<'a> Making<'a> {
+    pub(super) fn new(local: &'a Local, app: &'a str, exists: bool) -> Self {
+        Self { local, app, exists, waiting: None, made: 0, faults: Vec::new() }
+    }
+
+    /// Takes the app's own line.
+    pub(super) fn begin(&mut self, members: Map<String, Value>) {
+        self.waiting = Some(members);
+    }
+
+    /// Takes the next line. What is refused is noted.
+    ///
+    /// # Errors
+    /// The app cannot be made, or the database failed.
+    pub(super) async fn take(&mut self, line: usize, kind: &str, members: Map<String, Value>) -> anyhow::Result<()> {
+        let members = Value::Object(members);
+        if let Some(app) = self.waiting.take() {
+            let key = (kind == "vapid_key").then_some(&members);
+            self.make_app(&app.into(), key).await?;
+            self.made += 1;
+            if !self.exists {
+                self.made += 1;
+                return Ok(());
+            }
+        }
+        match self.make(kind, &members).await {
+            Ok(()) => self.made += 1,
+            Err(error) if error.is::<Refusal>() => self.faults.push(fault(line, kind, &error.to_string())),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// How many lines were made, and what was wrong with others.
+    pub(super) fn finish(self) -> anyhow::Result<(usize, Vec<Value>)> {
+        if self.waiting.is_some() {
+            anyhow::bail!("the file breaks off behind its first line");
+        }
+        Ok((self.made, self.faults))
+    }
+
+    async fn ask(&self, method: Method, at: String, body: Value) -> anyhow::Result<Value> {
+        self.local.ask(Ask { body, names: NAMES, ..Ask::new(method, at) }).await
+    }
+
+    /// The same, where one of these refusals says that it is there already.
+    async fn ask_unless(&self, method: Method, at: String, body: Value, there: &str) -> anyhow::Result<bool> {
+        match self.ask(method, at, body).await {
+            Ok(_) => Ok(true),
+            Err(error) if is_refused(&error, there) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn at<const N: usize>(&self, more: [&str; N]) -> String {
+        path(["apps", self.app]) + &path(more)["/v1".len()..]
+    }
+
+    /// Makes the app with the key that it is known by, so that it has no other, or changes the one that is there.
+    async fn make_app(&self, app: &Value, key: Option<&Value>) -> anyhow::Result<()> {
+        if !self.exists {
+            let key = key.context("the active VAPID key is missing behind the first line")?;
+            let mut new = pick(app, &["name", "origins", "allow_other_gateways", "browsers_may"]);
+            new["slug"] = self.app.into();
+            (new["subject"], new["private_key"]) = (key["subject"].clone(), key["private_key"].clone());
+            self.ask(Method::POST, path(["apps"]), new).await?;
+        }
+        let members = ["name", "origins", "allow_other_gateways", "browsers_may", "max_retries", "weight"];
+        self.ask(Method::PATCH, self.at([]), pick(app, &members)).await?;
+        Ok(())
+    }
+
+    async fn make(&self, kind: &str, it: &Value) -> anyhow::Result<()> {
+        let name = text(it, "/name");
+        let without = |members: &[&str]| without(it, members);
+        match kind {
+            "vapid_key" => {
+                self.ask_unless(Method::POST, self.at(["vapid-keys"]), without(&[]), "vapid_key_known").await?;
+            }
+            "identity_key" => self.make_identity_key(it).await?,
+            "calendar" => drop(self.ask(Method::PUT, self.at(["calendar"]), without(&[])).await?),
+            "frequency_caps" => drop(self.ask(Method::PUT, self.at(["caps"]), without(&[])).await?),
+            "slas" => drop(self.ask(Method::PUT, self.at(["slas"]), without(&[])).await?),
+            "guard" => drop(self.ask(Method::PUT, self.at(["guard"]), without(&[])).await?),
+            "flow" => drop(self.ask(Method::PUT, self.at(["flow"]), without(&[])).await?),
+            "topic" => self.make_topic(it, &name).await?,
+            "policy" => {
+                let place = if it["place"] == "tier" { "tiers" } else { "topics" };
+                self.ask(Method::PUT, self.at(["policies", place, &name]), it["policy"].clone()).await?;
+            }
+            "segment" => drop(self.ask(Method::PUT, self.at(["segments", &name]), without(&["name"])).await?),
+            "template" => drop(self.ask(Method::PUT, self.at(["templates", &name]), it["template"].clone()).await?),
+            "webhook" => self.make_webhook(it).await?,
+            "campaign" => self.make_campaign(it).await?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a list has one that says the same in these members.
+    async fn has(&self, list: &str, it: &Value, members: &[&str]) -> anyhow::Result<bool> {
+        let there = self.local.get(self.at([list])).await?;
+        Ok(rows(&there).any(|row| members.iter().all(|member| row[member] == it[member])))
+    }
+
+    async fn make_identity_key(&self, it: &Value) -> anyhow::Result<()> {
+        if !self.has("identity-keys", it, &["name", "algorithm", "form"]).await? {
+            self.ask(Method::POST, self.at(["identity-keys"]), without(it, &[])).await?;
+        }
+        Ok(())
+    }
+
+    async fn make_topic(&self, it: &Value, name: &str) -> anyhow::Result<()> {
+        if !self.ask_unless(Method::POST, self.at(["topics"]), without(it, &[]), "topic_exists").await? {
+            self.ask(Method::PATCH, self.at(["topics", name]), without(it, &["name"])).await?;
+        }
+        Ok(())
+    }
+
+    async fn make_webhook(&self, it: &Value) -> anyhow::Result<()> {
+        if self.has("webhooks", it, &["name", "url"]).await? {
+            return Ok(());
+        }
+        let made = self.ask(Method::POST, self.at(["webhooks"]), without(it, &["enabled"])).await?;
+        if it["enabled"] == false {
+            let at = self.at(["webhooks", &text(&made, "/id")]);
+            self.ask(Method::PATCH, at, json!({"enabled": false})).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a draft, or writes the one anew that is there. One that was started stays as it is.
+    async fn make_campaign(&self, it: &Value) -> anyhow::Result<()> {
+        let plan = &it["plan"];
+        if !self.ask_unless(Method::POST, self.at(["campaigns"]), plan.clone(), "campaign_exists").await? {
+            let at = self.at(["campaigns", &text(plan, "/slug")]);
+            self.ask_unless(Method::PUT, at, plan.clone(), "campaign_started").await?;
+        }
+        Ok(())
+    }
+}
+
+/// These members alone, as far as there are any.
+fn pick(it: &Value, members: &[&str]) -> Value {
+    members
+        .iter()
+        .filter_map(|member| Some(((*member).to_owned(), it.get(member)?.clone())))
+        .collect::<Map<_, _>>()
+        .into()
+}
+
+/// All other members, but for what kind of line it is.
+fn without(it: &Value, members: &[&str]) -> Value {
+    let all = it.as_object().into_iter().flatten();
+    let kept = all.filter(|(name, _)| *name != "type" && !members.contains(&name.as_str()));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>().into()
+}

@@ -1,0 +1,291 @@
+//! What is taken out of an app: the record of exports, and what they read beside what lists show. Everything is read by ranges of
+//! keys, a page in a statement, so that no export holds a transaction for long.
+
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use crate::campaign::state::State;
+use crate::model::clock::Timestamp;
+use crate::model::hook::WebhookState;
+use crate::model::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
+use crate::model::permission::Join;
+use crate::model::subscription::SubscriptionState;
+use crate::store::keys::vapid_keys::Role;
+
+/// Exports of an app that are kept; the oldest make room.
+const KEPT: i64 = 100;
+
+/// A row of `exports`.
+#[derive(Debug)]
+pub(crate) struct ExportRow {
+    /// Its id.
+    pub id: ExportId,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it last came on.
+    pub changed_at: Timestamp,
+    /// When it was over.
+    pub ended_at: Option<Timestamp>,
+    /// Whether its last line was handed over.
+    pub complete: bool,
+    /// Lines that were handed over.
+    pub lines: i64,
+    /// Who asked for it.
+    pub actor: String,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewExport<'a> {
+    /// Its id.
+    pub id: ExportId,
+    /// The app.
+    pub app: AppId,
+    /// `app` or `subscriptions`.
+    pub contents: &'a str,
+    /// `ndjson` or `csv`.
+    pub format: &'a str,
+    /// Who asks.
+    pub actor: &'a str,
+}
+
+/// Writes down that an export begins.
+pub(crate) async fn begin(conn: &mut PgConnection, new: NewExport<'_>, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!(
+        "INSERT INTO exports (id, app, contents, format, actor, started_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $6)",
+        new.id.0,
+        new.app.0,
+        new.contents,
+        new.format,
+        new.actor,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "DELETE FROM exports WHERE app = $1 AND id < (
+           SELECT id FROM exports WHERE app = $1 ORDER BY id DESC OFFSET $2::bigint - 1 LIMIT 1)",
+        new.app.0,
+        KEPT
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes down how far an export has come.
+pub(crate) async fn advance(pool: &PgPool, id: ExportId, lines: i64, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE exports SET lines = $2, changed_at = $3 WHERE id = $1", id.0, lines, now)
+        .execute(pool)
+        .await
+        .map(drop)
+}
+
+/// Writes down that an export is over.
+pub(crate) async fn end(pool: &PgPool, id: ExportId, lines: i64, complete: bool, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!(
+        "UPDATE exports SET lines = $2, complete = $3, changed_at = $4, ended_at = $4 WHERE id = $1",
+        id.0,
+        lines,
+        complete,
+        now
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
+/// An app's exports with ids below `before`, the newest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ExportRow>> {
+    sqlx::query_as!(
+        ExportRow,
+        r#"SELECT id AS "id: ExportId", started_at, changed_at, ended_at, complete, lines, actor FROM exports
+         WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
+        app.0,
+        before,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// All that another server needs of a subscription. The address is sealed.
+#[derive(Debug)]
+pub(crate) struct SubscriptionOut {
+    pub id: SubscriptionId,
+    pub state: SubscriptionState,
+    pub address: Vec<u8>,
+    /// The public half of the VAPID key that it was made with.
+    pub vapid_key: Vec<u8>,
+    pub user_id: Option<String>,
+    pub tags: Vec<String>,
+    /// A JSON object.
+    pub attributes: String,
+    pub topics: Vec<String>,
+    pub locale: Option<String>,
+    pub timezone: Option<String>,
+    pub expires_at: Option<Timestamp>,
+    /// JSON.
+    pub policy: Option<String>,
+    pub created_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+}
+
+/// An app's subscriptions with ids above `after` and below `until`, the oldest first, whatever state they are in.
+pub(crate) async fn subscriptions(
+    pool: &PgPool,
+    app: AppId,
+    after: Uuid,
+    until: Uuid,
+    limit: i64,
+) -> sqlx::Result<Vec<SubscriptionOut>> {
+    sqlx::query_as!(
+        SubscriptionOut,
+        r#"SELECT s.id AS "id: SubscriptionId", s.state AS "state: SubscriptionState", s.address, k.public_key AS vapid_key, s.user_id,
+             s.tags, s.attributes::text AS "attributes!", s.locale, s.timezone, s.expires_at, s.policy::text AS policy, s.created_at,
+             s.ended_at, ARRAY(SELECT t.name FROM topic_members m JOIN topics t ON t.id = m.topic
+               WHERE m.shard = s.shard AND m.subscription = s.id ORDER BY t.name) AS "topics!"
+         FROM (SELECT * FROM subscriptions WHERE app = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4) s
+         JOIN lanes l ON l.id = s.lane JOIN vapid_keys k ON k.id = l.vapid_key ORDER BY s.id"#,
+        app.0,
+        after,
+        until,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A VAPID pair, its private half sealed.
+#[derive(Debug)]
+pub(crate) struct VapidKeyOut {
+    pub id: VapidKeyId,
+    pub private_key: Vec<u8>,
+    pub subject: String,
+    pub state: Role,
+}
+
+/// All VAPID pairs of an app: the active one, then the others, the oldest first.
+pub(crate) async fn vapid_keys(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<VapidKeyOut>> {
+    sqlx::query_as!(
+        VapidKeyOut,
+        r#"SELECT id AS "id: VapidKeyId", private_key, subject, state AS "state: Role" FROM vapid_keys WHERE app = $1
+         ORDER BY state <> 'active', id"#,
+        app.0
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A topic with its policy.
+#[derive(Debug)]
+pub(crate) struct TopicOut {
+    pub id: i32,
+    pub name: String,
+    pub join: Join,
+    pub policy: Option<Value>,
+}
+
+/// An app's topics with numbers above `after`, the oldest first.
+pub(crate) async fn topics(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::Result<Vec<TopicOut>> {
+    sqlx::query_as!(
+        TopicOut,
+        r#"SELECT id, name, join_by AS "join: Join", policy FROM topics WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3"#,
+        app.0,
+        after,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A segment as its author set it.
+#[derive(Debug)]
+pub(crate) struct SegmentOut {
+    pub id: i32,
+    pub name: String,
+    pub description: Option<String>,
+    pub expression: String,
+}
+
+/// An app's segments with numbers above `after`, the oldest first.
+pub(crate) async fn segments(pool: &PgPool, app: AppId, after: i32, limit: i64) -> sqlx::Result<Vec<SegmentOut>> {
+    sqlx::query_as!(
+        SegmentOut,
+        "SELECT id, name, description, expression FROM segments WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3",
+        app.0,
+        after,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A template, its content sealed.
+#[derive(Debug)]
+pub(crate) struct TemplateOut {
+    pub id: Uuid,
+    pub name: String,
+    pub content: Vec<u8>,
+}
+
+/// An app's templates with ids above `after`, the oldest first.
+pub(crate) async fn templates(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sqlx::Result<Vec<TemplateOut>> {
+    sqlx::query_as!(
+        TemplateOut,
+        "SELECT id, name, content FROM templates WHERE app = $1 AND id > $2 ORDER BY id LIMIT $3",
+        app.0,
+        after,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A webhook, where its receiver is and what it checks by sealed.
+#[derive(Debug)]
+pub(crate) struct WebhookOut {
+    pub id: WebhookId,
+    pub name: String,
+    pub url: Vec<u8>,
+    pub events: Vec<String>,
+    pub max_events: i32,
+    pub policy: Option<Value>,
+    pub state: WebhookState,
+    pub secret: Vec<u8>,
+}
+
+/// All webhooks of an app, the oldest first.
+pub(crate) async fn webhooks(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<WebhookOut>> {
+    sqlx::query_as!(
+        WebhookOut,
+        r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState", secret
+         FROM webhooks WHERE app = $1 ORDER BY id"#,
+        app.0
+    )
+    .fetch_all(pool)
+    .await
+}
+
+/// A campaign, its plan sealed.
+#[derive(Debug)]
+pub(crate) struct CampaignOut {
+    pub id: CampaignId,
+    pub state: State,
+    pub plan: Vec<u8>,
+}
+
+/// An app's campaigns with ids above `after` that are not over, the oldest first.
+pub(crate) async fn campaigns(pool: &PgPool, app: AppId, after: Uuid, limit: i64) -> sqlx::Result<Vec<CampaignOut>> {
+    sqlx::query_as!(
+        CampaignOut,
+        r#"SELECT id AS "id: CampaignId", state AS "state: State", plan FROM campaigns
+         WHERE app = $1 AND id > $2 AND state IN ('draft', 'scheduled', 'sending', 'paused') ORDER BY id LIMIT $3"#,
+        app.0,
+        after,
+        limit
+    )
+    .fetch_all(pool)
+    .await
+}

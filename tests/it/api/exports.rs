@@ -1,0 +1,285 @@
+//! What is taken out of an app, and what another app makes of it.
+
+use axum::body::Body;
+use axum::http::{Method, Request};
+use bellwire::testkit::webpush::keys::SigningKey;
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::{HERE, Reply, TestApi, fcm, push_subscription};
+
+fn request(method: Method, path: &str, key: &str, body: impl Into<Body>) -> Request<Body> {
+    let request = Request::builder().method(method).uri(path).header("authorization", format!("Bearer {key}"));
+    request.extension(HERE).body(body.into()).unwrap()
+}
+
+/// An export, byte for byte.
+async fn taken_out(api: &TestApi, query: &str) -> String {
+    let request = request(Method::GET, &format!("/v1/apps/shop/export{query}"), &api.key, Body::empty());
+    let answer = api.router.clone().oneshot(request).await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["cache-control"], "no-store");
+    let kind = answer.headers()["content-disposition"].to_str().unwrap().to_owned();
+    assert!(kind.starts_with("attachment; filename=\"shop-2027-01-15."), "{kind}");
+    let octets = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("it ends well");
+    String::from_utf8(octets.to_vec()).unwrap()
+}
+
+fn lines(file: &str) -> Vec<Value> {
+    file.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(lines: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    lines.iter().filter(|line| line["type"] == kind).collect()
+}
+
+/// An app that has the VAPID pair of another, and its key.
+async fn twin(api: &TestApi, file: &str) -> String {
+    let (_, key) = api.make_app("twin").await;
+    for pair in of(&lines(file), "vapid_key") {
+        let body = json!({"private_key": pair["private_key"], "state": pair["state"]});
+        api.call(Method::POST, "/v1/apps/twin/vapid-keys", Some(&key), Some(body)).await.ok(201);
+    }
+    key
+}
+
+async fn taken_in(api: &TestApi, key: &str, query: &str, file: impl Into<Body>) -> Value {
+    let path = format!("/v1/apps/twin/imports{query}");
+    api.send(request(Method::POST, &path, key, file)).await.ok(201)
+}
+
+fn counts(import: &Value) -> [i64; 5] {
+    ["lines", "added", "known", "left_out", "refused"].map(|name| import[name].as_i64().unwrap())
+}
+
+/// What two apps have in common that are one and the same.
+async fn subscriptions(api: &TestApi, app: &str, key: &str) -> Vec<Value> {
+    let path = format!("/v1/apps/{app}/subscriptions?limit=250");
+    let list = api.call(Method::GET, &path, Some(key), None).await.ok(200);
+    let common = |row: &Value| {
+        let members =
+            ["state", "gateway", "user_id", "tags", "attributes", "topics", "locale", "timezone", "created_at"];
+        members
+            .into_iter()
+            .map(|member| (member.to_owned(), row[member].clone()))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let mut all: Vec<Value> = list["data"].as_array().unwrap().iter().map(common).collect();
+    all.sort_by_key(Value::to_string);
+    all
+}
+
+async fn exports(api: &TestApi) -> Vec<Value> {
+    api.get("/exports").await.ok(200)["data"].as_array().unwrap().clone()
+}
+
+/// Subscribes browsers that say everything, and one that has unsubscribed.
+async fn furnish(api: &TestApi) {
+    let pair = json!({"private_key": *SigningKey::generate().expose_raw()});
+    api.subscribe(&fcm("before"), json!({"topics": ["news"]})).await;
+    api.post("/vapid-keys", pair).await.ok(201);
+    let said = json!({"user_id": "=ann, \"quoted\"", "tags": ["vip", "a b"], "attributes": {"plan": "pro", "n": 3.5, "b": true},
+        "topics": ["sports", "news"], "locale": "de-AT", "timezone": "Europe/Vienna", "policy": {"retries": 2}});
+    api.subscribe(&fcm("after"), said).await;
+    api.subscribe(&fcm("bare"), json!({})).await;
+    let left = api.subscribe(&fcm("left"), json!({"user_id": "ben"})).await;
+    let path = format!("/v1/apps/shop/subscriptions/{}", left["id"].as_str().unwrap());
+    api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(204);
+}
+
+#[tokio::test]
+async fn an_export_has_a_line_for_each_thing_in_an_order_that_can_be_made_again_and_says_when_it_is_whole() {
+    let api = TestApi::start().await;
+    furnish(&api).await;
+    let put = async |path: &str, body: Value| {
+        let path = format!("/v1/apps/shop{path}");
+        api.call(Method::PUT, &path, Some(&api.operator), Some(body)).await
+    };
+    put("/segments/pro", json!({"expression": "plan = 'pro'"})).await.ok(201);
+    put("/templates/hello", json!({"content": super::content()})).await.ok(201);
+    put("/policies/tiers/promotional", json!({"retries": 1})).await.ok(200);
+    put("/policies/topics/news", json!({"retries": 2})).await.ok(200);
+    put("/calendar", json!({"timezone": "Europe/Berlin"})).await.ok(200);
+    put("/caps", json!({"caps": [{"tiers": ["promotional"], "max": 2, "window": "1d"}]})).await.ok(200);
+    put("/flow", json!({"rate": 10, "period": "1m"})).await.ok(200);
+    let identity = api.post("/identity-keys", json!({"name": "backend"})).await.ok(201);
+    let hook = json!({"name": "CRM", "url": "https://hooks.example.com/x", "events": ["delivery.gone"]});
+    let hook = api.post("/webhooks", hook).await.ok(201);
+    let campaign = json!({"slug": "spring", "message": {"to": {"all": true}, "content": super::content()}});
+    api.post("/campaigns", campaign.clone()).await.ok(201);
+    let started = json!({"slug": "started", "message": campaign["message"]});
+    api.post("/campaigns", started).await.ok(201);
+    api.post("/campaigns/started/start", json!({})).await.ok(200);
+    let follows = json!({"campaign": "started", "did_not": "click", "after": 3600});
+    let follow = json!({"slug": "follow", "message": campaign["message"], "follows": follows});
+    api.post("/campaigns", follow).await;
+
+    let file = lines(&taken_out(&api, "").await);
+    let mut kinds: Vec<&str> = file.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    kinds.dedup();
+    assert_eq!(
+        kinds,
+        [
+            "app",
+            "vapid_key",
+            "identity_key",
+            "calendar",
+            "frequency_caps",
+            "slas",
+            "guard",
+            "flow",
+            "policy",
+            "topic",
+            "policy",
+            "topic",
+            "segment",
+            "template",
+            "webhook",
+            "campaign",
+            "subscription",
+            "end"
+        ]
+    );
+    let secrets = (&of(&file, "identity_key")[0]["secret"], &of(&file, "webhook")[0]["secret"]);
+    assert_eq!(secrets, (&identity["secret"], &hook["secret"]));
+    let states: Vec<_> = of(&file, "vapid_key").iter().map(|key| key["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["active", "retired"], "the app begins with the active one");
+    let campaigns: Vec<_> = of(&file, "campaign").iter().map(|it| it["plan"]["slug"].as_str().unwrap()).collect();
+    assert_eq!(campaigns, ["spring"], "what was started goes out here, and what follows it stays");
+    let end = file.last().unwrap();
+    assert_eq!((&end["counts"]["subscription"], &end["counts"]["topic"]), (&json!(4), &json!(2)));
+    assert!(end["counts"]["end"].is_null());
+    let whole = exports(&api).await.remove(0);
+    assert_eq!((&whole["state"], &whole["lines"]), (&json!("complete"), &json!(file.len())));
+    assert!(whole["by"].as_str().unwrap().starts_with("ak_") && whole["ended_at"].is_string(), "{whole}");
+}
+
+#[tokio::test]
+async fn what_lines_of_json_or_a_table_say_of_subscriptions_is_what_another_app_makes_of_it() {
+    let api = TestApi::start().await;
+    furnish(&api).await;
+    let whole = taken_out(&api, "").await;
+    let key = twin(&api, &whole).await;
+    let before = subscriptions(&api, "shop", &api.key).await;
+    let n = whole.lines().count() as i64;
+    let import = taken_in(&api, &key, "?format=ndjson", whole).await;
+    assert_eq!((counts(&import), &import["ignored"]), ([n, 3, 0, n - 3, 0], &json!([])), "{import}");
+    assert_eq!(subscriptions(&api, "twin", &key).await, before);
+    for (query, format) in [("?only=subscriptions", "ndjson"), ("?only=subscriptions&format=csv", "csv")] {
+        let file = taken_out(&api, query).await;
+        let import = taken_in(&api, &key, &format!("?format={format}"), file.clone()).await;
+        let (added, known) = (import["added"].as_i64(), import["known"].as_i64());
+        assert_eq!((added, known, &import["refused"]), (Some(0), Some(3), &json!(0)), "{format}: {import}");
+        assert_eq!(subscriptions(&api, "twin", &key).await, before, "{format} says the same");
+    }
+    let policies = "SELECT count(*) FROM subscriptions WHERE policy = '{\"retries\": 2}'";
+    assert_eq!(sqlx::query_scalar::<_, i64>(policies).fetch_one(&api.pool).await.unwrap(), 2);
+    let signed = "SELECT count(DISTINCT k.public_key) FROM subscriptions s JOIN lanes l ON l.id = s.lane JOIN vapid_keys k ON k.id = l.vapid_key";
+    assert_eq!(sqlx::query_scalar::<_, i64>(signed).fetch_one(&api.pool).await.unwrap(), 2, "each under its key");
+}
+
+#[tokio::test]
+async fn whoever_has_unsubscribed_is_not_brought_back_elsewhere_by_this_file_or_an_older_list() {
+    let api = TestApi::start().await;
+    furnish(&api).await;
+    let file = taken_out(&api, "?only=subscriptions").await;
+    let left: Vec<Value> = lines(&file).into_iter().filter(|line| line["state"] == "unsubscribed").collect();
+    assert_eq!((left.len(), left[0]["user_id"].as_str()), (1, Some("ben")), "so that ben can be erased there, too");
+    let key = twin(&api, &taken_out(&api, "").await).await;
+    taken_in(&api, &key, "?format=ndjson", file).await;
+    let older = json!({"endpoint": left[0]["endpoint"], "keys": left[0]["keys"], "vapid_key": left[0]["vapid_key"]});
+    let import = taken_in(&api, &key, "?format=ndjson", format!("{older}\n")).await;
+    assert_eq!(counts(&import), [1, 0, 0, 1, 0]);
+    let all = subscriptions(&api, "twin", &key).await;
+    assert_eq!(all.iter().filter(|row| row["state"] == "active").count(), 3);
+    let list = api.call(Method::GET, "/v1/apps/twin/subscriptions?state=unsubscribed", Some(&key), None).await.ok(200);
+    assert_eq!(list["data"][0]["user_id"], "ben");
+    let active =
+        "SELECT coalesce(sum(n), 0)::bigint FROM audiences a JOIN lanes l ON l.id = a.lane JOIN apps ON apps.id = l.app
+                  WHERE apps.slug = 'twin' AND a.topic = 0";
+    assert_eq!(
+        sqlx::query_scalar::<_, i64>(active).fetch_one(&api.pool).await.unwrap(),
+        3,
+        "who left counts as nobody"
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_breaks_off_is_told_of_and_goes_on_behind_the_last_subscription() {
+    let api = TestApi::start().await;
+    furnish(&api).await;
+    let whole = taken_out(&api, "?only=subscriptions").await;
+    let all = lines(&whole);
+    let part: String = whole.lines().take(2).map(|line| format!("{line}\n")).collect();
+    let key = twin(&api, &taken_out(&api, "").await).await;
+    let import = taken_in(&api, &key, "?format=ndjson", part.clone()).await;
+    let active = all[..2].iter().filter(|line| line["state"].is_null()).count() as i64;
+    assert_eq!(counts(&import), [2, active, 0, 2 - active, 1]);
+    assert_eq!((&import["faults"][0]["line"], &import["faults"][0]["field"]), (&json!(3), &json!("type")), "{import}");
+    let rest = lines(&taken_out(&api, &format!("?after={}", all[1]["id"].as_str().unwrap())).await);
+    assert_eq!(rest[..rest.len() - 1], all[2..all.len() - 1], "no settings, and nobody twice");
+    assert_eq!(rest.last().unwrap()["counts"], json!({"subscription": 2}));
+    let rest: String = rest.iter().map(|line| format!("{line}\n")).collect();
+    let import = taken_in(&api, &key, "?format=ndjson", part + &rest).await;
+    assert_eq!(counts(&import), [5, 3 - active, active, 2, 0], "{import}");
+}
+
+#[tokio::test]
+async fn a_table_is_of_subscriptions_only_and_an_export_takes_its_scope() {
+    let api = TestApi::start().await;
+    let refusal = |reply: &Reply| (reply.status, reply.json["code"].as_str().unwrap().to_owned());
+    assert_eq!(refusal(&api.get("/export?format=csv").await), (400, "invalid_parameter".to_owned()));
+    let body = json!({"name": "all else", "scopes": ["send", "read", "subscribers", "messages", "policies", "settings", "keys"]});
+    let key = api.post("/api-keys", body).await.ok(201)["secret"].as_str().unwrap().to_owned();
+    let reply = api.call(Method::GET, "/v1/apps/shop/export", Some(&key), None).await;
+    assert_eq!(refusal(&reply), (403, "forbidden".to_owned()));
+    assert_eq!(exports(&api).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn a_slow_client_costs_a_few_parts_and_one_that_goes_leaves_a_record_that_says_so() {
+    const N: usize = 12_000;
+    let api = TestApi::start().await;
+    let file: String = (0..N).map(|n| format!("{}\n", push_subscription(&fcm(&n.to_string())))).collect();
+    let path = "/v1/apps/shop/imports?format=ndjson";
+    assert_eq!(api.send(request(Method::POST, path, &api.key, file)).await.ok(201)["added"], N);
+    let answer = request(Method::GET, "/v1/apps/shop/export?only=subscriptions", &api.key, Body::empty());
+    let mut parts = api.router.clone().oneshot(answer).await.unwrap().into_body().into_data_stream();
+    let first = parts.next().await.unwrap().unwrap();
+    assert!(first.len() < 1_000_000, "{} octets", first.len());
+    // It waits for the client: whenever one looks, it has handed over no more than a few parts.
+    for _ in 0..50 {
+        let running = exports(&api).await.remove(0);
+        assert_eq!(running["state"], "running");
+        assert!(running["lines"].as_i64().unwrap() <= 4_000, "{running}");
+        tokio::task::yield_now().await;
+    }
+    drop(parts);
+    let broken = loop {
+        let row = exports(&api).await.remove(0);
+        if row["state"] != "running" {
+            break row;
+        }
+    };
+    assert_eq!(broken["state"], "broken_off");
+    assert!(broken["ended_at"].is_string() && broken["lines"].as_i64().unwrap() <= 4_000, "{broken}");
+}
+
+#[tokio::test]
+async fn an_export_that_went_down_with_its_process_is_broken_off_and_a_hundred_are_kept() {
+    let api = TestApi::start().await;
+    taken_out(&api, "").await;
+    sqlx::query("UPDATE exports SET ended_at = NULL, complete = false").execute(&api.pool).await.unwrap();
+    assert_eq!(exports(&api).await[0]["state"], "running");
+    api.clock.clone().advance(std::time::Duration::from_secs(181));
+    let lost = exports(&api).await.remove(0);
+    assert_eq!((&lost["state"], &lost["ended_at"]), (&json!("broken_off"), &Value::Null));
+    for _ in 0..100 {
+        taken_out(&api, "?only=subscriptions").await;
+    }
+    let page = api.get("/exports?limit=250").await.ok(200);
+    assert_eq!(page["data"].as_array().unwrap().len(), 100);
+    assert!(page["data"].as_array().unwrap().iter().all(|row| row["id"] != lost["id"]));
+}
