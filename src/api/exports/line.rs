@@ -50,6 +50,15 @@ struct Keys {
     auth: String,
 }
 
+/// When and where its person agreed.
+#[derive(Debug, Serialize)]
+struct ConsentOut<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'a str>,
+}
+
 /// A subscription as a line: what `POST …/imports` reads again.
 #[derive(Serialize)]
 pub(super) struct SubscriptionLine<'a> {
@@ -76,6 +85,8 @@ pub(super) struct SubscriptionLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'a RawValue>,
     created_at: DateTime<Utc>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consent: Option<ConsentOut<'a>>,
     /// Only of one that is not active.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
@@ -122,6 +133,8 @@ impl<'a> SubscriptionLine<'a> {
             expires_at: row.expires_at,
             policy: row.policy.as_deref().map(serde_json::from_str).transpose()?,
             created_at: row.created_at,
+            consent: (row.consent_at.is_some() || row.consent_source.is_some())
+                .then(|| ConsentOut { at: row.consent_at, source: row.consent_source.as_deref() }),
             state: unsubscribed_at.map(|_| SubscriptionState::Unsubscribed.name()),
             unsubscribed_at,
         }))
@@ -155,6 +168,8 @@ impl<'a> SubscriptionLine<'a> {
             &at(self.expires_at),
             json(self.policy),
             &at(Some(self.created_at)),
+            &at(self.consent.as_ref().and_then(|consent| consent.at)),
+            self.consent.as_ref().and_then(|consent| consent.source).unwrap_or_default(),
             self.state.unwrap_or_default(),
             &at(self.unsubscribed_at),
         ])?;
@@ -163,7 +178,7 @@ impl<'a> SubscriptionLine<'a> {
 }
 
 /// The first line of an export as CSV.
-pub(super) const COLUMNS: [&str; 17] = [
+pub(super) const COLUMNS: [&str; 19] = [
     "type",
     "id",
     "endpoint",
@@ -179,6 +194,8 @@ pub(super) const COLUMNS: [&str; 17] = [
     "expires_at",
     "policy",
     "created_at",
+    "consent_at",
+    "consent_source",
     "state",
     "unsubscribed_at",
 ];

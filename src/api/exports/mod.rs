@@ -131,7 +131,7 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = exports::list(&state.pool, server.app.id, cut.before, cut.ask()).await?;
+    let rows = exports::list(&state.pool, server.app.id, cut.ask()).await?;
     let now = state.clock.now();
     Ok(cut.page(rows, |row| row.id, |row| ExportView::new(row, now)).answer(&uri))
 }

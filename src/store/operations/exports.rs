@@ -12,6 +12,7 @@ use crate::model::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, 
 use crate::model::permission::Join;
 use crate::model::subscription::SubscriptionState;
 use crate::store::keys::vapid_keys::Role;
+use crate::store::keyset::{Keyset, paged};
 
 /// Exports of an app that are kept; the oldest make room.
 const KEPT: i64 = 100;
@@ -96,18 +97,20 @@ pub(crate) async fn end(pool: &PgPool, id: ExportId, lines: i64, complete: bool,
     .map(drop)
 }
 
-/// An app's exports with ids below `before`, the newest first.
-pub(crate) async fn list(pool: &PgPool, app: AppId, before: Uuid, limit: i64) -> sqlx::Result<Vec<ExportRow>> {
-    sqlx::query_as!(
-        ExportRow,
-        r#"SELECT id AS "id: ExportId", started_at, changed_at, ended_at, complete, lines, actor FROM exports
-         WHERE app = $1 AND id < $2 ORDER BY id DESC LIMIT $3"#,
-        app.0,
-        before,
-        limit
+/// An app's exports with ids beyond the page's key, the nearest first.
+pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Result<Vec<ExportRow>> {
+    paged!(
+        page,
+        query_as!(
+            ExportRow,
+            [r#"SELECT id AS "id: ExportId", started_at, changed_at, ended_at, complete, lines, actor FROM exports
+             WHERE app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
+            app.0,
+            page.beyond,
+            page.limit
+        )
+        .fetch_all(pool)
     )
-    .fetch_all(pool)
-    .await
 }
 
 /// All that another server needs of a subscription. The address is sealed.
@@ -130,6 +133,8 @@ pub(crate) struct SubscriptionOut {
     pub policy: Option<String>,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
+    pub consent_at: Option<Timestamp>,
+    pub consent_source: Option<String>,
 }
 
 /// An app's subscriptions with ids above `after` and below `until`, the oldest first, whatever state they are in.
@@ -144,7 +149,7 @@ pub(crate) async fn subscriptions(
         SubscriptionOut,
         r#"SELECT s.id AS "id: SubscriptionId", s.state AS "state: SubscriptionState", s.address, k.public_key AS vapid_key, s.user_id,
              s.tags, s.attributes::text AS "attributes!", s.locale, s.timezone, s.expires_at, s.policy::text AS policy, s.created_at,
-             s.ended_at, ARRAY(SELECT t.name FROM topic_members m JOIN topics t ON t.id = m.topic
+             s.ended_at, s.consent_at, s.consent_source, ARRAY(SELECT t.name FROM topic_members m JOIN topics t ON t.id = m.topic
                WHERE m.shard = s.shard AND m.subscription = s.id ORDER BY t.name) AS "topics!"
          FROM (SELECT * FROM subscriptions WHERE app = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4) s
          JOIN lanes l ON l.id = s.lane JOIN vapid_keys k ON k.id = l.vapid_key ORDER BY s.id"#,
