@@ -58,8 +58,18 @@ async fn subscriptions(api: &TestApi, app: &str, key: &str) -> Vec<Value> {
     let path = format!("/v1/apps/{app}/subscriptions?limit=250");
     let list = api.call(Method::GET, &path, Some(key), None).await.ok(200);
     let common = |row: &Value| {
-        let members =
-            ["state", "gateway", "user_id", "tags", "attributes", "topics", "locale", "timezone", "created_at"];
+        let members = [
+            "state",
+            "gateway",
+            "user_id",
+            "tags",
+            "attributes",
+            "topics",
+            "locale",
+            "timezone",
+            "created_at",
+            "consent",
+        ];
         members
             .into_iter()
             .map(|member| (member.to_owned(), row[member].clone()))
@@ -81,7 +91,8 @@ async fn furnish(api: &TestApi) {
     api.subscribe(&fcm("before"), json!({"topics": ["news"]})).await;
     api.post("/vapid-keys", pair).await.ok(201);
     let said = json!({"user_id": "=ann, \"quoted\"", "tags": ["vip", "a b"], "attributes": {"plan": "pro", "n": 3.5, "b": true},
-        "topics": ["sports", "news"], "locale": "de-AT", "timezone": "Europe/Vienna", "policy": {"retries": 2}});
+        "topics": ["sports", "news"], "locale": "de-AT", "timezone": "Europe/Vienna", "policy": {"retries": 2},
+        "consent": {"at": "2026-05-04T12:00:00Z", "source": "=form, \"spring\""}});
     api.subscribe(&fcm("after"), said).await;
     api.subscribe(&fcm("bare"), json!({})).await;
     let left = api.subscribe(&fcm("left"), json!({"user_id": "ben"})).await;

@@ -82,6 +82,7 @@ async fn fill(api: &TestApi) {
         api.post("/vapid-keys", json!({})).await.ok(201);
         let message = json!({"to": {"all": true}, "tier": "transactional", "content": {"title": "Hello"}});
         api.post("/messages", message).await.ok(202);
+        api.call(Method::GET, "/v1/apps/shop/export?only=subscriptions&format=csv", Some(&api.operator), None).await;
         let (subject, detail) = (&*format!("lane {n}"), "It is down.");
         let alert = Alert { app: None, kind: Kind::Webhook, subject, detail };
         alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
@@ -121,6 +122,7 @@ async fn every_list_is_the_same_back_as_forward() {
         ("/v1/apps/shop/dead-letters", 0),
         ("/v1/apps/shop/dead-letters/audit", 0),
         ("/v1/apps/shop/imports", 0),
+        ("/v1/apps/shop/exports", 5),
     ] {
         let rows = forward_and_back(&api, path).await;
         assert!(rows >= least, "{path}: {rows} rows");
