@@ -4224,20 +4224,20 @@ export interface components {
             data: components["schemas"]["FoundDelivery"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description What to ask the next page with, of older messages; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
-            prev_iterator?: string | null;
             /**
              * Format: date-time
              * @description How far this page looked back: nothing that fits was made between the last row and this time. Null on the last page.
              */
             looked_back_to?: string | null;
+            /** @description What to ask the page before with, of newer messages; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A delivery, as a search shows it. */
         FoundDelivery: {
@@ -5144,7 +5144,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_ActionView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description `replay`, `discard` or `export`. */
                 action: string;
@@ -5184,7 +5184,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_AlertView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description The app it concerns; null: the server as a whole. */
                 app?: string | null;
@@ -5231,7 +5231,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_ApiKeyView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5281,7 +5281,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_AppView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description Whether endpoints on hosts of no known push service are let in. */
                 allow_other_gateways: boolean;
@@ -5330,7 +5330,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_Campaign: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5386,7 +5386,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_DeadLetterView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5450,7 +5450,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_DeliveryView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description What was attempted, in order. */
                 attempts: components["schemas"]["AttemptView"][];
@@ -5485,7 +5485,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_EntryView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description What: `api_key.created`, `message.cancelled` … */
                 action: string;
@@ -5528,7 +5528,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_EventView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: (components["schemas"]["Body"] & {
                 /**
                  * Format: date-time
@@ -5557,7 +5557,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_Import: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: int64
@@ -5625,7 +5625,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_LaneView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description The app it belongs to. */
                 app: string;
@@ -5672,7 +5672,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_ListedView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description Address of the client that began it. */
                 address?: string | null;
@@ -5712,7 +5712,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_MessageView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5782,7 +5782,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_PolicyView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 backlog?: components["schemas"]["Backlog"] | null;
                 /** @description Of a tier: what holds for messages of which nobody else says anything, the server's figures included. */
@@ -5810,7 +5810,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_SegmentView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5843,7 +5843,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_SubscriptionView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description Values to select it by and to fill templates with. */
                 attributes: Record<string, never>;
@@ -5912,7 +5912,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_TeammateView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5963,7 +5963,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_TemplateView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5993,7 +5993,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_TopicView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -6026,7 +6026,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_VapidKeyView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -6066,7 +6066,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_WebhookDeliveryView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: int32
@@ -7663,7 +7663,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -7700,7 +7700,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_AlertView"];
@@ -7767,7 +7768,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -7809,7 +7810,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_AppView"];
@@ -8095,7 +8097,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -8137,7 +8139,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_ApiKeyView"];
@@ -8279,7 +8282,7 @@ export interface operations {
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -8320,7 +8323,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_EntryView"];
@@ -8484,7 +8488,7 @@ export interface operations {
                 state?: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done";
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -8623,7 +8627,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_Campaign"];
@@ -10450,7 +10455,7 @@ export interface operations {
                 retries?: number;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -10495,7 +10500,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_DeadLetterView"];
@@ -10521,7 +10527,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -10559,7 +10565,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_ActionView"];
@@ -11078,7 +11085,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. A page may have fewer, or none, and still not be the last. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
                 /** @description To the subscriptions that this user has now: the newest 20, ended ones included. */
                 user_id?: string;
@@ -11143,7 +11150,8 @@ export interface operations {
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
                      *       "limit": 1,
-                     *       "looked_back_to": "2026-12-01T09:00:00Z"
+                     *       "looked_back_to": "2026-12-01T09:00:00Z",
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["FoundDeliveries"];
@@ -11300,7 +11308,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -11339,7 +11347,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_EventView"];
@@ -12008,7 +12017,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -12060,7 +12069,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_Import"];
@@ -12335,7 +12345,7 @@ export interface operations {
                 topic?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -12425,7 +12435,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_MessageView"];
@@ -13284,7 +13295,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -13337,7 +13348,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_DeliveryView"];
@@ -14013,7 +14025,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -14087,7 +14099,8 @@ export interface operations {
                      *         ],
                      *         "done": true,
                      *         "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *         "limit": 1
+                     *         "limit": 1,
+                     *         "prev_iterator": "…"
                      *       }
                      *     }
                      */
@@ -15066,7 +15079,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -15102,7 +15115,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_SegmentView"];
@@ -15456,7 +15470,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
                 /** @description Only those of this user. */
                 user_id?: string;
@@ -15524,7 +15538,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_SubscriptionView"];
@@ -15835,7 +15850,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -15968,7 +15983,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_TemplateView"];
@@ -16667,7 +16683,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -16703,7 +16719,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_TopicView"];
@@ -17047,7 +17064,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -17085,7 +17102,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_VapidKeyView"];
@@ -17647,7 +17665,7 @@ export interface operations {
                 state?: components["schemas"]["WebhookDeliveryState"];
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -17686,7 +17704,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_WebhookDeliveryView"];
@@ -17947,7 +17966,7 @@ export interface operations {
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -17985,7 +18004,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_EntryView"];
@@ -18138,7 +18158,7 @@ export interface operations {
                 app?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -18193,7 +18213,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_LaneView"];
@@ -19676,7 +19697,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -19711,7 +19732,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_ListedView"];
@@ -19798,7 +19820,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -19840,7 +19862,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_TeammateView"];
