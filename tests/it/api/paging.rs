@@ -17,7 +17,12 @@ async fn page(api: &TestApi, path: &str, iterator: Option<&str>) -> Page {
     let sign = if path.contains('?') { '&' } else { '?' };
     let more = iterator.map_or_else(String::new, |iterator| format!("&iterator={iterator}"));
     let path = format!("{path}{sign}limit=2{more}");
-    let shown = api.call(Method::GET, &path, Some(&api.operator), None).await.ok(200);
+    // No key lists the team; the command line does.
+    let reply = match path.starts_with("/v1/team") {
+        true => api.locally(Method::GET, &path, Value::Null).await,
+        false => api.call(Method::GET, &path, Some(&api.operator), None).await,
+    };
+    let shown = reply.ok(200);
     let list = if shown["data"].is_null() { &shown["topics"] } else { &shown };
     let text = |name: &str| list[name].as_str().map(str::to_owned);
     let name_of = |row: &Value| {

@@ -4290,20 +4290,20 @@ export interface components {
             data: components["schemas"]["FoundDelivery"][];
             /** @description Whether this is the last page. */
             done: boolean;
-            /** @description What to ask the next page with, of older rows; null on the last one. */
+            /** @description What to ask the next page with, of older messages; null on the last one. */
             iterator?: string | null;
             /**
              * Format: int32
              * @description Rows per page.
              */
             limit: number;
-            /** @description What to ask the page before with, of newer rows; null on the first one. */
-            prev_iterator?: string | null;
             /**
              * Format: date-time
              * @description How far this page looked back: nothing that fits was made between the last row and this time. Null on the last page.
              */
             looked_back_to?: string | null;
+            /** @description What to ask the page before with, of newer messages; null on the first one. */
+            prev_iterator?: string | null;
         };
         /** @description A delivery, as a search shows it. */
         FoundDelivery: {
@@ -5222,7 +5222,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_ActionView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description `replay`, `discard` or `export`. */
                 action: string;
@@ -5262,7 +5262,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_AlertView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description The app it concerns; null: the server as a whole. */
                 app?: string | null;
@@ -5309,7 +5309,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_ApiKeyView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5359,7 +5359,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_AppView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description Whether endpoints on hosts of no known push service are let in. */
                 allow_other_gateways: boolean;
@@ -5408,7 +5408,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_Campaign: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5464,7 +5464,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_DeadLetterView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5528,7 +5528,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_DeliveryView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description What was attempted, in order. */
                 attempts: components["schemas"]["AttemptView"][];
@@ -5563,7 +5563,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_EntryView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description What: `api_key.created`, `message.cancelled` … */
                 action: string;
@@ -5606,7 +5606,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_EventView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: (components["schemas"]["Body"] & {
                 /**
                  * Format: date-time
@@ -5635,7 +5635,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_Import: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: int64
@@ -5703,7 +5703,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_LaneView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description The app it belongs to. */
                 app: string;
@@ -5750,7 +5750,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_ListedView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description Address of the client that began it. */
                 address?: string | null;
@@ -5790,7 +5790,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_MessageView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5860,7 +5860,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_PolicyView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 backlog?: components["schemas"]["Backlog"] | null;
                 /** @description Of a tier: what holds for messages of which nobody else says anything, the server's figures included. */
@@ -5888,7 +5888,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_SegmentView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -5921,7 +5921,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_SubscriptionView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description Values to select it by and to fill templates with. */
                 attributes: Record<string, never>;
@@ -5991,7 +5991,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_TeammateView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -6042,7 +6042,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_TemplateView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -6072,7 +6072,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_TopicView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -6105,7 +6105,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_VapidKeyView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: date-time
@@ -6145,7 +6145,7 @@ export interface components {
         };
         /** @description A page of a list. */
         Page_WebhookDeliveryView: {
-            /** @description The rows. */
+            /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /**
                  * Format: int32
@@ -7818,7 +7818,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -7855,7 +7855,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_AlertView"];
@@ -7922,7 +7923,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -7964,7 +7965,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_AppView"];
@@ -8250,7 +8252,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -8292,7 +8294,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_ApiKeyView"];
@@ -8436,7 +8439,7 @@ export interface operations {
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -8477,7 +8480,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_EntryView"];
@@ -8641,7 +8645,7 @@ export interface operations {
                 state?: "draft" | "scheduled" | "sending" | "paused" | "cancelled" | "done";
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -8780,7 +8784,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_Campaign"];
@@ -10607,7 +10612,7 @@ export interface operations {
                 retries?: number;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -10652,7 +10657,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_DeadLetterView"];
@@ -10678,7 +10684,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -10716,7 +10722,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_ActionView"];
@@ -11235,7 +11242,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. A page may have fewer, or none, and still not be the last. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
                 /** @description To the subscriptions that this user has now: the newest 20, ended ones included. */
                 user_id?: string;
@@ -11300,7 +11307,8 @@ export interface operations {
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
                      *       "limit": 1,
-                     *       "looked_back_to": "2026-12-01T09:00:00Z"
+                     *       "looked_back_to": "2026-12-01T09:00:00Z",
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["FoundDeliveries"];
@@ -11459,7 +11467,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -11498,7 +11506,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_EventView"];
@@ -12167,7 +12176,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -12219,7 +12228,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_Import"];
@@ -12494,7 +12504,7 @@ export interface operations {
                 topic?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -12584,7 +12594,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_MessageView"];
@@ -13443,7 +13454,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -13496,7 +13507,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_DeliveryView"];
@@ -14172,7 +14184,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -14246,7 +14258,8 @@ export interface operations {
                      *         ],
                      *         "done": true,
                      *         "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *         "limit": 1
+                     *         "limit": 1,
+                     *         "prev_iterator": "…"
                      *       }
                      *     }
                      */
@@ -15225,7 +15238,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -15261,7 +15274,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_SegmentView"];
@@ -15615,7 +15629,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
                 /** @description Only those of this user. */
                 user_id?: string;
@@ -15687,7 +15701,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_SubscriptionView"];
@@ -16043,7 +16058,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -16176,7 +16191,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_TemplateView"];
@@ -16875,7 +16891,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -16911,7 +16927,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_TopicView"];
@@ -17548,7 +17565,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -17586,7 +17603,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_VapidKeyView"];
@@ -18148,7 +18166,7 @@ export interface operations {
                 state?: components["schemas"]["WebhookDeliveryState"];
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -18187,7 +18205,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_WebhookDeliveryView"];
@@ -18450,7 +18469,7 @@ export interface operations {
                 until?: string;
                 /** @description Entries per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -18488,7 +18507,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_EntryView"];
@@ -18641,7 +18661,7 @@ export interface operations {
                 app?: string;
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -18696,7 +18716,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_LaneView"];
@@ -20179,7 +20200,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -20214,7 +20235,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_ListedView"];
@@ -20301,7 +20323,7 @@ export interface operations {
             query?: {
                 /** @description Rows per page, 1 to 250; 50 by default. */
                 limit?: number;
-                /** @description `iterator` of the page before. */
+                /** @description `iterator` or `prev_iterator` of another page. */
                 iterator?: string;
             };
             header?: {
@@ -20343,7 +20365,8 @@ export interface operations {
                      *       ],
                      *       "done": true,
                      *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
                      *     }
                      */
                     "application/json": components["schemas"]["Page_TeammateView"];
