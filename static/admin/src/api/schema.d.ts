@@ -17213,10 +17213,7 @@ export interface operations {
     users_export: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
-                "If-None-Match"?: string;
-            };
+            header?: never;
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -17230,8 +17227,6 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
-                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -17483,13 +17478,6 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["PersonExport"];
                 };
-            };
-            /** @description You have it: `If-None-Match` names it */
-            304: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
