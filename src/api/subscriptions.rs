@@ -21,6 +21,7 @@ use super::policies;
 use super::problem::{Faults, Problem};
 use super::refused::{self, RefusedView};
 use super::segments::Chosen;
+use super::users;
 use super::{ApiState, Work};
 use crate::gateway::HostRefused;
 use crate::model::id::{SubscriptionId, VapidKeyId};
@@ -38,7 +39,8 @@ use utoipa_axum::routes;
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    OpenApiRouter::new().routes(routes!(list, register)).routes(routes!(show, change, unsubscribe))
+    let routes = OpenApiRouter::new().routes(routes!(list, register)).routes(routes!(show, change, unsubscribe));
+    routes.routes(routes!(users::erase_subscription))
 }
 
 /// A subscription. Its endpoint and keys are secrets and never shown.

@@ -28,7 +28,7 @@ use utoipa_axum::routes;
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     let erasing = OpenApiRouter::new().routes(routes!(erase)).routes(routes!(show_erasure));
-    erasing.routes(routes!(erase_subscription)).routes(routes!(export::export))
+    erasing.routes(routes!(export::export))
 }
 
 /// How long a request looks for messages that name the user before it leaves that to maintenance.

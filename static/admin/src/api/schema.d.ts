@@ -17274,10 +17274,7 @@ export interface operations {
     users_export: {
         parameters: {
             query?: never;
-            header?: {
-                /** @description `ETag`s that you have: 304 if it is one of them still */
-                "If-None-Match"?: string;
-            };
+            header?: never;
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -17291,8 +17288,6 @@ export interface operations {
             /** @description What was asked for */
             200: {
                 headers: {
-                    /** @description What it is known by: another one when anything of it has changed */
-                    ETag?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -17544,13 +17539,6 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["PersonExport"];
                 };
-            };
-            /** @description You have it: `If-None-Match` names it */
-            304: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
