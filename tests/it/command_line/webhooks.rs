@@ -57,5 +57,5 @@ async fn webhooks_are_made_listed_changed_tried_and_deleted_at_the_shell() {
     assert_eq!(json("delete", &[]).await["deleted"], true);
     assert_eq!(shell.json(&["webhook", "list", "--app", "shop"]).await["data"], json!([]));
     let refused = shell.refused(&["webhook", "show", &id, "--app", "shop"]).await;
-    assert!(refused.starts_with("bellwire: WEBHOOK"), "{refused}");
+    assert!(refused.starts_with("bellwire: There is no such webhook."), "{refused}");
 }

@@ -334,6 +334,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/campaigns/{campaign}/dry-run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tells what a campaign would do if it were started now: when it runs, and whom each of its messages would reach.
+         * @description Nothing is sent. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         *
+         *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
+         */
+        post: operations["campaigns_dry_run"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/gateways": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows what browsers reported of a campaign, by push service.
+         * @description Every report is looked at: that takes seconds for a million.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
+        get: operations["campaigns_gateways_show_gateways"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/campaigns/{campaign}/locales": {
         parameters: {
             query?: never;
@@ -631,7 +675,7 @@ export interface paths {
          * Replays dead letters: each message is sent again, as a new one, to those for whom it died.
          * @description It goes the way of every message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was addressed to somebody goes to nobody who has their browser now.
          *
-         *     It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way.
+         *     It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a repeat goes on with what is left or has come since; with it, only if the first request broke off.
          *
          *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
          */
@@ -3423,6 +3467,53 @@ export interface components {
              */
             waiting: number;
         };
+        /** @description What a campaign would do if it were started now. */
+        CampaignDryRun: {
+            /**
+             * Format: date-time
+             * @description When its next run begins; null: never, or some time after a run of the campaign that it follows. The messages are then shown as if
+             *     that were now.
+             */
+            begins_at?: string | null;
+            /** @description When the next runs after that begin, of one that recurs: five. */
+            later_runs: string[];
+            /** @description The messages that the run ends in, by time, the first 100. */
+            messages: components["schemas"]["CampaignDryRunMessage"][];
+            /** @description How many there are beyond these. */
+            more_messages: number;
+            /** @description What keeps it from being started, or leaves messages out, by members of the plan. */
+            refused: components["schemas"]["FieldError"][];
+        };
+        /** @description A message of a campaign that would be made. */
+        CampaignDryRunMessage: {
+            /**
+             * Format: int64
+             * @description Deliveries to make, as counted now or estimated from a sample.
+             */
+            audience_estimate: number;
+            /**
+             * Format: int64
+             * @description How far that may be off, in 95 of 100 cases; 0 if they were counted.
+             */
+            audience_margin: number;
+            /**
+             * Format: date-time
+             * @description When.
+             */
+            due_at: string;
+            /**
+             * Format: int32
+             * @description Which of the 24 hours from the run's beginning it is for, from 0, where each person has their own; null: they do not.
+             */
+            own_hour?: number | null;
+            /**
+             * Format: double
+             * @description The share of the audience that may get it.
+             */
+            share: number;
+            /** @description Of which variant; null: of the one that wins the test. */
+            variant?: string | null;
+        };
         /** @description A follow-up. */
         CampaignFollow: {
             /**
@@ -3435,6 +3526,26 @@ export interface components {
             /** @description What its recipients did not do who get this one. */
             did_not: components["schemas"]["DidNot"];
         };
+        /** @description What was reported of deliveries by way of one push service. */
+        CampaignGatewayReports: {
+            /**
+             * Format: int64
+             * @description Taken by it.
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Reported as clicked; null: its browsers do not report.
+             */
+            clicked?: number | null;
+            /**
+             * Format: int64
+             * @description Reported as displayed; null: its browsers do not report.
+             */
+            displayed?: number | null;
+            /** @description Which. */
+            gateway: components["schemas"]["Gateway"];
+        };
         /** @description A push service, and what became of the deliveries by way of it. */
         CampaignGatewayView: {
             /** @description What became of them. */
@@ -3443,6 +3554,11 @@ export interface components {
             gateway: components["schemas"]["Gateway"];
             /** @description Whether its browsers report what became of a push: if not, displays and clicks there are unknown. */
             reports: boolean;
+        };
+        /** @description What was reported of a campaign, by push service. */
+        CampaignGateways: {
+            /** @description The push services that deliveries went to, the one that took the most first. */
+            data: components["schemas"]["CampaignGatewayReports"][];
         };
         /**
          * @description At which hour of the day each recipient gets a campaign.
@@ -3453,6 +3569,8 @@ export interface components {
         CampaignLinks: {
             /** @description `POST` here to cancel it. */
             cancel: string;
+            /** @description What was reported by push service. */
+            gateways: string;
             /** @description How it goes by language. */
             locales: string;
             /** @description `POST` here to pause it. */
@@ -8677,6 +8795,7 @@ export interface operations {
                      *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "links": {
                      *             "cancel": "…",
+                     *             "gateways": "…",
                      *             "locales": "…",
                      *             "pause": "…",
                      *             "plan": "…",
@@ -8881,6 +9000,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -9034,6 +9154,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -9234,6 +9355,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -9417,6 +9539,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -9575,6 +9698,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -9696,6 +9820,120 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    campaigns_dry_run: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "begins_at": "2026-12-01T09:00:00Z",
+                     *       "later_runs": [
+                     *         "2026-12-01T09:00:00Z"
+                     *       ],
+                     *       "messages": [
+                     *         {
+                     *           "audience_estimate": 0,
+                     *           "audience_margin": 0,
+                     *           "due_at": "2026-12-01T09:00:00Z",
+                     *           "own_hour": 0,
+                     *           "share": 0.5,
+                     *           "variant": "…"
+                     *         }
+                     *       ],
+                     *       "more_messages": 0,
+                     *       "refused": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CampaignDryRun"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_gateways_show_gateways: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "accepted": 0,
+                     *           "clicked": 0,
+                     *           "displayed": 0,
+                     *           "gateway": "fcm"
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CampaignGateways"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     campaigns_locales_show_locales: {
         parameters: {
             query?: never;
@@ -9778,6 +10016,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -10080,6 +10319,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -10224,6 +10464,7 @@ export interface operations {
                      *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
+                     *         "gateways": "…",
                      *         "locales": "…",
                      *         "pause": "…",
                      *         "plan": "…",
@@ -10955,7 +11196,10 @@ export interface operations {
     dead_letters_replay: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -10981,6 +11225,8 @@ export interface operations {
             /** @description Done; the body tells what was done */
             200: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
@@ -18401,7 +18647,10 @@ export interface operations {
     webhooks_test: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                "Idempotency-Key"?: string;
+            };
             path: {
                 /** @description Id or slug */
                 app: string;
@@ -18414,6 +18663,8 @@ export interface operations {
             /** @description Accepted; it is being done */
             202: {
                 headers: {
+                    /** @description `true`: a repeat of the first answer */
+                    "Idempotent-Replayed"?: "true";
                     [name: string]: unknown;
                 };
                 content: {
