@@ -214,6 +214,9 @@ async fn in_chromium_the_base_is_told_of_and_one_person_is_tested_and_erased_but
     // Erased is only who was named, and everything of theirs.
     chromium.open(&story.page("/subscribers/shop/users/ann")).await;
     chromium.evaluate(&when("document.getElementById('erase')")).await;
+    let data = chromium.evaluate("fetch(document.getElementById('take-data').href).then((it) => it.json())").await;
+    assert_eq!((&data["user_id"], &data["complete"]), (&json!("ann"), &json!(true)), "{data}");
+    assert!(data["deliveries"].as_array().is_some_and(|found| !found.is_empty()), "{data}");
     chromium.click("erase").await;
     chromium.evaluate(&says("This goes, and does not come back")).await;
     assert_eq!(chromium.evaluate("document.getElementById('erase-now').disabled").await, true);

@@ -31,14 +31,7 @@ export type EngagementAt = Schemas["GatewayView"];
 export type Erasure = Schemas["ErasureView"];
 export type Explanation = Schemas["ExplanationView"];
 /** Something that was taken out of an app. */
-export interface Export {
-  id: string;
-  started_at: string;
-  ended_at?: string | null;
-  state: "running" | "complete" | "broken_off";
-  lines: number;
-  by: string;
-}
+export type Export = Schemas["Export"];
 export type Finding = Schemas["Finding"];
 export type Flow = Schemas["FlowView"];
 export type Found = Schemas["FoundDelivery"];

@@ -136,7 +136,7 @@ function Device({ app, device, onSent }: { app: AppView; device: Subscription; o
   const [isTesting, test] = useState(false);
   const sender = useMay("sender", app.id);
   const { word, tone, why } = subscriptionWords(device.state);
-  const consent = consentWords((device as Consenting).consent, (at) => fullTime(new Date(at), zone.value));
+  const consent = consentWords(device.consent, (at) => fullTime(new Date(at), zone.value));
   return (
     <Card title={capital(deviceWords(device.gateway))} aside={<Badge tone={tone}>{word}</Badge>}>
       {device.state !== "active" && (
@@ -179,9 +179,6 @@ function Device({ app, device, onSent }: { app: AppView; device: Subscription; o
     </Card>
   );
 }
-
-/** Where it is known when and how they consented. */
-type Consenting = Subscription & { consent?: { at?: string | null; source?: string | null } | null };
 
 function Chips({ words, page }: { words: string[]; page: (word: string) => string }) {
   if (words.length === 0) return <>none</>;

@@ -14,9 +14,7 @@ export const loadImport = (app: string, id: string, stop?: AbortSignal): Promise
   told(api.GET("/v1/apps/{app}/imports/{import}", { params: { path: { app, import: id } }, ...(stop ? { signal: stop } : {}) }));
 
 export async function loadExports(app: string, stop: AbortSignal): Promise<Export[]> {
-  const path = "/v1/apps/{app}/exports" as "/v1/apps/{app}/imports";
-  const page: { data: unknown[] } = await told(api.GET(path, { params: { path: { app }, query: { limit: 10 } }, signal: stop }));
-  return page.data as Export[];
+  return (await told(api.GET("/v1/apps/{app}/exports", { params: { path: { app }, query: { limit: 10 } }, signal: stop }))).data;
 }
 
 /** A file, and how it is to be read. */
