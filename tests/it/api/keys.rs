@@ -92,7 +92,8 @@ async fn apps_are_found_by_id_and_slug_and_listed_page_by_page() {
         let page = reply.ok(200);
         seen.extend(page["data"].as_array().unwrap().iter().map(|app| app["slug"].as_str().unwrap().to_owned()));
         assert_eq!(page["done"].as_bool().unwrap(), page["iterator"].is_null());
-        let Some(next) = link.strip_prefix('<').and_then(|rest| rest.split('>').next()) else { break };
+        let Some(next) = link.split(", ").find_map(|link| link.strip_suffix(r#">; rel="next""#)) else { break };
+        let next = next.trim_start_matches('<');
         path = next.to_owned();
     }
     assert_eq!(seen, ["three", "two", "one", "shop"], "the newest first, each once");

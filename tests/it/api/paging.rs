@@ -108,7 +108,7 @@ async fn every_list_is_the_same_back_as_forward() {
         ("/v1/gateways", 6),
         ("/v1/audit-log", 5),
         ("/v1/apps/shop/audit-log", 5),
-        ("/v1/apps/shop/audit-log?action=topic.create", 5),
+        ("/v1/apps/shop/audit-log?action=api_key.created", 5),
         ("/v1/apps/shop/topics", 5),
         ("/v1/apps/shop/policies", 5),
         ("/v1/apps/shop/segments", 5),
