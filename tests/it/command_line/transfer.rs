@@ -70,7 +70,7 @@ async fn everything(shell: &Shell) -> String {
         json!({"type": "policy", "place": "tier", "name": "engagement", "policy": {"retries": 1}}),
         json!({"type": "policy", "place": "topic", "name": "staff", "policy": {"retries": 2}}),
         json!({"type": "segment", "name": "pro", "expression": "plan = 'pro'", "description": "who pays"}),
-        json!({"type": "template", "name": "hello", "template": {"content": {"title": "Hi {{ name | default: 'you' }}", "body": "b"}}}),
+        json!({"type": "template", "name": "hello", "template": {"content": {"title": "Hi {{ attributes.name | default('you') }}", "body": "b"}}}),
         hook,
         json!({"type": "campaign", "state": "draft", "plan": {"slug": "weekly", "message": message, "schedule": schedule}}),
     ];
