@@ -60,6 +60,7 @@ at("login").addEventListener("submit", async (event) => {
   const response = await post("/api/login", Object.fromEntries(new FormData(event.target)));
   if (!response.ok) return void (at("problem").textContent = "Name and password do not match.");
   const { userId, userToken } = await response.json();
+  at("problem").textContent = "";
   showUser(true);
   showResult(await bellwire.login(userId, userToken));
 });

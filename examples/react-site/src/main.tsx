@@ -68,7 +68,6 @@ function Shop({ bellwire, userId }: { bellwire: Client; userId: string | null })
     <main>
       <h1>Demo shop</h1>
       <Notifications push={push} />
-      <p id="problem" role="alert">{problem || push.problem}</p>
       {user ? (
         <p id="account">
           <button id="code" onClick={sendCode}>Send me a code</button>
@@ -81,6 +80,8 @@ function Shop({ bellwire, userId }: { bellwire: Client; userId: string | null })
           <button id="log-in">Log in</button>
         </form>
       )}
+      {/* Below what is clicked, lest it move while somebody aims at it. */}
+      <p id="problem" role="alert">{problem || push.problem}</p>
     </main>
   );
 }

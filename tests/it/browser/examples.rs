@@ -181,6 +181,15 @@ async fn fill_in(firefox: &mut Firefox, name: &str, text: &str) {
     firefox.evaluate(&format!("void (document.querySelector('[name={name}]').value = {text:?})")).await;
 }
 
+/// The page knows, too, what the server was told: nothing on it moves any more.
+async fn settle(firefox: &mut Firefox) {
+    firefox
+        .evaluate(&when(
+            "document.getElementById('offers')?.checked && document.getElementById('offers').checkVisibility()",
+        ))
+        .await;
+}
+
 /// Somebody subscribes, chooses, logs in and is sent a code; the backend hears of it, and of nothing that was forged.
 async fn live_through(shop: &Shop, backend: &mut Backend) {
     let (site, profile) = (&shop.site, TempDir::new());
@@ -188,8 +197,10 @@ async fn live_through(shop: &Shop, backend: &mut Backend) {
     firefox.open(&format!("{}/", backend.origin)).await;
     firefox.click("subscribe").await;
     shop.until_subscription(json!({"topics": ["news"], "user_id": null})).await;
+    firefox.evaluate(&when("document.getElementById('unsubscribe')?.checkVisibility()")).await;
     firefox.click("offers").await;
     shop.until_subscription(json!({"topics": ["news", "offers"]})).await;
+    settle(&mut firefox).await;
 
     fill_in(&mut firefox, "user", "ann").await;
     fill_in(&mut firefox, "password", "wrong").await;
@@ -198,6 +209,7 @@ async fn live_through(shop: &Shop, backend: &mut Backend) {
     fill_in(&mut firefox, "password", "secret").await;
     firefox.click("log-in").await;
     shop.until_subscription(json!({"topics": ["news", "offers"], "user_id": "ann"})).await;
+    settle(&mut firefox).await;
 
     firefox.click("code").await;
     until(async || site.get("/messages").await, |all| all["data"][0]["tier"] == "transactional").await;
