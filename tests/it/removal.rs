@@ -99,12 +99,13 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
            FROM messages m, (SELECT id, lane FROM subscriptions ORDER BY id LIMIT 1) s RETURNING message, lane)
          UPDATE message_counts c SET targeted = targeted + 1 FROM batch p WHERE c.message = p.message AND c.lane = p.lane",
     )
-    .bind(app.clock.now())
+    .bind(app.clock.now() + Duration::from_secs(1)) // before, this worker would lease it
     .execute(&app.pool)
     .await
     .unwrap();
 
     app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);
+    app.clock.advance(Duration::from_secs(1));
     remove_apps(&app).await;
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM queue").await, 0, "what waited is cancelled at once");
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM batches").await, 0);

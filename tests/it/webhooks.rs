@@ -90,7 +90,8 @@ impl Stage {
     }
 }
 
-fn sender(app: &TestApp) -> Sender {
+/// What sends webhooks of a server of tests.
+pub fn sender(app: &TestApp) -> Sender {
     let (pool, vault, clock) = (app.pool.clone(), app.vault.clone(), app.clock.clone());
     Sender::new(pool, vault, clock, app.gateways.clone(), app.metrics.clone())
 }

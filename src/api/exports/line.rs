@@ -134,7 +134,7 @@ impl<'a> SubscriptionLine<'a> {
             policy: row.policy.as_deref().map(serde_json::from_str).transpose()?,
             created_at: row.created_at,
             consent: (row.consent_at.is_some() || row.consent_source.is_some())
-                .then(|| ConsentOut { at: row.consent_at, source: row.consent_source.as_deref() }),
+                .then_some(ConsentOut { at: row.consent_at, source: row.consent_source.as_deref() }),
             state: unsubscribed_at.map(|_| SubscriptionState::Unsubscribed.name()),
             unsubscribed_at,
         }))

@@ -300,6 +300,7 @@ pub(crate) async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sql
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use uuid::Uuid;
 
     use super::*;
 

@@ -38,7 +38,7 @@ async fn in_chromium_a_webhook_is_made_tried_changed_and_deleted_and_what_failed
     let site = Site::for_admins_beside((receiver.hosts.clone(), receiver.ca_pem.clone())).await;
     let home = TempDir::new();
     let app = &site.app;
-    let sender = Sender::new(app.pool.clone(), app.vault.clone(), app.clock.clone(), app.gateways.clone());
+    let sender = crate::webhooks::sender(app);
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
 

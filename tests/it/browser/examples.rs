@@ -147,7 +147,7 @@ impl Shop {
         let wanted = json!({"name": "backend", "url": format!("https://{HOOKS}/webhooks/bellwire"), "events": ["delivery.accepted"]});
         let webhook = site.call(Method::POST, "/webhooks", wanted).await;
         let app = &site.app;
-        let sender = Sender::new(app.pool.clone(), app.vault.clone(), app.clock.clone(), app.gateways.clone());
+        let sender = crate::webhooks::sender(app);
         let secret = |made: &Value| made["secret"].as_str().expect("a secret").to_owned();
         Self { sender, hooks, webhook_secret: secret(&webhook), identity_secret: secret(&identity), site }
     }

@@ -854,6 +854,50 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Takes out everything that the app owns, so that `bellwire import` makes the same app on another server: settings, VAPID pairs, identity keys, topics, policies, segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions.
+         * @description Secrets are in clear. Endpoints with their keys, too: whoever has the file can send to these browsers.
+         *
+         *     Each line is a JSON object that says by its `type` what it is. The last is `{"type":"end","counts":{…}}`: a file without it is not whole, and the connection was cut. `after` goes on behind the last subscription that was had. It is no snapshot: what changes meanwhile is in it as it was, or as it is.
+         *
+         *     Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
+         */
+        get: operations["export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists an app's exports, the newest first; the last 100 are kept.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
+        get: operations["exports_list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/flow": {
         parameters: {
             query?: never;
@@ -4281,6 +4325,35 @@ export interface components {
             /** @description Whom it goes to. */
             subscription: string;
         };
+        /** @description What was taken out of an app. */
+        Export: {
+            /** @description Who asked for it: the id of an API key or a teammate, or `local` for the command line. */
+            by: string;
+            /**
+             * Format: date-time
+             * @description When it was over; null: it is under way, or its server went down.
+             */
+            ended_at?: string | null;
+            /** @description Its id. */
+            id: string;
+            /**
+             * Format: int64
+             * @description Lines that were handed over.
+             */
+            lines: number;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            started_at: string;
+            /** @description Where it stands. */
+            state: components["schemas"]["ExportState"];
+        };
+        /**
+         * @description Where an export stands.
+         * @enum {string}
+         */
+        ExportState: "running" | "complete" | "broken_off";
         /** @description One thing that is wrong with a request, and where. */
         FieldError: {
             /** @description What is wrong and what is allowed. */
@@ -4665,7 +4738,7 @@ export interface components {
             /**
              * Format: int64
              * @description Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
-             *     here, and lines of an export that are no subscriptions.
+             *     here, and lines of an export that are no subscriptions. Whom an export calls unsubscribed is remembered as that.
              */
             left_out: number;
             /**
@@ -5041,6 +5114,8 @@ export interface components {
             name: string;
             /** @description Origins that browsers may call from, such as `https://example.com`. */
             origins?: string[];
+            /** @description The private half of its first VAPID key, of another sender, in any form in which keys are imported; by default a pair is made. */
+            private_key?: string | null;
             /** @description Its short name: 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen. */
             slug: string;
             /** @description Contact for push services, `mailto:` or `https:`: the `sub` claim of its first VAPID key. */
@@ -5081,6 +5156,8 @@ export interface components {
             name: string;
             /** @description For `ES256`: the public key, as PEM text or as a JWK. */
             public_key?: Record<string, never> | null;
+            /** @description For `HS256`: a secret that your backend has already, of another server: 32 to 255 octets of ASCII. By default one is made. */
+            secret?: string | null;
         };
         /** @description A new message. */
         NewMessageBody: {
@@ -5165,7 +5242,7 @@ export interface components {
         };
         /** @description A key to generate, or, with `private_key`, to import. */
         NewVapidKey: {
-            /** @description A private key to import: PEM, a JWK as text, or base64 of its 32 octets. */
+            /** @description A private key to import: PEM, a JWK as text, base64 or hex of its 32 octets, or base64 of DER. */
             private_key?: string | null;
             /** @description Its public key in base64, to be sure that they belong together. */
             public_key?: string | null;
@@ -5187,6 +5264,8 @@ export interface components {
             name: string;
             /** @description When a request is made again: a delivery policy in one of the three forms, or null. */
             policy?: Record<string, never> | null;
+            /** @description A secret that its receiver knows already, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is made. */
+            secret?: string | null;
             /** @description Where its receiver is: `https://`, at a public address. */
             url: string;
         };
@@ -5752,6 +5831,44 @@ export interface components {
             prev_iterator?: string | null;
         };
         /** @description A page of a list. */
+        Page_Export: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: {
+                /** @description Who asked for it: the id of an API key or a teammate, or `local` for the command line. */
+                by: string;
+                /**
+                 * Format: date-time
+                 * @description When it was over; null: it is under way, or its server went down.
+                 */
+                ended_at?: string | null;
+                /** @description Its id. */
+                id: string;
+                /**
+                 * Format: int64
+                 * @description Lines that were handed over.
+                 */
+                lines: number;
+                /**
+                 * Format: date-time
+                 * @description When it began.
+                 */
+                started_at: string;
+                /** @description Where it stands. */
+                state: components["schemas"]["ExportState"];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with, of older rows; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description A page of a list. */
         Page_Import: {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
@@ -5793,7 +5910,7 @@ export interface components {
                 /**
                  * Format: int64
                  * @description Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
-                 *     here, and lines of an export that are no subscriptions.
+                 *     here, and lines of an export that are no subscriptions. Whom an export calls unsubscribed is remembered as that.
                  */
                 left_out: number;
                 /**
@@ -8548,7 +8665,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them. */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
@@ -11800,6 +11917,107 @@ export interface operations {
                 content: {
                     "text/event-stream": string;
                 };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    export: {
+        parameters: {
+            query?: {
+                /** @description `subscriptions`: those alone; by default everything. */
+                only?: "app" | "subscriptions";
+                /** @description The form; lines of JSON by default. */
+                format?: "ndjson" | "csv";
+                /** @description Go on behind this subscription, the last whose line was had: no settings, no heading, only the subscriptions that follow. */
+                after?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": unknown;
+                    "text/csv": string;
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    exports_list: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` or `prev_iterator` of another page. */
+                iterator?: string;
+            };
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "by": "…",
+                     *           "ended_at": "2026-12-01T09:00:00Z",
+                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "lines": 0,
+                     *           "started_at": "2026-12-01T09:00:00Z",
+                     *           "state": "running"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Page_Export"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -18699,7 +18917,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description To this user of `app`, by the label that the log calls them. */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
