@@ -9,6 +9,7 @@ export const ACTIONS: Record<Action, string> = {
   "app.created": "made the app",
   "app.changed": "changed the app",
   "app.deleted": "deleted the app",
+  "app.exported": "took data out of the app",
   "api_key.created": "made an API key",
   "api_key.revoked": "revoked an API key",
   "identity_key.created": "made an identity key",
