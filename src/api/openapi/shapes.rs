@@ -67,6 +67,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("created_by", Like("^((ak|tm)_[0-9a-f-]{36}|local)$")),
     ("sent_by", Like("^(ak|tm)_[0-9a-f-]{36}$")),
     ("actor", Like("^((ak|tm)_[0-9a-f-]{36}|local|nobody)$")),
+    ("by", Like("^((ak|tm)_[0-9a-f-]{36}|local)$")),
     // Campaigns, and what senders call messages.
     ("path.campaign", Like("^(cmp_[0-9a-f-]{36}|[a-z0-9][a-z0-9-]{0,63})$")),
     ("campaign", Id("cmp_")),

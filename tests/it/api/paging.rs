@@ -1,8 +1,10 @@
 //! Lists are read forward and back: the same rows in the same order, whatever comes in between.
 
-use axum::http::Method;
+use axum::body::Body;
+use axum::http::{Method, Request};
 use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use super::{TestApi, fcm, registration};
 
@@ -60,6 +62,14 @@ async fn forward_and_back(api: &TestApi, path: &str) -> usize {
     rows.iter().map(|rows| rows.len()).sum()
 }
 
+/// Takes the shop's subscriptions out.
+async fn take_out(api: &TestApi) {
+    let request = Request::get("/v1/apps/shop/export?only=subscriptions");
+    let request = request.header("authorization", format!("Bearer {}", api.operator)).body(Body::empty()).unwrap();
+    let answer = api.router.clone().oneshot(request).await.unwrap();
+    axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("it ends well");
+}
+
 /// Five of everything that a shop makes by itself.
 async fn fill(api: &TestApi) {
     for n in 0..5 {
@@ -87,7 +97,7 @@ async fn fill(api: &TestApi) {
         api.post("/vapid-keys", json!({})).await.ok(201);
         let message = json!({"to": {"all": true}, "tier": "transactional", "content": {"title": "Hello"}});
         api.post("/messages", message).await.ok(202);
-        api.call(Method::GET, "/v1/apps/shop/export?only=subscriptions&format=csv", Some(&api.operator), None).await;
+        take_out(api).await;
         let (subject, detail) = (&*format!("lane {n}"), "It is down.");
         let alert = Alert { app: None, kind: Kind::Webhook, subject, detail };
         alerts::raise(&mut api.pool.acquire().await.unwrap(), &alert, api.clock.now()).await.unwrap();
