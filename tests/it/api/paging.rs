@@ -6,7 +6,7 @@ use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{TestApi, fcm, registration};
+use super::{HERE, TestApi, fcm, registration};
 
 /// A page, with its rows written out: whatever they are known by.
 struct Page {
@@ -65,7 +65,11 @@ async fn forward_and_back(api: &TestApi, path: &str) -> usize {
 /// Takes the shop's subscriptions out.
 async fn take_out(api: &TestApi) {
     let request = Request::get("/v1/apps/shop/export?only=subscriptions");
-    let request = request.header("authorization", format!("Bearer {}", api.operator)).body(Body::empty()).unwrap();
+    let request = request
+        .header("authorization", format!("Bearer {}", api.operator))
+        .extension(HERE)
+        .body(Body::empty())
+        .unwrap();
     let answer = api.router.clone().oneshot(request).await.unwrap();
     axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("it ends well");
 }
