@@ -59,6 +59,7 @@ pub(crate) mod policies;
 pub(crate) mod preview;
 pub(crate) mod problem;
 mod problems;
+mod push_address;
 pub(crate) mod receipts;
 pub(crate) mod refused;
 pub(crate) mod remembered;

@@ -25,6 +25,7 @@ mod refusal;
 mod segment;
 mod send;
 mod serve;
+mod settings;
 mod team;
 mod template;
 mod topic;
@@ -37,16 +38,17 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::checks::{Finding, Health};
-use crate::config::{self, Config, Flags};
+use crate::config;
 use crate::model::delivery::Tier;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
-use local::{Beginning, Local};
+use local::Beginning;
 use output::Output;
+use settings::{FewSettings, Settings};
 
 const EXIT_CODES: &str = "Exit codes:
   0  done
@@ -309,84 +311,6 @@ enum MasterKeyVerb {
     Rotate(Settings),
 }
 
-/// The settings of a server, all shown.
-#[derive(Debug, Args)]
-struct Settings {
-    #[command(flatten)]
-    flags: Flags,
-}
-
-impl Settings {
-    /// Reads all settings and starts logging.
-    fn load(&self) -> anyhow::Result<Config> {
-        let config = Config::load(&self.flags)?;
-        begin_logging(&config, &config.log)?;
-        Ok(config)
-    }
-}
-
-/// The same settings for verbs that hardly need any: all are taken, behind or before the verb's own arguments, but only
-/// those that say where the data is are shown.
-#[derive(Debug)]
-struct FewSettings(Flags);
-
-impl Args for FewSettings {
-    fn augment_args(command: Command) -> Command {
-        let shown = ["config", "data_dir"];
-        let hide = |arg: Arg| match arg.get_help_heading() {
-            Some("Settings") => {
-                let hidden = !shown.contains(&arg.get_id().as_str());
-                arg.global(true).hide(hidden)
-            }
-            _ => arg,
-        };
-        Flags::augment_args(command).mut_args(hide)
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for FewSettings {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        Flags::from_arg_matches(matches).map(Self)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0.update_from_arg_matches(matches)
-    }
-}
-
-impl FewSettings {
-    /// Reads the settings, and runs a verb on what they name. Only warnings are logged unless told otherwise.
-    async fn with(
-        &self,
-        beginning: Beginning,
-        verb: impl AsyncFnOnce(&Local) -> anyhow::Result<()>,
-    ) -> anyhow::Result<()> {
-        let config = Config::load(&self.0)?;
-        begin_logging(&config, if config.is_default("log") { "warn" } else { &config.log })?;
-        let local = Local::open(config, beginning).await?;
-        let done = verb(&local).await;
-        local.close().await;
-        done
-    }
-}
-
-fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
-    telemetry::init(filter, config.log_format)?;
-    for variable in config.unknown_variables() {
-        tracing::warn!(
-            "{variable} is no setting and changes nothing; `bellwire serve --print-config` shows all settings"
-        );
-    }
-    if let Some(file) = config.passed_over() {
-        tracing::warn!("{} is not read for being here; `--config` names a file of settings", file.display());
-    }
-    Ok(())
-}
-
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -499,6 +423,7 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+    use crate::config::Flags;
 
     #[test]
     fn every_argument_is_sound() {

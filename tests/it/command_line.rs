@@ -1,7 +1,9 @@
 //! What the program promises to shells and scripts.
 
+mod audience;
 mod campaigns;
 mod policies;
+mod shell;
 mod transfer;
 mod verbs;
 mod webhooks;

@@ -8,6 +8,7 @@ mod browser;
 mod calendar;
 mod campaign_dry_runs;
 mod campaign_log;
+mod campaign_plans;
 mod campaign_turns;
 mod campaigns;
 mod caps;

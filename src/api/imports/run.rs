@@ -15,7 +15,7 @@ use super::super::details::Said;
 use super::super::extract::{Recheck, malformed, too_slow};
 use super::super::policies::of_new_subscription;
 use super::super::problem::{Faults, FieldError, Problem};
-use super::super::subscriptions::{Address, Hosts, PushKeys, PushSubscription, check_address};
+use super::super::push_address::{Address, Hosts, PushKeys, PushSubscription, check_address};
 use super::entry::{Entry, Reader, Wrong};
 use super::split::{Format, RECORD_MAX, Record, Splitter};
 use crate::model::base64url;

@@ -1,9 +1,11 @@
 //! Every route with every kind of key, and by teammates of every role. What is to be expected follows from `security` in `/openapi.json` alone, so that
 //! the description is true; a route that is not described, or that this walk does not know how to call, fails it.
 
+mod bodies;
 mod foreign;
 mod repeats;
 mod security;
+mod things;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +22,10 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::passkeys::named;
-use super::{ORIGIN, TestApi, content, fcm, registration};
+use super::{ORIGIN, TestApi, content, fcm};
 use crate::support::authenticator::Authenticator;
 use crate::support::provider::Provider;
+use bodies::{campaign, request};
 use security::{On, Security, Shown};
 
 /// Operations that anybody may call who shows nothing.
@@ -66,78 +69,6 @@ const UNDESCRIBED: [&str; 24] = [
     "/try/{*file}",
 ];
 const METHODS: [Method; 5] = [Method::GET, Method::PUT, Method::POST, Method::PATCH, Method::DELETE];
-
-/// The query and the body of a request that is fine. `n` is another number each time.
-fn request(operation: &str, n: u32) -> (&'static str, Value) {
-    let body = match operation {
-        "DELETE /v1/apps/{app}" => return ("?confirm=shop", Value::Null),
-        "GET /v1/metrics" | "GET /v1/apps/{app}/metrics" => {
-            let range = "?time[start]=2026-01-01T00:00:00Z&time[end]=2027-01-01T00:00:00Z&measures[]=accepted";
-            return (range, Value::Null);
-        }
-        "GET /v1/apps/{app}/deliveries" => return ("?user_id=ann", Value::Null),
-        "GET /v1/apps/{app}/dead-letters/groups" => return ("?by=reason", Value::Null),
-        "POST /v1/apps/{app}/policies/simulate" => return ("?scenario=calm&deliveries=100", json!({})),
-        "GET /v1/apps/{app}/dead-letters/export" => return ("?format=ndjson", Value::Null),
-        "POST /v1/apps" => json!({"slug": format!("walk-{n}"), "name": "n", "subject": "mailto:a@bellwire.dev"}),
-        "POST /v1/apps/{app}/api-keys" => json!({"name": "n", "scopes": ["keys"]}),
-        "POST /v1/apps/{app}/identity-keys" => json!({"name": "n"}),
-        "PUT /v1/apps/{app}/segments/{segment}" => json!({"expression": "tag('beta')"}),
-        "POST /v1/apps/{app}/segments/preview" => json!({"segment": "tag('beta')"}),
-        "POST /v1/apps/{app}/webhooks" => {
-            json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]})
-        }
-        "POST /v1/apps/{app}/webhooks/{webhook}/replay" => json!({"since": "2026-01-01T00:00:00Z"}),
-        "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
-        "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
-        "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
-        "POST /v1/apps/{app}/receipts" | "POST /v1/apps/{app}/imports" | "POST /v1/apps/{app}/imports/{import}" => {
-            json!([])
-        }
-        "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
-        "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
-        "POST /v1/apps/{app}/campaigns" | "PUT /v1/apps/{app}/campaigns/{campaign}" => campaign(n),
-        "POST /v1/apps/{app}/campaigns/{campaign}/clone" => json!({"slug": format!("walk-{n}")}),
-        "POST /v1/apps/{app}/campaigns/{campaign}/test" => json!({"users": ["ann"]}),
-        "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
-        "PUT /v1/apps/{app}/templates/{template}" => json!({"content": content()}),
-        "POST /v1/apps/{app}/templates/preview" => json!({"template": {"content": content()}}),
-        "POST /v1/apps/{app}/templates/check" => json!({"template": {"content": content()}, "to": {"all": true}}),
-        "POST /v1/session" => json!({"api_key": "an operator's"}),
-        "POST /v1/session/passkeys" => json!({"name": "n", "credential": {"of": "an authenticator"}}),
-        "PATCH /v1/session/passkeys/{passkey}" => json!({"name": "n"}),
-        "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
-        "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
-        "PATCH /v1/team/{teammate}" => json!({"roles": []}),
-        "PUT /v1/apps/{app}/caps" => json!({"caps": [{"max": 2, "window": "1d"}]}),
-        "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
-        "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
-        "PATCH /v1/apps/{app}"
-        | "PATCH /v1/apps/{app}/webhooks/{webhook}"
-        | "POST /v1/apps/{app}/webhooks/{webhook}/rotate-secret"
-        | "PATCH /v1/apps/{app}/subscriptions/{subscription}"
-        | "PATCH /v1/apps/{app}/topics/{topic}"
-        | "POST /v1/apps/{app}/policies/preview"
-        | "POST /v1/apps/{app}/vapid-keys"
-        | "POST /v1/gateways/{lane}/close"
-        | "POST /v1/gateways/{lane}/hold"
-        | "POST /v1/gateways/{lane}/open"
-        | "POST /v1/gateways/{lane}/probe"
-        | "POST /v1/gateways/{lane}/release"
-        | "PUT /v1/apps/{app}/guard"
-        | "PUT /v1/apps/{app}/policies/subscriptions/{subscription}"
-        | "PUT /v1/apps/{app}/policies/tiers/{tier}"
-        | "PUT /v1/apps/{app}/policies/topics/{topic}"
-        | "PUT /v1/apps/{app}/slas" => json!({}),
-        _ => Value::Null,
-    };
-    ("", body)
-}
-
-/// The plan of a campaign.
-fn campaign(n: u32) -> Value {
-    json!({"slug": format!("walk-{n}"), "message": {"to": {"all": true}, "content": content()}})
-}
 
 struct Walk {
     api: TestApi,
@@ -283,96 +214,6 @@ impl Walk {
             });
         }
         Place { path: filled.join("/"), token: subscription["token"].as_str().map(str::to_owned) }
-    }
-
-    async fn message(&self, to: &str) -> String {
-        let body = json!({"to": {"subscriptions": [to]}, "content": content()});
-        text(&self.api.post("/messages", body).await.ok(202)["id"])
-    }
-
-    /// A campaign that stands as the route wants it.
-    async fn campaign(&self, route: &str, n: u32) -> String {
-        let made = text(&self.api.post("/campaigns", campaign(1_000_000 + n)).await.ok(201)["id"]);
-        let orders: &[&str] = match route.rsplit('/').next() {
-            Some("pause") => &["start"],
-            Some("resume") => &["start", "pause"],
-            _ => &[],
-        };
-        for order in orders {
-            self.api.post(&format!("/campaigns/{made}/{order}"), json!({})).await.ok(200);
-        }
-        made
-    }
-
-    async fn dead_letter(&self, to: &str) -> String {
-        let message: MessageId = self.message(to).await.parse().unwrap();
-        let subscription: SubscriptionId = to.parse().unwrap();
-        let id = uuid_of(self.api.clock.now());
-        sqlx::query(
-            "INSERT INTO dead_letters (app, id, shard, message, subscription, lane, tier, reason, retries, at)
-             SELECT app, $1, shard, $2, id, lane, 2, 'bad_request', 0, $3 FROM subscriptions WHERE id = $4",
-        )
-        .bind(id)
-        .bind(message.0)
-        .bind(self.api.clock.now())
-        .bind(subscription.0)
-        .execute(&self.api.pool)
-        .await
-        .unwrap();
-        DeadLetterId(id).to_string()
-    }
-
-    /// Whom things of a teammate belong to: whoever asks.
-    fn owner(&self, of: Option<Shown>) -> TeammateId {
-        let owner = self.teammates.iter().find(|(shown, ..)| of.is_none_or(|of| of == *shown)).expect("a teammate");
-        owner.2.parse().unwrap()
-    }
-
-    async fn passkey(&self, of: Option<Shown>) -> String {
-        let id = uuid_of(self.api.clock.now());
-        sqlx::query(
-            "INSERT INTO passkeys (id, teammate, name, credential_id, public_key, algorithm, counter, transports, created_at)
-             VALUES ($1, $2, 'n', uuid_send($1), '\\x00', -7, 0, '{}', $3)",
-        )
-        .bind(id)
-        .bind(self.owner(of).0)
-        .bind(self.api.clock.now())
-        .execute(&self.api.pool)
-        .await
-        .unwrap();
-        format!("pk_{id}")
-    }
-
-    /// What an authenticator makes for whoever shows that.
-    async fn made_passkey(&self, shown: Shown, n: u32) -> Option<Value> {
-        let headers = [("cookie", self.cookie(shown)?), ("sec-fetch-site", "same-origin")];
-        let begin = "/v1/session/passkeys/options";
-        let begun = self.api.call_with(Method::POST, begin, None, None, &headers).await;
-        let mut authenticator = Authenticator::new(u8::try_from(n % 250).unwrap() + 1);
-        Some(authenticator.make(begun.json.get("options")?))
-    }
-
-    async fn session(&self, of: Option<Shown>) -> String {
-        let (id, owner) = (uuid_of(self.api.clock.now()), self.owner(of));
-        sqlx::query(
-            "INSERT INTO sessions (id, teammate, began_at, seen_at, expires_at)
-             VALUES ($1, $2, $3, $3, $3::timestamptz + interval '1 hour')",
-        )
-        .bind(id)
-        .bind(owner.0)
-        .bind(self.api.clock.now())
-        .execute(&self.api.pool)
-        .await
-        .unwrap();
-        format!("ses_{id}")
-    }
-
-    async fn alert(&self, n: u32) -> String {
-        let (app, subject) = (None, n.to_string());
-        let alert = Alert { app, kind: Kind::Sli, subject: &subject, detail: "walk" };
-        alerts::raise(&mut self.api.pool.acquire().await.unwrap(), &alert, self.api.clock.now()).await.unwrap();
-        let id = sqlx::query_scalar("SELECT id FROM alerts WHERE subject = $1").bind(&subject);
-        bellwire::testkit::model::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
     }
 
     fn cookie(&self, shown: Shown) -> Option<&str> {

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::verbs::Shell;
+use super::shell::Shell;
 
 #[tokio::test]
 async fn whoever_watches_a_campaign_is_told_of_each_change_until_it_is_over() {

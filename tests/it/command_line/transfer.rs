@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-use super::verbs::Shell;
+use super::shell::Shell;
 use super::{error_text, json};
 use crate::api::{content, fcm, push_subscription};
 

@@ -1,71 +1,14 @@
 //! The verbs about apps, keys and messages.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 use serde_json::json;
 
+use super::shell::Shell;
 use super::{bellwire, error_text, json, line, run};
 use crate::support::database::shared_postgres;
 use crate::support::{TempDir, TestDatabase};
-
-const MASTER_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
-
-/// A database that only the program works on.
-pub struct Shell {
-    pub database: TestDatabase,
-    pub dir: TempDir,
-}
-
-impl Shell {
-    pub async fn new() -> Self {
-        Self { database: TestDatabase::create().await, dir: TempDir::new() }
-    }
-
-    /// One that has the app `shop`.
-    pub async fn with_app() -> Self {
-        let shell = Self::new().await;
-        shell.ok(&["app", "create", "shop", "--subject", "mailto:push@example.com"]).await;
-        shell
-    }
-
-    pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = bellwire(self.dir.path());
-        command.args(args).env("DATABASE_URL", self.database.url()).env("BELLWIRE_MASTER_KEY", MASTER_KEY);
-        command
-    }
-
-    pub async fn run(&self, args: &[&str]) -> Output {
-        run(&mut self.command(args)).await
-    }
-
-    pub async fn ok(&self, args: &[&str]) -> Output {
-        let output = self.run(args).await;
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        output
-    }
-
-    /// The JSON that it answers.
-    pub async fn json(&self, args: &[&str]) -> serde_json::Value {
-        json(&self.ok(&[args, &["--json"]].concat()).await)
-    }
-
-    /// What it says after it failed with exit code 1 and printed nothing else.
-    pub async fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args).await;
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        assert!(output.stdout.is_empty(), "{args:?}: {output:?}");
-        error_text(&output)
-    }
-
-    pub async fn fed(&self, args: &[&str], input: &str) -> Output {
-        let mut command = self.command(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it runs");
-        child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("it reads");
-        tokio::task::spawn_blocking(move || child.wait_with_output()).await.expect("no panic").expect("it ends")
-    }
-}
 
 #[tokio::test]
 async fn people_are_invited_changed_reset_shut_out_and_removed() {
@@ -279,120 +222,6 @@ async fn a_site_begins_with_one_command_which_says_what_to_paste() {
     assert_eq!(public["app"]["vapid_key"]["subject"], "https://shop.example.com");
     let refused = shell.refused(&["init", "c", "--origin", "http://shop.example.com"]).await;
     assert!(refused.starts_with("bellwire: --origin \"http://shop.example.com\": "), "{refused}");
-}
-
-#[tokio::test]
-async fn topics_are_made_listed_changed_and_deleted() {
-    let shell = Shell::new().await;
-    let create = ["app", "create", "shop", "--subject", "mailto:push@example.com", "--topic", "a", "--topic", "b"];
-    let made = shell.json(&[&create[..], &["--browsers-may", "set_tags,create_topics"]].concat()).await;
-    assert_eq!(made["browsers_may"], json!(["create_topics", "set_tags"]));
-    let topic = |verb: &'static str, name: &'static str| ["topic", verb, name, "--app", "shop"];
-    shell.ok(&[&topic("create", "staff")[..], &["--join", "server"]].concat()).await;
-    let list = String::from_utf8(shell.ok(&["topic", "list", "--app", "shop"]).await.stdout).expect("UTF-8");
-    assert_eq!(list.lines().count(), 4, "{list}");
-    assert!(list.lines().any(|line| line.starts_with("staff  server  server   0 ")), "{list}");
-    let changed = shell.json(&[&topic("change", "staff")[..], &["--join", "anyone"]].concat()).await;
-    assert_eq!(changed["join"], "anyone");
-    shell.ok(&topic("delete", "staff")).await;
-    let gone = shell.refused(&topic("delete", "staff")).await;
-    assert_eq!(gone, "bellwire: There is no such topic. `bellwire topic list` shows those that there are.\n");
-    assert!(shell.refused(&topic("create", "a/b")).await.starts_with("bellwire: TOPIC: must be 1 to 128"));
-    for (rights, expected) in [("set_attributes", json!(["set_attributes"])), ("nothing", json!([]))] {
-        let changed = shell.json(&["app", "change", "shop", "--browsers-may", rights]).await;
-        assert_eq!(changed["browsers_may"], expected);
-    }
-    let wrong = shell.refused(&["app", "change", "shop", "--browsers-may", "all"]).await;
-    assert!(wrong.starts_with("bellwire: --browsers-may \"all\": must be `create_topics`"), "{wrong}");
-}
-
-#[tokio::test]
-async fn segments_are_set_listed_counted_sent_to_and_deleted() {
-    let shell = Shell::with_app().await;
-    let set = ["segment", "set", "paying", "plan = 'pro' or tag('beta')", "--app", "shop", "--description", "Who pays"];
-    let made = shell.json(&set).await;
-    assert_eq!(made["expression"], "plan = \"pro\" or tag(\"beta\")");
-    let segment = |verb: &'static str, name: &'static str| ["segment", verb, name, "--app", "shop"];
-    let shown = String::from_utf8(shell.ok(&segment("show", "paying")).await.stdout).expect("UTF-8");
-    assert!(shown.contains("description  Who pays"), "{shown}");
-    let list = shell.json(&["segment", "list", "--app", "shop"]).await;
-    assert_eq!((&list["data"][0]["name"], &list["data"][1]), (&json!("paying"), &json!(null)));
-    for (segment, exact) in [("paying", "--exact"), ("browser = 'firefox' and topic('x')", "--json")] {
-        let counted = shell.ok(&["segment", "count", segment, "--app", "shop", exact]).await;
-        let said = String::from_utf8(counted.stdout.clone()).expect("UTF-8");
-        assert!(said.contains("0 of 0 active subscriptions, counted") || said.contains("\"of\":0"), "{counted:?}");
-    }
-    let members = shell.json(&[&segment("members", "paying")[..], &["--limit", "5"]].concat()).await;
-    assert_eq!(members["data"], json!([]));
-    let dry = shell.json(&["send", "--app", "shop", "--segment", "paying", "--title", "T", "--dry-run"]).await;
-    assert_eq!((&dry["audience_estimate"], &dry["audience_margin"]), (&json!(0), &json!(0)));
-    let sent = shell.ok(&["send", "--app", "shop", "--all", "--segment", "plan = 'pro'", "--title", "T"]).await;
-    let shown = shell.json(&["message", "show", "--app", "shop", &line(&sent)]).await;
-    assert_eq!(shown["to"], json!({"all": true, "segment": "plan = 'pro'"}));
-    for (args, told) in [
-        (
-            ["segment", "set", "x", "plan =", "--app", "shop"],
-            "EXPRESSION: at character 7: expected a text between quotes",
-        ),
-        (["segment", "count", "plan", "--app", "shop", "--exact"], "SEGMENT: is no segment of this app"),
-        (["send", "--app", "shop", "--title=T", "--segment", "a ="], "--segment: at character 4: expected"),
-    ] {
-        let refused = shell.refused(&args).await;
-        assert!(refused.contains(told), "{args:?}: {refused}");
-    }
-    shell.ok(&segment("delete", "paying")).await;
-    let gone = shell.refused(&segment("delete", "paying")).await;
-    assert_eq!(gone, "bellwire: There is no such segment. `bellwire segment list` shows those that there are.\n");
-    let both = shell.run(&["send", "--app", "shop", "--user", "1", "--segment", "x", "--title", "T"]).await;
-    assert_eq!(both.status.code(), Some(2), "{both:?}");
-}
-
-#[tokio::test]
-async fn caps_are_set_shown_and_cleared() {
-    let shell = Shell::with_app().await;
-    let set = ["cap", "set", "--app", "shop", "2/1d", "5/7d:promotional"];
-    let expected = json!({"caps": [
-        {"tiers": ["promotional", "engagement"], "max": 2, "window": "1d"},
-        {"tiers": ["promotional"], "max": 5, "window": "7d"},
-    ]});
-    assert_eq!(shell.json(&set).await, expected);
-    assert_eq!(shell.json(&["cap", "show", "--app", "shop"]).await, expected);
-    let refused = shell.refused(&["cap", "set", "--app", "shop", "2/1d", "0/1y"]).await;
-    assert!(refused.contains("CAP (/1/max): must be 1 to 50"), "{refused}");
-    assert_eq!(shell.run(&["cap", "set", "--app", "shop", "2"]).await.status.code(), Some(2));
-    assert_eq!(shell.json(&["cap", "clear", "--app", "shop"]).await, json!({"caps": []}));
-}
-
-#[tokio::test]
-async fn templates_are_put_tried_sent_and_deleted_at_the_shell() {
-    let shell = Shell::with_app().await;
-    let of_shop = ["--app", "shop"];
-    let put = ["template", "put", "welcome", "--app", "shop", "--file", "-"];
-    let wrong = shell.fed(&put, r#"{"content": {"title": "{{ nmae }}"}}"#).await;
-    assert!(error_text(&wrong).contains("/content/title: line 1, column 4: `nmae` is not defined"), "{wrong:?}");
-    let made =
-        shell.fed(&put, r#"{"content": {"title": "{{ data.city }} greets {{ user_id | default('you') }}"}}"#).await;
-    assert_eq!(line(&made), "The template welcome is stored.");
-    let listed = shell.json(&["template", "list", "--app", "shop"]).await;
-    assert_eq!(listed["data"][0]["name"], "welcome");
-    let shown = shell.json(&[&["template", "show", "welcome"][..], &of_shop].concat()).await;
-    assert_eq!(shown["name"], "welcome");
-    let data = ["--data", r#"{"city": "Linz"}"#];
-    let preview = shell.ok(&[&["template", "preview", "welcome"][..], &of_shop, &data].concat()).await;
-    let preview = String::from_utf8(preview.stdout).unwrap();
-    assert!(preview.contains("\"title\": \"Linz greets you\"") && preview.contains("octets"), "{preview}");
-    let lacking = shell.ok(&[&["template", "preview", "welcome"][..], &of_shop].concat()).await;
-    let lacking = String::from_utf8(lacking.stdout).unwrap();
-    assert!(lacking.contains("/content/title: line 1, column 4: `data.city` is not defined"), "{lacking}");
-    let check = shell.ok(&[&["template", "check", "welcome", "--all"][..], &of_shop, &data].concat()).await;
-    assert_eq!(line(&check), "tried on 0 (all of them): 0 cannot be filled in, 0 too long");
-    let send = ["send", "--all", "--template", "welcome", "--json"];
-    shell.ok(&[&send[..], &of_shop, &data].concat()).await;
-    let refused = shell.refused(&["send", "--app", "shop", "--all", "--template", "welcome", "--data", "{"]).await;
-    assert!(refused.contains("--data is not JSON"), "{refused}");
-    shell.ok(&[&["template", "delete", "welcome"][..], &of_shop].concat()).await;
-    let gone = shell.refused(&[&["template", "show", "welcome"][..], &of_shop].concat()).await;
-    assert!(gone.contains("There is no such template. `bellwire template list` shows those that there are."), "{gone}");
 }
 
 #[tokio::test]

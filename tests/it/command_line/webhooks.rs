@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::verbs::Shell;
+use super::shell::Shell;
 use super::{error_text, line};
 
 #[tokio::test]

@@ -1,0 +1,107 @@
+//! Where a browser is reached, as it says itself, and the checks of that.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::problem::Faults;
+use crate::gateway::HostRefused;
+use crate::model::lane::Gateway;
+use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
+use crate::store::keys::apps::App;
+
+/// What `PushSubscription.toJSON()` gives. Members that we do not know are ignored: browsers add some.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct PushSubscription {
+    /// The push resource's URL.
+    pub(super) endpoint: String,
+    /// When the push service will drop it, in milliseconds since 1970.
+    #[serde(rename = "expirationTime")]
+    pub(super) expiration_time: Option<f64>,
+    /// What payloads are sealed with.
+    pub(super) keys: PushKeys,
+}
+
+/// Keys of a `PushSubscription`, each in any of base64's four spellings.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct PushKeys {
+    /// The browser's public key: an uncompressed point on P-256.
+    pub(super) p256dh: String,
+    /// The authentication secret, 16 octets.
+    pub(super) auth: String,
+}
+
+/// Checked parts of a [`PushSubscription`].
+#[derive(Debug)]
+pub(super) struct Address {
+    pub endpoint: Endpoint,
+    pub keys: BrowserKeys,
+    pub gateway: Gateway,
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// Hosts of no known push service that were asked about: each is once, however many endpoints it has in a file.
+#[derive(Debug, Default)]
+pub(super) struct Hosts(HashMap<String, Result<(), HostRefused>>);
+
+impl Hosts {
+    /// More are forgotten, and asked about again.
+    const MAX: usize = 1_000;
+
+    async fn check(&mut self, endpoint: &Endpoint, state: &ApiState) -> Result<(), HostRefused> {
+        if let Some(known) = self.0.get(endpoint.authority()) {
+            return *known;
+        }
+        if self.0.len() >= Self::MAX {
+            self.0.clear();
+        }
+        let checked = state.gateways.check_public(endpoint).await;
+        self.0.insert(endpoint.authority().to_owned(), checked);
+        checked
+    }
+}
+
+fn field_of(error: &InvalidSubscription) -> &'static str {
+    match error {
+        InvalidSubscription::Endpoint(_) => "/subscription/endpoint",
+        InvalidSubscription::P256dh(_) => "/subscription/keys/p256dh",
+        InvalidSubscription::Auth(_) => "/subscription/keys/auth",
+    }
+}
+
+/// Checks what the browser gave. The network is asked last, and only about hosts of no known push service.
+pub(super) async fn check_address(
+    given: &PushSubscription,
+    app: &App,
+    state: &ApiState,
+    hosts: &mut Hosts,
+    faults: &mut Faults,
+) -> Option<Address> {
+    let endpoint = Endpoint::parse(&given.endpoint).map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
+    let keys = BrowserKeys::parse(&given.keys.p256dh, &given.keys.auth);
+    let keys = keys.map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
+    let expires_at = given.expiration_time.and_then(|ms| {
+        let at = (0.0..1e14).contains(&ms).then(|| DateTime::from_timestamp_millis(ms as i64)).flatten();
+        let in_time = at.filter(|at| *at > state.clock.now());
+        faults.require(
+            in_time.is_some(),
+            "/subscription/expirationTime",
+            "must be null or milliseconds since 1970, in the future",
+        );
+        in_time
+    });
+    let at = field_of(&InvalidSubscription::Endpoint(""));
+    let endpoint = endpoint?;
+    let gateway = state.gateways.recognise(&endpoint).map_err(|e| faults.refuse(at, e.to_string())).ok()?;
+    if gateway == Gateway::Other {
+        if !app.allow_other_gateways {
+            faults.refuse(at, "is not of a known push service, and this app lets in no others");
+            return None;
+        }
+        hosts.check(&endpoint, state).await.map_err(|e| faults.refuse(at, e.to_string())).ok()?;
+    }
+    Some(Address { endpoint, keys: keys?, gateway, expires_at })
+}

@@ -1,0 +1,85 @@
+//! The settings that verbs take beside their own arguments.
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+
+use super::local::{Beginning, Local};
+use crate::config::{Config, Flags};
+use crate::server::telemetry;
+
+/// The settings of a server, all shown.
+#[derive(Debug, Args)]
+pub(super) struct Settings {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+impl Settings {
+    /// Reads all settings and starts logging.
+    pub(super) fn load(&self) -> anyhow::Result<Config> {
+        let config = Config::load(&self.flags)?;
+        begin_logging(&config, &config.log)?;
+        Ok(config)
+    }
+}
+
+/// The same settings for verbs that hardly need any: all are taken, behind or before the verb's own arguments, but only
+/// those that say where the data is are shown.
+#[derive(Debug)]
+pub(super) struct FewSettings(pub Flags);
+
+impl Args for FewSettings {
+    fn augment_args(command: Command) -> Command {
+        let shown = ["config", "data_dir"];
+        let hide = |arg: Arg| match arg.get_help_heading() {
+            Some("Settings") => {
+                let hidden = !shown.contains(&arg.get_id().as_str());
+                arg.global(true).hide(hidden)
+            }
+            _ => arg,
+        };
+        Flags::augment_args(command).mut_args(hide)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for FewSettings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Flags::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl FewSettings {
+    /// Reads the settings, and runs a verb on what they name. Only warnings are logged unless told otherwise.
+    pub(super) async fn with(
+        &self,
+        beginning: Beginning,
+        verb: impl AsyncFnOnce(&Local) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let config = Config::load(&self.0)?;
+        begin_logging(&config, if config.is_default("log") { "warn" } else { &config.log })?;
+        let local = Local::open(config, beginning).await?;
+        let done = verb(&local).await;
+        local.close().await;
+        done
+    }
+}
+
+fn begin_logging(config: &Config, filter: &str) -> anyhow::Result<()> {
+    telemetry::init(filter, config.log_format)?;
+    for variable in config.unknown_variables() {
+        tracing::warn!(
+            "{variable} is no setting and changes nothing; `bellwire serve --print-config` shows all settings"
+        );
+    }
+    if let Some(file) = config.passed_over() {
+        tracing::warn!("{} is not read for being here; `--config` names a file of settings", file.display());
+    }
+    Ok(())
+}

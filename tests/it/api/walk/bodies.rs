@@ -1,0 +1,77 @@
+//! What is sent to routes that want a body.
+
+use serde_json::{Value, json};
+
+use crate::api::{content, fcm, registration};
+
+/// The query and the body of a request that is fine. `n` is another number each time.
+pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
+    let body = match operation {
+        "DELETE /v1/apps/{app}" => return ("?confirm=shop", Value::Null),
+        "GET /v1/metrics" | "GET /v1/apps/{app}/metrics" => {
+            let range = "?time[start]=2026-01-01T00:00:00Z&time[end]=2027-01-01T00:00:00Z&measures[]=accepted";
+            return (range, Value::Null);
+        }
+        "GET /v1/apps/{app}/deliveries" => return ("?user_id=ann", Value::Null),
+        "GET /v1/apps/{app}/dead-letters/groups" => return ("?by=reason", Value::Null),
+        "POST /v1/apps/{app}/policies/simulate" => return ("?scenario=calm&deliveries=100", json!({})),
+        "GET /v1/apps/{app}/dead-letters/export" => return ("?format=ndjson", Value::Null),
+        "POST /v1/apps" => json!({"slug": format!("walk-{n}"), "name": "n", "subject": "mailto:a@bellwire.dev"}),
+        "POST /v1/apps/{app}/api-keys" => json!({"name": "n", "scopes": ["keys"]}),
+        "POST /v1/apps/{app}/identity-keys" => json!({"name": "n"}),
+        "PUT /v1/apps/{app}/segments/{segment}" => json!({"expression": "tag('beta')"}),
+        "POST /v1/apps/{app}/segments/preview" => json!({"segment": "tag('beta')"}),
+        "POST /v1/apps/{app}/webhooks" => {
+            json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]})
+        }
+        "POST /v1/apps/{app}/webhooks/{webhook}/replay" => json!({"since": "2026-01-01T00:00:00Z"}),
+        "POST /v1/apps/{app}/topics" => json!({"name": format!("walk-{n}")}),
+        "PATCH /v1/apps/{app}/vapid-keys/{vapid_key}" => json!({"subject": "mailto:a@bellwire.dev"}),
+        "POST /v1/apps/{app}/subscriptions" => registration(&fcm(&format!("walk-{n}")), json!({})),
+        "POST /v1/apps/{app}/receipts" | "POST /v1/apps/{app}/imports" | "POST /v1/apps/{app}/imports/{import}" => {
+            json!([])
+        }
+        "POST /v1/apps/{app}/messages" => json!({"to": {"all": true}, "content": content()}),
+        "POST /v1/apps/{app}/messages/batch" => json!({"messages": [{"to": {"users": ["ann"]}, "content": content()}]}),
+        "POST /v1/apps/{app}/campaigns" | "PUT /v1/apps/{app}/campaigns/{campaign}" => campaign(n),
+        "POST /v1/apps/{app}/campaigns/{campaign}/clone" => json!({"slug": format!("walk-{n}")}),
+        "POST /v1/apps/{app}/campaigns/{campaign}/test" => json!({"users": ["ann"]}),
+        "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
+        "PUT /v1/apps/{app}/templates/{template}" => json!({"content": content()}),
+        "POST /v1/apps/{app}/templates/preview" => json!({"template": {"content": content()}}),
+        "POST /v1/apps/{app}/templates/check" => json!({"template": {"content": content()}, "to": {"all": true}}),
+        "POST /v1/session" => json!({"api_key": "an operator's"}),
+        "POST /v1/session/passkeys" => json!({"name": "n", "credential": {"of": "an authenticator"}}),
+        "PATCH /v1/session/passkeys/{passkey}" => json!({"name": "n"}),
+        "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
+        "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
+        "PATCH /v1/team/{teammate}" => json!({"roles": []}),
+        "PUT /v1/apps/{app}/caps" => json!({"caps": [{"max": 2, "window": "1d"}]}),
+        "PUT /v1/apps/{app}/calendar" => json!({"timezone": "Europe/Vienna"}),
+        "PUT /v1/apps/{app}/flow" | "PUT /v1/gateways/{lane}/flow" => json!({"rate": 5}),
+        "PATCH /v1/apps/{app}"
+        | "PATCH /v1/apps/{app}/webhooks/{webhook}"
+        | "POST /v1/apps/{app}/webhooks/{webhook}/rotate-secret"
+        | "PATCH /v1/apps/{app}/subscriptions/{subscription}"
+        | "PATCH /v1/apps/{app}/topics/{topic}"
+        | "POST /v1/apps/{app}/policies/preview"
+        | "POST /v1/apps/{app}/vapid-keys"
+        | "POST /v1/gateways/{lane}/close"
+        | "POST /v1/gateways/{lane}/hold"
+        | "POST /v1/gateways/{lane}/open"
+        | "POST /v1/gateways/{lane}/probe"
+        | "POST /v1/gateways/{lane}/release"
+        | "PUT /v1/apps/{app}/guard"
+        | "PUT /v1/apps/{app}/policies/subscriptions/{subscription}"
+        | "PUT /v1/apps/{app}/policies/tiers/{tier}"
+        | "PUT /v1/apps/{app}/policies/topics/{topic}"
+        | "PUT /v1/apps/{app}/slas" => json!({}),
+        _ => Value::Null,
+    };
+    ("", body)
+}
+
+/// The plan of a campaign.
+pub(super) fn campaign(n: u32) -> Value {
+    json!({"slug": format!("walk-{n}"), "message": {"to": {"all": true}, "content": content()}})
+}
