@@ -163,16 +163,23 @@ impl Shop {
         backend
     }
 
-    /// Waits for the one active subscription to be like that.
-    async fn until_subscription(&self, wanted: Value) {
+    /// Waits for the one active subscription to be like that. Returns its id.
+    async fn until_subscription(&self, wanted: Value) -> String {
+        self.until_another_than("", wanted).await
+    }
+
+    /// The same for one that has taken the place of another.
+    async fn until_another_than(&self, former: &str, wanted: Value) -> String {
         let all = async || self.site.get("/subscriptions").await;
         let wanted = wanted.as_object().expect("members");
-        until(all, |all| {
-            let active: Vec<&Value> =
-                all["data"].as_array().expect("rows").iter().filter(|one| one["state"] == "active").collect();
-            active.len() == 1 && wanted.iter().all(|(name, value)| active[0][name] == *value)
-        })
-        .await;
+        let active = |all: &Value| -> Vec<Value> {
+            all["data"].as_array().expect("rows").iter().filter(|one| one["state"] == "active").cloned().collect()
+        };
+        let found = until(all, |all| match active(all).as_slice() {
+            [one] => one["id"] != former && wanted.iter().all(|(name, value)| one[name] == *value),
+            _ => false,
+        });
+        active(&found.await)[0]["id"].as_str().expect("an id").to_owned()
     }
 }
 
@@ -199,7 +206,7 @@ async fn live_through(shop: &Shop, backend: &mut Backend) {
     shop.until_subscription(json!({"topics": ["news"], "user_id": null})).await;
     firefox.evaluate(&when("document.getElementById('unsubscribe')?.checkVisibility()")).await;
     firefox.click("offers").await;
-    shop.until_subscription(json!({"topics": ["news", "offers"]})).await;
+    let former = shop.until_subscription(json!({"topics": ["news", "offers"]})).await;
     settle(&mut firefox).await;
 
     fill_in(&mut firefox, "user", "ann").await;
@@ -208,7 +215,8 @@ async fn live_through(shop: &Shop, backend: &mut Backend) {
     firefox.evaluate(&when("document.getElementById('problem').textContent.includes('do not match')")).await;
     fill_in(&mut firefox, "password", "secret").await;
     firefox.click("log-in").await;
-    shop.until_subscription(json!({"topics": ["news", "offers"], "user_id": "ann"})).await;
+    // It is hers at once, and soon afterwards a new one is, by whose endpoint nobody else can read along.
+    shop.until_another_than(&former, json!({"topics": ["news", "offers"], "user_id": "ann"})).await;
     settle(&mut firefox).await;
 
     firefox.click("code").await;
