@@ -862,8 +862,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Takes out everything that the app owns, so that `bellwire import` makes the same app on another server: settings, VAPID pairs, identity keys, topics, policies, segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions.
-         * @description Secrets are in clear. Endpoints with their keys, too: whoever has the file can send to these browsers.
+         * Takes out everything that the app owns.
+         * @description `bellwire import` makes the same app of it on another server: settings, VAPID pairs, identity keys, topics, policies, segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in clear. Endpoints with their keys, too: whoever has the file can send to these browsers.
          *
          *     Each line is a JSON object that says by its `type` what it is. The last is `{"type":"end","counts":{…}}`: a file without it is not whole, and the connection was cut. `after` goes on behind the last subscription that was had. It is no snapshot: what changes meanwhile is in it as it was, or as it is.
          *
