@@ -2086,8 +2086,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Gives out all that is kept of a user, for them to have: their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when they are sent something and what they click.
-         * @description Endpoints and keys are left out: with them anybody could send to their browsers.
+         * Gives out all that is kept of a user, for them to have.
+         * @description Their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when they are sent something and what they click. Endpoints and keys are left out: with them anybody could send to their browsers.
          *
          *     One JSON document, written as it is read: `complete` is its last member, and missing where it broke off. It may take minutes where the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports are under way. A user of whom nothing is known has an empty one.
          *
