@@ -1,5 +1,6 @@
 //! What tests stand on.
 
+mod accounts;
 pub mod app;
 pub mod authenticator;
 pub mod collector;
