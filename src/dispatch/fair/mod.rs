@@ -168,8 +168,8 @@ impl FairQueue {
     /// Gives a permit back without an answer: no POST was made.
     pub(in crate::dispatch) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
         let mut inner = self.inner.lock();
-        inner
-            .give_back(slot, false, |lane| lane.leave(probe, job.number, job.message.tier == Tier::Transactional, now));
+        let tier = job.message.tier;
+        inner.give_back(slot, Some(tier), |lane| lane.leave(probe, job.number, tier == Tier::Transactional, now));
         self.wake(&inner);
     }
 
@@ -179,7 +179,7 @@ impl FairQueue {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
         let learn = |lane: &mut Lane| (lane.answered(answer, &mut news), lane.in_flight());
-        let (told, in_flight) = inner.give_back(slot, true, learn);
+        let (told, in_flight) = inner.give_back(slot, None, learn);
         if let Some(posted_at) = news.key_released_at {
             inner.release_key(news.lane, posted_at);
         }

@@ -257,13 +257,16 @@ impl Queue {
         Some(Next::Turn(Turn { slot, job, probe, payload_max }))
     }
 
-    /// Lets a lane learn something that frees a permit, and others take it.
-    pub(super) fn give_back<T>(&mut self, slot: Slot, sent: bool, learn: impl FnOnce(&mut Lane) -> T) -> T {
+    /// Lets a lane learn something that frees a permit, and others take it. A tier whose turn came to no POST has paid nothing:
+    /// what was claimed too long ago would otherwise cost its tier a share.
+    pub(super) fn give_back<T>(&mut self, slot: Slot, unsent: Option<Tier>, learn: impl FnOnce(&mut Lane) -> T) -> T {
         let queue = &mut self.slots[slot];
         let learnt = learn(&mut queue.lane);
         queue.moved_at = Instant::now();
         let (app, id) = (queue.app, queue.id);
-        if !sent {
+        if let Some(tier) = unsent {
+            let paid = &mut queue.paid[index(tier)];
+            *paid = paid.saturating_sub(COSTS[index(tier)]);
             self.flows.give_back(app, id);
         }
         self.flows.ended(app, id);
