@@ -115,11 +115,12 @@ async fn write_rows(
         ),
         logged AS (
             INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
-            SELECT a.message, a.subscription, a.attempt, a.shard, a.at, a.ending, a.status, a.took_ms, a.reason
-            FROM ours JOIN unnest($9::uuid[], $10::uuid[], $11::integer[], $12::smallint[], $13::timestamptz[],
-                                  $14::smallint[], $15::smallint[], $16::integer[], $17::text[])
+            SELECT * FROM unnest($9::uuid[], $10::uuid[], $11::integer[], $12::smallint[], $13::timestamptz[],
+                                 $14::smallint[], $15::smallint[], $16::integer[], $17::text[])
                 AS a (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
-                ON a.message = ours.message AND a.subscription = ours.subscription
+            -- IS TRUE, since a bare IN becomes a join, for which the planner, who takes arrays for ten elements, tries all
+            -- pairs: half a millisecond for each of 500 rows.
+            WHERE ((a.message, a.subscription) IN (SELECT message, subscription FROM ours)) IS TRUE
             ON CONFLICT DO NOTHING -- a row that came back after its attempt was logged must end all the same
         ),
         counted AS (

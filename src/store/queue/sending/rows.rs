@@ -102,8 +102,8 @@ pub(super) async fn write(
             users.push(user.as_str());
         }
     }
-    // What belongs to a message is read out of its array by its place, and counted in arrays of places: a join of messages
-    // and recipients would try all pairs.
+    // What belongs to a message is read out of its array by its place, and its counts are found by bisection: a join of
+    // messages and recipients would try all pairs.
     let rows = sqlx::query!(
         r#"WITH named AS (
              SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
@@ -115,18 +115,23 @@ pub(super) async fn write(
                count(*) OVER (PARTITION BY t.n) = ($14::integer[])[t.n] AS complete
              FROM unnest($17::integer[], $18::smallint[], $19::uuid[], $22::bytea[]) AS t (n, shard, id, token)
              JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = ($2::uuid[])[t.n]),
-           reached AS (SELECT array_agg(n) AS known, array_agg(n) FILTER (WHERE live) AS live FROM named),
+           counts AS (SELECT n, count(*) AS known, count(*) FILTER (WHERE live) AS live FROM named GROUP BY n),
+           reached AS (
+             SELECT array_agg(n ORDER BY n) AS places, array_agg(known ORDER BY n) AS known, array_agg(live ORDER BY n) AS live
+             FROM counts),
            stored AS (
              INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
                topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, sent_by)
              SELECT m.id, m.app, m.tier, 'sending', m.audience, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy,
-               m.topic, m.enveloped, coalesce(cardinality(array_positions(live, m.n::integer)), 0), m.accepted_at, m.expires_at,
+               m.topic, m.enveloped, coalesce(live[at], 0), m.accepted_at, m.expires_at,
                ($25::text[])[m.n], ($26::uuid[])[m.n]
              FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::jsonb[], $5::bytea[], $6::integer[], $7::smallint[],
                  $8::text[], $9::jsonb[], $10::integer[], $11::boolean[], $12::timestamptz[], $13::timestamptz[],
                  $14::integer[]) WITH ORDINALITY AS m (id, app, tier, audience, content, ttl_s, urgency, topic_header,
-                 policy, topic, enveloped, accepted_at, expires_at, recipients, n), reached
-             WHERE coalesce(cardinality(array_positions(known, m.n::integer)), 0) = m.recipients),
+                 policy, topic, enveloped, accepted_at, expires_at, recipients, n), reached,
+               LATERAL (SELECT width_bucket(m.n::integer, places)) AS lower (bound),
+               LATERAL (SELECT CASE WHEN places[bound] = m.n THEN bound END) AS counted_at (at)
+             WHERE coalesce(known[at], 0) = m.recipients),
            queued AS (
              INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, lease, leases, token, life)
              SELECT shard, id, message, lane, ($3::smallint[])[n],
