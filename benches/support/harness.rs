@@ -36,6 +36,9 @@ const CAMPAIGN_WITHIN: Duration = Duration::from_secs(900);
 /// A running Bellwire with everything around it.
 pub struct Harness {
     server: Process,
+    /// Further servers on the same database.
+    replicas: Vec<Process>,
+    master_key: String,
     simulator: Simulator,
     /// The REST API, with an operator's key.
     pub api: Client,
@@ -46,7 +49,7 @@ pub struct Harness {
     /// What the server seals with.
     pub vault: Vault,
     postgres: Postgres,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// A Postgres that is stopped in good order, so that nothing of it stays behind.
@@ -123,7 +126,32 @@ impl Harness {
         let gateways = Client::new(&simulator.control);
         let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&pool).await.expect("a version");
         table::machine(&format!("Postgres {version} (synchronous_commit on)"));
-        Self { server, simulator, api, gateways, pool, vault, postgres, _dir: dir }
+        let replicas = Vec::new();
+        Self { server, replicas, master_key, simulator, api, gateways, pool, vault, postgres, dir }
+    }
+
+    /// Starts further servers on the same database, until so many run in all.
+    pub async fn replicate(&mut self, servers: usize) {
+        while 1 + self.replicas.len() < servers {
+            let (replica, _) = serve(&self.dir, &self.postgres.0, &self.simulator, &[], &self.master_key).await;
+            self.replicas.push(replica);
+        }
+    }
+
+    /// CPU time that each server has used so far.
+    pub fn servers(&self) -> Vec<Duration> {
+        std::iter::once(&self.server).chain(&self.replicas).map(|server| cpu::of_process(server.id())).collect()
+    }
+
+    /// Connections to the database, by what they are of: servers, and anybody else.
+    pub async fn connections(&self) -> (i64, i64) {
+        sqlx::query_as(
+            "SELECT count(*) FILTER (WHERE application_name LIKE 'bellwire %'), count(*) FILTER (WHERE application_name NOT LIKE 'bellwire %')
+             FROM pg_stat_activity WHERE backend_type = 'client backend'",
+        )
+        .fetch_one(&self.pool)
+        .await
+        .expect("an answer")
     }
 
     /// A client that only inserts, on the same Postgres.
@@ -213,7 +241,7 @@ impl Harness {
     /// What everybody used so far.
     pub fn usage(&self) -> Usage {
         Usage {
-            server: cpu::of_process(self.server.id()),
+            server: self.servers().into_iter().sum(),
             postgres: cpu::of_tree(self.postgres.0.postmaster().expect("Postgres runs")),
             simulator: cpu::of_process(self.simulator.id()),
         }

@@ -112,7 +112,8 @@ impl Heartbeat {
 
     /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
     pub(super) async fn read_states(&self, since: Option<Timestamp>) -> sqlx::Result<()> {
-        for state in store::operations::workers::lane_states(&self.shared.pool, self.shared.life.me().id, since).await? {
+        for state in store::operations::workers::lane_states(&self.shared.pool, self.shared.life.me().id, since).await?
+        {
             self.queue.adopt(state);
         }
         for flow in store::queue::flows::changed(&self.shared.pool, since).await? {

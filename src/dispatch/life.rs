@@ -179,7 +179,11 @@ mod tests {
             assert!(watch.look(began, began + LATE_AFTER * 2, &[peer(1, 5)]).is_empty(), "{look}");
         }
         let woken = now + BEAT_EVERY * 60;
-        assert_eq!(looks(&mut watch, woken, &[5, 5, 5, 5, 5]), [3], "from the first look in time after a pause of its own");
+        assert_eq!(
+            looks(&mut watch, woken, &[5, 5, 5, 5, 5]),
+            [3],
+            "from the first look in time after a pause of its own"
+        );
     }
 
     #[tokio::test]

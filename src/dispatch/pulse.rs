@@ -141,7 +141,9 @@ impl Pulse {
         let (me, now) = (self.shared.life.me(), self.shared.clock.now());
         match takeover::leave(&self.shared.pool, me.id, now).await {
             Ok(left) if left == takeover::TakenOver::default() => {}
-            Ok(left) => info!(batches = left.batches, rows = left.rows, "left to other workers what had not come to its end"),
+            Ok(left) => {
+                info!(batches = left.batches, rows = left.rows, "left to other workers what had not come to its end")
+            }
             Err(error) => debug!(%error, "could not take this worker off the list; it will be taken for dead"),
         }
     }

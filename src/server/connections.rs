@@ -77,7 +77,9 @@ pub(super) async fn open(context: &Context, config: &Config) {
                 );
             }
         }
-        Err(error) => info!(%error, most = shares.sum(), open, "Postgres could not be asked how many connections it has"),
+        Err(error) => {
+            info!(%error, most = shares.sum(), open, "Postgres could not be asked how many connections it has")
+        }
     }
 }
 
