@@ -43,7 +43,7 @@ pub async fn run() {
         harness.replicate(servers).await;
         let at_rest = rest(&harness, rest_s).await;
         let mut measured =
-            Measured { campaigns: Vec::new(), shares: Vec::new(), at_rest, connections: harness.connections().await.0 };
+            Measured { campaigns: Vec::new(), shares: Vec::new(), at_rest, connections: harness.connections().await };
         for _ in 0..rounds {
             let before = harness.servers();
             measured.campaigns.push(harness.campaign(app, n, &notice()).await);

@@ -143,15 +143,12 @@ impl Harness {
         std::iter::once(&self.server).chain(&self.replicas).map(|server| cpu::of_process(server.id())).collect()
     }
 
-    /// Connections to the database, by what they are of: servers, and anybody else.
-    pub async fn connections(&self) -> (i64, i64) {
-        sqlx::query_as(
-            "SELECT count(*) FILTER (WHERE application_name LIKE 'bellwire %'), count(*) FILTER (WHERE application_name NOT LIKE 'bellwire %')
-             FROM pg_stat_activity WHERE backend_type = 'client backend'",
-        )
-        .fetch_one(&self.pool)
-        .await
-        .expect("an answer")
+    /// Connections of all servers to the database.
+    pub async fn connections(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'bellwire %'")
+            .fetch_one(&self.pool)
+            .await
+            .expect("an answer")
     }
 
     /// A client that only inserts, on the same Postgres.

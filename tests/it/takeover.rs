@@ -165,8 +165,13 @@ async fn wrong_clocks_kill_nobody_and_keep_none_of_the_dead_alive() {
         let message = app.send(json!({"all": true}), json!({"ttl": 7 * 86_400})).await;
         until(&app, |report| held(report) >= 15).await;
         drop(other); // without a word
-        until_so(&app, "SELECT (count(*) = 1)::int::bigint FROM workers").await;
-        assert_eq!(app.metrics.workers_ended.get(), 1);
+        let ended = async {
+            while app.metrics.workers_ended.get() == 0 {
+                scalar(&app.pool, "SELECT 1::bigint").await;
+            }
+        };
+        timeout(PATIENCE, ended).await.expect("it is missed");
+        assert_eq!(scalar(&app.pool, "SELECT count(*) FROM workers").await, 1);
         app.simulator.remove_rule(hold);
         app.advance(Duration::from_secs(600)).await; // what was held for too long is tried again
         until(&app, |report| report.deliveries >= N.into()).await;
@@ -204,7 +209,7 @@ async fn all_that_a_worker_held_is_due_once_it_was_ended_and_what_others_hold_is
             .unwrap();
         let lease = || lease_of(worker, app.clock.uuid());
         let span = Span::all(apple, Tier::Transactional, now);
-        // Of one its clock was wrong by a day.
+        // The second as by a clock that is a day ahead.
         for until in [now + LEASE, now + LEASE * 2_880] {
             let rows = claims::claim_rows(pool, span, 1, lease(), until).await.unwrap();
             assert_eq!(rows.len(), 1);
@@ -269,7 +274,7 @@ async fn a_postgres_without_a_connection_left_is_waited_for_and_costs_no_deliver
 
 /// Statements that a server with all roles runs in a second when there is nothing to do, at most: what fifty of them cost one
 /// Postgres. Most are looks for stops, lane states and flows (five times a second each) and for what is due (ten times).
-const AT_REST: u64 = 45;
+const AT_REST: u64 = 50;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_at_rest_asks_postgres_little() {
@@ -282,7 +287,6 @@ async fn a_server_at_rest_asks_postgres_little() {
     timeout(PATIENCE, proxy.until_run(HEARTBEAT, SECONDS)).await.expect("it beats");
     let runs = proxy.take_runs();
     let all: u64 = runs.values().sum();
-    eprintln!("{:.1} statements a second at rest: {runs:#?}", all as f64 / SECONDS as f64);
     assert!(all <= AT_REST * SECONDS, "{all} in {SECONDS} s: {runs:#?}");
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
