@@ -8,10 +8,12 @@
 use std::time::Duration;
 
 use crate::support::cpu::per;
-use crate::support::harness::{Campaign, Harness, notice};
+use crate::support::harness::{Campaign, Harness, Settings, notice};
 use crate::support::table::{Bar, figure, heading, number};
 use crate::support::{seed, setting};
 
+/// So many connections each: what eight servers have is what an embedded Postgres takes.
+const FEW: Settings = &[("BELLWIRE_DATABASE_CONNECTIONS", "12")];
 /// Numbers of servers, in the order in which they are added.
 const SERVERS: [usize; 4] = [1, 2, 4, 8];
 
@@ -34,7 +36,7 @@ impl Measured {
 
 pub async fn run() {
     let (n, rounds, rest_s) = (setting("N", 100_000), setting("ROUNDS", 3).max(1), setting("REST", 10).max(1));
-    let mut harness = Harness::open().await;
+    let mut harness = Harness::open_with(FEW).await;
     let app = harness.app("replicas").await;
     seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
     harness.campaign(app, n, &notice()).await; // the first finds everything cold
