@@ -71,6 +71,11 @@ impl Life {
         self.me.write().is_listed = true;
     }
 
+    /// Notes that it has left the list.
+    pub(super) fn left(&self) {
+        self.me.write().is_listed = false;
+    }
+
     /// Notes that a heartbeat went through that began then.
     pub(super) fn beaten(&self, began: Instant) {
         *self.beaten_at.write() = Some(began);

@@ -139,6 +139,7 @@ impl Pulse {
     pub(super) async fn leave(&self) {
         let _watch = self.watch.lock().await; // no heartbeat is under way, and none enters it again while it stops
         let (me, now) = (self.shared.life.me(), self.shared.clock.now());
+        self.shared.life.left();
         match takeover::leave(&self.shared.pool, me.id, now).await {
             Ok(left) if left == takeover::TakenOver::default() => {}
             Ok(left) => {
