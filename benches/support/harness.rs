@@ -146,8 +146,8 @@ impl Harness {
     /// Starts further servers on the same database, until so many run in all.
     pub async fn replicate(&mut self, servers: usize) {
         while 1 + self.replicas.len() < servers {
-            let Self { dir, postgres, simulator, master_key, settings, .. } = &*self;
-            let (replica, _) = serve(dir, &postgres.0, simulator, &[], master_key, settings).await;
+            let Self { dir, postgres, simulator, master_key, .. } = &*self;
+            let (replica, _) = serve(dir, &postgres.0, simulator, &[], master_key, self.settings).await;
             self.replicas.push(replica);
         }
     }
