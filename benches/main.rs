@@ -16,6 +16,7 @@ mod pages;
 mod peers;
 mod post;
 mod receipts;
+mod replicas;
 mod scale;
 mod scheduled;
 mod sealing;
@@ -84,6 +85,8 @@ enum Benchmark {
     Scheduled,
     /// Whether cost and memory grow with the audience
     Scale,
+    /// What a delivery costs where one, two, four and eight servers share the work
+    Replicas,
     /// Subscriptions taken in by the file
     Imports,
     /// Subscriptions taken out
@@ -129,6 +132,7 @@ impl Benchmark {
             Self::Pages => block_on(pages::run()),
             Self::Scheduled => block_on(scheduled::run()),
             Self::Scale => block_on(scale::run()),
+            Self::Replicas => block_on(replicas::run()),
             Self::Imports => block_on(imports::run()),
             Self::Exports => block_on(exports::run()),
             Self::Peers => block_on(peers::run()),

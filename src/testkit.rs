@@ -170,6 +170,9 @@ pub mod store {
         pub mod schema {
             pub use crate::store::operations::schema::{Contents, SCHEMA, SchemaError, inspect, within};
         }
+        pub mod takeover {
+            pub use crate::store::operations::takeover::{TakenOver, end_silent};
+        }
         pub mod workers {
             pub use crate::store::operations::workers::{lane_states, lease_probe};
         }

@@ -33,9 +33,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A campaign of 1,000,000 takes two minutes.
 const CAMPAIGN_WITHIN: Duration = Duration::from_secs(900);
 
+/// Environment variables of servers, by name.
+pub type Settings = &'static [(&'static str, &'static str)];
+
 /// A running Bellwire with everything around it.
 pub struct Harness {
     server: Process,
+    /// Further servers on the same database.
+    replicas: Vec<Process>,
+    master_key: String,
+    settings: Settings,
     simulator: Simulator,
     /// The REST API, with an operator's key.
     pub api: Client,
@@ -46,7 +53,7 @@ pub struct Harness {
     /// What the server seals with.
     pub vault: Vault,
     postgres: Postgres,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 /// A Postgres that is stopped in good order, so that nothing of it stays behind.
@@ -96,8 +103,17 @@ impl Harness {
         Self::beside(&[]).await
     }
 
+    /// The same, with these settings of servers besides those of all benchmarks.
+    pub async fn open_with(settings: Settings) -> Self {
+        Self::begin(&[], settings).await
+    }
+
     /// The same, with receivers of webhooks that the server knows.
     pub async fn beside(receivers: &[Receiver]) -> Self {
+        Self::begin(receivers, &[]).await
+    }
+
+    async fn begin(receivers: &[Receiver], settings: Settings) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
         let options = Options {
@@ -111,7 +127,7 @@ impl Harness {
             forget_tuning(&postgres.0).await;
         }
         let master_key = STANDARD.encode(rand::random::<[u8; 32]>());
-        let (server, address) = serve(&dir, &postgres.0, &simulator, receivers, &master_key).await;
+        let (server, address) = serve(&dir, &postgres.0, &simulator, receivers, &master_key, settings).await;
         let pool =
             store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
         let clock = Clock::system();
@@ -123,7 +139,30 @@ impl Harness {
         let gateways = Client::new(&simulator.control);
         let version: String = sqlx::query_scalar("SHOW server_version").fetch_one(&pool).await.expect("a version");
         table::machine(&format!("Postgres {version} (synchronous_commit on)"));
-        Self { server, simulator, api, gateways, pool, vault, postgres, _dir: dir }
+        let replicas = Vec::new();
+        Self { server, replicas, master_key, settings, simulator, api, gateways, pool, vault, postgres, dir }
+    }
+
+    /// Starts further servers on the same database, until so many run in all.
+    pub async fn replicate(&mut self, servers: usize) {
+        while 1 + self.replicas.len() < servers {
+            let Self { dir, postgres, simulator, master_key, .. } = &*self;
+            let (replica, _) = serve(dir, &postgres.0, simulator, &[], master_key, self.settings).await;
+            self.replicas.push(replica);
+        }
+    }
+
+    /// CPU time that each server has used so far.
+    pub fn servers(&self) -> Vec<Duration> {
+        std::iter::once(&self.server).chain(&self.replicas).map(|server| cpu::of_process(server.id())).collect()
+    }
+
+    /// Connections of all servers to the database.
+    pub async fn connections(&self) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'bellwire %'")
+            .fetch_one(&self.pool)
+            .await
+            .expect("an answer")
     }
 
     /// A client that only inserts, on the same Postgres.
@@ -213,7 +252,7 @@ impl Harness {
     /// What everybody used so far.
     pub fn usage(&self) -> Usage {
         Usage {
-            server: cpu::of_process(self.server.id()),
+            server: self.servers().into_iter().sum(),
             postgres: cpu::of_tree(self.postgres.0.postmaster().expect("Postgres runs")),
             simulator: cpu::of_process(self.simulator.id()),
         }
@@ -232,6 +271,7 @@ async fn serve(
     simulator: &Simulator,
     receivers: &[Receiver],
     master_key: &str,
+    settings: Settings,
 ) -> (Process, String) {
     // Somebody could take the port before the server does, who would then say so and end.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
@@ -256,6 +296,7 @@ async fn serve(
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
             .env("BELLWIRE_TRUSTED_PROXIES", "1") // browsers of a benchmark have addresses of their own
             .env("BELLWIRE_RUNAWAY_FACTOR", "0") // a benchmark is nothing but that
+            .envs(settings.iter().copied())
             .env("BELLWIRE_LOG", "warn")
             .env("BELLWIRE_LOG_FORMAT", "json") // without the words of welcome
             .stdout(Stdio::null()); // warnings come on standard error

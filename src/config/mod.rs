@@ -29,7 +29,7 @@ pub(crate) use settings::{Config, PolicyDefaults};
 use settings::{SETTINGS, Setting};
 use sources::{Origin, Sources, default_data_dir, name_of};
 pub(crate) use value::reachable;
-pub(crate) use value::{LogFormat, Secret};
+pub(crate) use value::{LogFormat, Roles, Secret};
 
 /// What every variable begins with, but for those that have names of their own.
 const PREFIX: &str = "BELLWIRE_";

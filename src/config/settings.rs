@@ -111,8 +111,8 @@ settings! {
     }));
     /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
-    /// Connections to Postgres, at most.
-    database_connections: u32 = "24", shown, number(6..=500);
+    /// Connections of this process to Postgres, at most. Of all processes together Postgres must allow as many by `max_connections`.
+    database_connections: u32 = "25", shown, number(6..=500);
     /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
     /// somewhere.
     roles: Roles = "api,worker,maintenance", shown, roles();

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock};
 use tokio::time::Instant;
 use tracing::{error, warn};
+use uuid::Uuid;
 
 use super::admit::Admission;
 use super::agenda::{Agenda, Drawn, REST_FAILED};
@@ -161,6 +162,7 @@ impl Claims {
         let is_ready = !self.shared.progress.is_stopping()
             && self.heartbeat.is_informed()
             && self.shared.stops.is_fresh(Instant::now())
+            && self.shared.life.is_current(Instant::now())
             && !self.settling.settler.is_failing();
         if !is_ready {
             self.refused.fetch_add(1, Ordering::AcqRel);
@@ -269,7 +271,7 @@ impl Claims {
                 &self.shared.pool,
                 lane.id,
                 &origin,
-                self.shared.worker,
+                self.shared.life.me().id,
                 known,
                 now,
             )
@@ -293,7 +295,7 @@ impl Claims {
 
     async fn draw_rows(self: &Arc<Self>, span: Span, limit: usize) -> sqlx::Result<usize> {
         let Span { lane, tier, now, .. } = span;
-        let (lease, claimed_at) = (self.shared.clock.uuid(), Instant::now());
+        let (lease, claimed_at) = (self.fresh_lease(), Instant::now());
         let mut rows = store::queue::claims::claim_rows(&self.shared.pool, span, limit, lease, now + LEASE).await?;
         rows.sort_by_key(|row| row.scheduled_at);
         let n = rows.len();
@@ -313,7 +315,7 @@ impl Claims {
         }
         let (wanted, taken_at) = (self.batch_size(lane), Instant::now());
         let size = if room.exact { wanted.min(room.n) } else { wanted };
-        let batch = self.shared.clock.uuid();
+        let batch = self.fresh_lease();
         match store::queue::claims::take_batch(&self.shared.pool, span, size, batch, now + LEASE).await? {
             Taken::Nothing => Ok(0),
             Taken::Nobody { passed } => Ok(1 + self.pass(span, passed)), // another cursor may follow
@@ -348,7 +350,7 @@ impl Claims {
 
     async fn draw_lost_batch(self: &Arc<Self>, span: Span) -> sqlx::Result<usize> {
         let now = span.now;
-        let (lease, leased_at) = (self.shared.clock.uuid(), Instant::now());
+        let (lease, leased_at) = (self.fresh_lease(), Instant::now());
         // A batch of our own that could not be settled in time is not lost.
         let own = self.settling.unsettled();
         let leased = store::queue::claims::lease_lost_batch(&self.shared.pool, span, &own, lease, now + LEASE).await?;
@@ -359,6 +361,10 @@ impl Claims {
             return Ok(batch.recipients.len());
         }
         self.admission.batch(batch, now + LEASE, leased_at).await
+    }
+
+    fn fresh_lease(&self) -> Uuid {
+        self.shared.life.lease(&self.shared.clock)
     }
 
     /// About two seconds of what the lane got through lately.

@@ -1,4 +1,4 @@
-//! What the engine does by the clock: read stops and shared lane states, show that it lives, close batches.
+//! What the engine does by the clock: read stops and shared lane states, renew leases, close batches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::store::queue::claims::LEASE;
 
 /// How often stops and lane states are read.
 const READ_EVERY: Duration = Duration::from_millis(200);
-/// How often this worker shows that it lives, and takes the database's time.
+/// How often it looks after what changes slowly.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
 /// How often batches are looked at.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
@@ -112,7 +112,8 @@ impl Heartbeat {
 
     /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
     pub(super) async fn read_states(&self, since: Option<Timestamp>) -> sqlx::Result<()> {
-        for state in store::operations::workers::lane_states(&self.shared.pool, self.shared.worker, since).await? {
+        for state in store::operations::workers::lane_states(&self.shared.pool, self.shared.life.me().id, since).await?
+        {
             self.queue.adopt(state);
         }
         for flow in store::queue::flows::changed(&self.shared.pool, since).await? {
@@ -136,15 +137,7 @@ impl Heartbeat {
     }
 
     pub(super) async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
-        let replicas =
-            store::operations::workers::beat(&self.shared.pool, self.shared.worker, self.shared.started_at, now)
-                .await?;
-        self.queue.share_among(replicas, now);
         self.queue.forget_idle(now, Instant::now());
-        let asked = Instant::now();
-        let database = store::database_now(&self.shared.pool).await?;
-        let offset = self.shared.clock.follow(database + asked.elapsed() / 2);
-        self.shared.metrics.clock_offset_s.set(offset as f64 / 1e6);
         let load = self.queue.load(now);
         self.shared.metrics.in_flight.set(i64::try_from(load.in_flight).unwrap_or(i64::MAX));
         self.shared.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));
@@ -152,8 +145,9 @@ impl Heartbeat {
         for (kind, n) in store::outcomes::alerts::open(&self.shared.pool).await? {
             self.shared.metrics.alerts_open(kind.name(), n);
         }
-        if Duration::from_micros(offset.unsigned_abs()) > OFFSET_MAX {
-            warn!(offset_ms = offset / 1000, "this host's clock differs from the database's, which is followed");
+        let offset_s = self.shared.metrics.clock_offset_s.get();
+        if offset_s.abs() > OFFSET_MAX.as_secs_f64() {
+            warn!(offset_s, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes(now);
         Ok(())
@@ -170,8 +164,8 @@ impl Heartbeat {
 
     /// Tells people how much each lane lets through, and what gateways last said. What could not be told is said again.
     async fn report_lanes(&self) -> sqlx::Result<()> {
-        let Shared { pool, worker, words, .. } = &*self.shared;
-        reports::tell_limits(pool, *worker, &self.queue.limits()).await?;
+        let Shared { pool, life, words, .. } = &*self.shared;
+        reports::tell_limits(pool, life.me().id, &self.queue.limits()).await?;
         let said = words.take();
         if said.is_empty() {
             return Ok(());

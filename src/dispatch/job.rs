@@ -80,6 +80,14 @@ impl Job {
         Target { message: self.message.id, subscription, life, personal: self.message.personal }
     }
 
+    /// The lease that it was claimed under.
+    pub(super) fn lease(&self) -> Uuid {
+        match &self.ticket {
+            Ticket::Row(lease) => *lease,
+            Ticket::Batch(batch, _) => batch.lease,
+        }
+    }
+
     /// Whether frequency caps have a say. What was attempted before has its place, which is not looked up again.
     pub(super) fn wants_place(&self) -> bool {
         self.retries == 0 && !self.message.caps.is_empty()

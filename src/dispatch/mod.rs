@@ -6,7 +6,8 @@
 //!    └─ lanes that     │ lanes, limits more, renders            │
 //!       ran low ───────┘                                        └── news: what other replicas have to know
 //!
-//!  heartbeat: stops, holds and flows of others, leases, that this worker lives; apart from it, what people look at
+//!  heartbeat: stops, holds and flows of others, leases; apart from it, what people look at
+//!  pulse: that this worker lives, and who else does
 //! ```
 //!
 //! Each stage has fields of its own and knows those behind it; [`Line`] takes a delivery from its turn to its settling. What
@@ -14,7 +15,7 @@
 //! settler's bounds beyond which nothing more is claimed.
 //!
 //! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
-//! another worker takes it.
+//! another worker takes it; if the process dies, others [notice](life) within seconds and take over what it held.
 
 #![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
 
@@ -27,12 +28,14 @@ mod conclude;
 mod fair;
 mod heartbeat;
 mod job;
+mod life;
 mod line;
 mod message;
 mod news;
 mod policies;
 mod post;
 mod prepare;
+mod pulse;
 mod rate;
 mod refills;
 mod says;
@@ -65,7 +68,6 @@ use crate::otlp::Tracer;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
-use crate::store::operations::workers;
 use crate::store::queue::claims::{ClaimedRow, LEASE};
 use crate::store::queue::flows::Flow;
 use crate::store::queue::stops::Stop;
@@ -76,10 +78,12 @@ use catalog::Catalog;
 use claim::Claims;
 use fair::FairQueue;
 use heartbeat::Heartbeat;
+use life::Life;
 use line::Line;
 use news::News;
 use post::Posting;
 use prepare::Preparation;
+use pulse::Pulse;
 use rate::Rates;
 use refills::Refills;
 use settle::Settling;
@@ -118,6 +122,7 @@ pub struct Dispatcher {
     shared: Arc<Shared>,
     queue: Arc<FairQueue>,
     heartbeat: Arc<Heartbeat>,
+    pulse: Arc<Pulse>,
     claims: Arc<Claims>,
     line: Arc<Line>,
 }
@@ -134,8 +139,7 @@ impl Dispatcher {
         settings: Settings,
     ) -> (Arc<Self>, JoinSet<()>) {
         let shared = Arc::new(Shared {
-            worker: clock.uuid(),
-            started_at: clock.now(),
+            life: Life::new(&clock),
             pool,
             vault,
             clock,
@@ -149,6 +153,7 @@ impl Dispatcher {
         });
         let dispatcher = Arc::new(Self::assemble(shared, gateways));
         let mut tasks = JoinSet::new();
+        tasks.spawn(pulse::run(dispatcher.pulse.clone()));
         tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::report(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone()));
@@ -159,7 +164,7 @@ impl Dispatcher {
 
     /// Puts the stages together, from the last one to the first.
     fn assemble(shared: Arc<Shared>, gateways: Gateways) -> Self {
-        let Shared { pool, vault, clock, metrics, tracer, settings, started_at, .. } = &*shared;
+        let Shared { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
         let settler = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
         let settling = Arc::new(Settling::new(shared.clone(), settler));
@@ -168,7 +173,7 @@ impl Dispatcher {
             let refills = refills.clone();
             move |lane, tier| refills.tell((lane, tier))
         };
-        let queue = Arc::new(FairQueue::new(settings.lane_limit_max, *started_at, tell));
+        let queue = Arc::new(FairQueue::new(settings.lane_limit_max, life.me().started_at, tell));
         let catalog =
             Arc::new(Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy, tracer.clone()));
         let admission = Arc::new(Admission {
@@ -197,6 +202,7 @@ impl Dispatcher {
             admission: admission.clone(),
         };
         let heartbeat = Arc::new(Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone()));
+        let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
         let claims = Claims {
             shared: shared.clone(),
             catalog,
@@ -211,7 +217,7 @@ impl Dispatcher {
             refused: AtomicUsize::new(0),
             tokens_at: Mutex::default(),
         };
-        Self { shared, queue, heartbeat, claims: Arc::new(claims), line: Arc::new(line) }
+        Self { shared, queue, heartbeat, pulse, claims: Arc::new(claims), line: Arc::new(line) }
     }
 
     /// Says that something may have become due.
@@ -251,7 +257,12 @@ impl Dispatcher {
     /// A fresh lease for rows that will be handed over; none while this engine takes nothing, so that they are born due
     /// for another.
     pub fn lease(&self) -> Option<Uuid> {
-        self.is_ready().then(|| self.shared.clock.uuid())
+        self.is_ready().then(|| self.shared.life.lease(&self.shared.clock))
+    }
+
+    /// A lease of this engine's process for what is not dispatched, but passes on to others with what is when it dies.
+    pub(crate) fn lease_beside(&self) -> Uuid {
+        self.shared.life.lease(&self.shared.clock)
     }
 
     /// Whether this engine takes work at all: nothing is claimed that could not be stopped or not be settled.
@@ -270,6 +281,7 @@ impl Dispatcher {
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         if !self.shared.progress.is_stopping() {
             self.heartbeat.read_states(None).await?;
+            self.pulse.beat().await?;
             self.heartbeat.beat(self.shared.clock.now()).await?;
             self.heartbeat.report_all().await?;
         }
@@ -333,8 +345,6 @@ impl Dispatcher {
         if let Err(error) = self.heartbeat.report_reliability(self.shared.clock.now()).await {
             tracing::debug!(%error, "the last reliability counts are lost");
         }
-        if let Err(error) = workers::leave(&self.shared.pool, self.shared.worker).await {
-            tracing::debug!(%error, "could not take this worker off the list; it will be taken for dead");
-        }
+        self.pulse.leave().await;
     }
 }

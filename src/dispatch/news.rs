@@ -46,7 +46,7 @@ impl News {
                 Some(posted_at) => lanes::release_key(pool, news.lane, posted_at, now).await,
                 None => Ok(()),
             };
-            if let Err(error) = told.and(workers::share(pool, &news, shared.worker, tripped, now).await) {
+            if let Err(error) = told.and(workers::share(pool, &news, shared.life.me().id, tripped, now).await) {
                 warn!(%error, "telling other workers of a lane failed");
             }
         });

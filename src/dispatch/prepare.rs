@@ -68,7 +68,8 @@ impl Preparation {
     /// live in seconds.
     pub(super) fn check(&self, job: &Job) -> Result<u32, Conclusion> {
         let (instant, now) = (Instant::now(), self.shared.clock.now());
-        let is_current = self.shared.stops.is_fresh(instant) && instant <= job.start_before;
+        let is_ours = self.shared.life.holds(job.lease(), || instant);
+        let is_current = self.shared.stops.is_fresh(instant) && is_ours && instant <= job.start_before;
         if !is_current || self.shared.progress.is_stopping() {
             return Err(Conclusion::deferred(Due::At(now)));
         }
@@ -93,6 +94,7 @@ impl Preparation {
     /// connection.
     pub(super) fn may_post(&self, job: &Job) -> bool {
         self.shared.stops.permit(&job.target(), Instant::now)
+            && self.shared.life.holds(job.lease(), Instant::now)
             && Instant::now() <= job.start_before
             && !self.shared.progress.is_stopping()
     }

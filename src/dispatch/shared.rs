@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use sqlx::PgPool;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use uuid::Uuid;
 
 use super::Settings;
+use super::life::Life;
 use super::stops::StopSet;
 use super::words::LastWords;
 use crate::metrics::Metrics;
-use crate::model::clock::{Clock, Timestamp};
+use crate::model::clock::Clock;
 use crate::model::id::SubscriptionId;
 use crate::otlp::Tracer;
 use crate::policy::reliability::Tally;
@@ -26,9 +26,8 @@ pub(super) struct Shared {
     pub metrics: Arc<Metrics>,
     pub tracer: Tracer,
     pub settings: Settings,
-    /// This worker's id.
-    pub worker: Uuid,
-    pub started_at: Timestamp,
+    /// Who this worker is, and whether others know that it lives.
+    pub life: Life,
     pub progress: Progress,
     pub stops: StopSet,
     /// Counts what became of retries.

@@ -1,8 +1,8 @@
 //! Sends requests to receivers: a task for each webhook that something is due for.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,12 +17,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
+use uuid::Uuid;
 
 use super::signature::Secret;
 use crate::classify::{Health, retry_after};
 use crate::gateway::{Call, Gateways, Reply};
 use crate::metrics::Metrics;
-use crate::model::clock::{Clock, Timestamp};
+use crate::model::clock::{Clock, Timestamp, uuid_of};
 use crate::model::hook::{DeliveryState, DisabledWhy};
 use crate::model::id::WebhookId;
 use crate::model::subscription::Endpoint;
@@ -43,8 +44,6 @@ const AT_ONCE: usize = 8;
 const AT_ONCE_OF_ALL: usize = 512;
 /// How long a receiver may take to answer.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// For how long a claim holds: longer than waiting for a place and an answer takes.
-const LEASE: Duration = Duration::from_secs(60);
 /// What this process knows of a webhook is forgotten when nothing was due for it for so long. Where its breaker stands is in the
 /// database.
 const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
@@ -85,7 +84,12 @@ struct Inner {
     /// Each with when something was last due for it.
     lines: Mutex<HashMap<WebhookId, (Arc<Line>, Timestamp)>>,
     places: Semaphore,
+    /// Makes leases that pass on to others when this process dies, if it has a worker, who is missed.
+    lessor: OnceLock<Lessor>,
 }
+
+/// Makes leases.
+type Lessor = Box<dyn Fn() -> Uuid + Send + Sync>;
 
 /// What this process knows of a webhook.
 struct Line {
@@ -125,7 +129,13 @@ impl Sender {
     /// Nothing is sent before somebody asks for it.
     pub fn new(pool: PgPool, vault: Vault, clock: Clock, gateways: Gateways, metrics: Arc<Metrics>) -> Self {
         let places = Semaphore::new(AT_ONCE_OF_ALL);
-        Self(Arc::new(Inner { pool, vault, clock, gateways, metrics, lines: Mutex::default(), places }))
+        let (lines, lessor) = (Mutex::default(), OnceLock::new());
+        Self(Arc::new(Inner { pool, vault, clock, gateways, metrics, lines, places, lessor }))
+    }
+
+    /// Claims under leases that are made so, which others take over when this process's worker dies.
+    pub(crate) fn lease_by(&self, lessor: impl Fn() -> Uuid + Send + Sync + 'static) {
+        let _ = self.0.lessor.set(Box::new(lessor)); // nobody else sets it
     }
 
     /// How many webhooks this process remembers something of.
@@ -248,6 +258,10 @@ async fn send_all(inner: Arc<Inner>, receiver: Receiver, _busy: Busy) {
 }
 
 impl Inner {
+    fn lease(&self, now: Timestamp) -> Uuid {
+        self.lessor.get().map_or_else(|| uuid_of(now), |lessor| lessor())
+    }
+
     /// Claims what is due, as many as the breaker lets through.
     async fn claim(&self, receiver: &Receiver, most: usize) -> sqlx::Result<Vec<(Claimed, Permit)>> {
         let now = self.clock.now();
@@ -257,7 +271,7 @@ impl Inner {
         };
         let claimed = match permits.len() {
             0 => Ok(Vec::new()),
-            n => deliveries::claim(&self.pool, receiver.target.id, n, now, now + LEASE).await,
+            n => deliveries::claim(&self.pool, receiver.target.id, n, self.lease(now), now).await,
         };
         let n = claimed.as_ref().map_or(0, Vec::len);
         let mut breaker = receiver.line.breaker.lock();

@@ -89,6 +89,8 @@ pub struct Metrics {
     pub claims: Counter,
     /// Rows of a batch or claim that another process had taken over, or that an earlier, cut-off settle had written.
     pub settle_fenced: Counter,
+    /// Workers that were found silent and ended.
+    pub workers_ended: Counter,
     /// Settling transactions that failed and are tried again.
     pub settle_retries: Counter,
     /// How long a settling transaction took.
@@ -152,6 +154,7 @@ impl Metrics {
             batches_open: gauge(r, "batches_open", "Batches that this process holds open"),
             claims: counter(r, "claims", "Queue rows claimed"),
             settle_fenced: counter(r, "settle_fenced", "Rows that were already settled or taken over"),
+            workers_ended: counter(r, "workers_ended", "Workers that fell silent, and whose work this one took over"),
             settle_retries: counter(r, "settle_retries", "Settling transactions that failed and are tried again"),
             settle_seconds: histogram(r, "settle", "Time that a settling transaction took"),
             lanes_held: gauge(r, "lanes_held", "Lanes held by a gateway's throttling"),

@@ -8,11 +8,12 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout_at};
 
+use super::connections::Shares;
 use crate::config::{Config, Secret};
 use crate::model::clock::Clock;
 use crate::postgres::{DATABASE, Embedded};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
-use crate::store::queue::sending::WRITERS;
+use crate::store::operations::takeover::SESSION;
 use crate::store::{self, Beside, SchemaError, keys::data_keys, operations::partitions};
 use crate::vault::Vault;
 
@@ -82,13 +83,15 @@ impl Context {
             Migrations::Check => store::check_schema(&options).await?,
             Migrations::Begin => store::migrate_new(&options).await?,
         }
-        // A few for sends, and of the others half for requests, half for dispatch, so that none starves the others.
-        let half = (config.database_connections - WRITERS) / 2;
-        let pool = store::connect(options.clone(), half).await.context("cannot connect to the database")?;
-        let options = store::by_index_only(options);
-        let sending_pool = store::connect_lazily(options.clone(), WRITERS);
-        let worker_pool = store::connect(options, half).await?;
         let clock = Clock::system();
+        // By this name whoever finds this process silent ends what it has left at Postgres.
+        let options = options.application_name(&format!("{SESSION}{}", clock.uuid()));
+        // Apart, so that none starves the others. What its roles do not use is never opened.
+        let shares = Shares::of(config.database_connections, config.roles);
+        let pool = store::connect(options.clone(), shares.requests).await.context("cannot connect to the database")?;
+        let options = store::by_index_only(options);
+        let sending_pool = store::connect_lazily(options.clone(), shares.sends.max(1));
+        let worker_pool = store::connect_lazily(options, shares.dispatch.max(1));
         clock.follow(store::database_now(&pool).await?);
         match partitions::ensure(&pool, clock.now()).await {
             // Somebody holds locks: maintenance comes back to it, and the default partition takes what comes meanwhile.
@@ -160,6 +163,14 @@ pub(crate) async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
         }
         if Instant::now() + ASK_AGAIN > deadline {
             let (origin, patience_s) = (config.origin("database_url"), PATIENCE.as_secs());
+            if store::is_out_of_connections(&error) {
+                return Err(error).with_context(|| {
+                    format!(
+                        "the database of {origin} had no connection left for {patience_s} s: raise its max_connections, or give each \
+                         server fewer by BELLWIRE_DATABASE_CONNECTIONS"
+                    )
+                });
+            }
             return Err(error).with_context(|| format!("the database of {origin} did not answer for {patience_s} s"));
         }
         if !std::mem::replace(&mut told, true) {

@@ -1,6 +1,7 @@
 //! One server process: the roles that it was given, until it is told to stop or an engine dies.
 
 pub(crate) mod campaigns;
+mod connections;
 pub(crate) mod context;
 mod exposition;
 pub(crate) mod maintenance;
@@ -40,7 +41,6 @@ use crate::oidc::{self, ClientSecret};
 use crate::otlp::{Otlp, Tracer};
 use crate::policy::runaway::Guard;
 use crate::receipts;
-use crate::store;
 use crate::store::outcomes::rollups::MetricsKept;
 use context::{Context, Migrations};
 use exposition::Exposition;
@@ -94,8 +94,7 @@ async fn serve(
     if let Some(otlp) = &otlp {
         engines.spawn(tell_metrics_on(otlp.clone(), exposition.clone()));
     }
-    let Context { pool, sending_pool, worker_pool, .. } = context;
-    tokio::join!(store::open_all(pool), store::open_all(sending_pool), store::open_all(worker_pool));
+    connections::open(context, config).await;
     let told = Told { metrics, tracer, exposition: exposition.clone() };
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = watch::channel(false);
@@ -164,6 +163,9 @@ fn start_engines(
         engines.spawn(hooks::pack_on(pool.clone(), vault.clone(), clock.clone()));
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
         let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
+        if let Some(dispatcher) = dispatcher.clone() {
+            sender.lease_by(move || dispatcher.lease_beside());
+        }
         engines.spawn(hooks::send_on(sender));
     }
     (dispatcher, engines)

@@ -7,7 +7,7 @@
 //!
 //! Whoever changes several rows in one transaction locks them in this order, so that no two wait for each other:
 //!
-//! 0. `campaigns` by id, with their runs and parts
+//! 0. `workers`, where one is [ended](operations::takeover); `campaigns` by id, with their runs and parts
 //! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the batch that is being settled
 //! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops, `cap_uses`
 //! 3. `receipt_counts` by message
@@ -93,6 +93,12 @@ pub fn connect_lazily(options: PgConnectOptions, connections: u32) -> PgPool {
         .connect_lazy_with(options)
 }
 
+/// One connection of its own to where a pool has its, opened when it is first used: for what must not wait for one of the pool.
+pub(crate) fn alone_beside(pool: &PgPool) -> PgPool {
+    let options = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false);
+    options.connect_lazy_with((*pool.connect_options()).clone())
+}
+
 /// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
 /// is in a hurry. What cannot be opened soon, since Postgres allows fewer, say, is opened then.
 pub(crate) async fn open_all(pool: &PgPool) {
@@ -155,6 +161,11 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
 /// Whether a statement took longer than it may.
 pub(crate) fn is_statement_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
+}
+
+/// Whether Postgres has no connection left, for anybody or for us.
+pub(crate) fn is_out_of_connections(error: &sqlx::Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")
 }
 
 /// Whether a statement gave up waiting for a lock.

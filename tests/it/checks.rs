@@ -73,6 +73,7 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
         assert_eq!(finding["health"], "warning", "{finding}");
         assert!(finding["detail"].as_str().unwrap().contains(named) && finding["advice"].is_string(), "{finding}");
     }
+    app.dispatcher.stop(std::time::Duration::ZERO).await; // it would enter itself again
     sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
     assert_eq!(of(&checks(&app).await, "workers")["health"], "failure");
     app.finish().await;

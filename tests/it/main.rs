@@ -66,6 +66,7 @@ mod stops;
 mod store;
 mod succession;
 mod support;
+mod takeover;
 mod templates;
 mod throttles;
 mod tiers;

@@ -1,10 +1,12 @@
 //! Requests to receivers of webhooks: claimed under a lease, settled under its fence, kept until they are taken or too old.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
+use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::hook::DeliveryState;
 use crate::model::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
 use crate::store::keyset::{Keyset, paged};
@@ -23,14 +25,17 @@ pub(crate) struct Claimed {
     pub retries: i32,
 }
 
-/// Claims deliveries of a webhook that are due, the oldest first. Whoever crashes with them leaves them to whoever looks after
-/// `until`.
+/// For how long a claim holds: longer than waiting for a place and an answer takes.
+pub(crate) const LEASE: Duration = Duration::from_secs(60);
+
+/// Claims deliveries of a webhook that are due, the oldest first, under a fresh lease. Whoever crashes with them leaves them to
+/// whoever looks when that has run out.
 pub(crate) async fn claim(
     pool: &PgPool,
     webhook: WebhookId,
     limit: usize,
+    lease: Uuid,
     now: Timestamp,
-    until: Timestamp,
 ) -> sqlx::Result<Vec<Claimed>> {
     let claimed = sqlx::query_as!(
         Claimed,
@@ -40,8 +45,8 @@ pub(crate) async fn claim(
            RETURNING id AS "id: HookDeliveryId", lease AS "lease!", body AS "body!", retries"#,
         webhook.0,
         now,
-        uuid_of(now),
-        until,
+        lease,
+        now + LEASE,
         i64::try_from(limit).unwrap_or(i64::MAX)
     );
     claimed.fetch_all(pool).await

@@ -12,4 +12,5 @@ pub(crate) mod retrying;
 pub(crate) mod schema;
 pub(crate) mod setup;
 pub(crate) mod sweeps;
+pub(crate) mod takeover;
 pub(crate) mod workers;

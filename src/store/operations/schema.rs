@@ -8,9 +8,12 @@ use std::time::Duration;
 use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tokio::time::{Instant, sleep};
 
+use super::takeover::SESSION;
 use super::workers::SILENCE;
 use crate::postgres::OLDEST_MAJOR;
+use crate::store::{ACQUIRE_TIMEOUT, is_out_of_connections};
 
 /// The schema of ours.
 pub const SCHEMA: &str = "bellwire";
@@ -18,6 +21,8 @@ pub const SCHEMA: &str = "bellwire";
 const FORMER: &str = "public";
 /// How long a move waits for servers that still use the tables.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a Postgres is asked again that has no connection left.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// SQLSTATE of a statement that names a table that is not there.
 const UNDEFINED_TABLE: &str = "42P01";
@@ -129,9 +134,12 @@ pub enum Contents {
     },
 }
 
-/// Connection options under which names mean the tables of one schema, and no other's.
+/// Connection options under which names mean the tables of one schema, and no other's. A process that has a name of its own for
+/// its sessions keeps it.
 pub fn within(options: PgConnectOptions, schema: &str) -> PgConnectOptions {
-    options.application_name("bellwire").options([("search_path", schema)])
+    let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
+    let options = if named { options } else { options.application_name("bellwire") };
+    options.options([("search_path", schema)])
 }
 
 /// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
@@ -335,9 +343,17 @@ async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()>
     sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
 }
 
-/// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema.
+/// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema. Where Postgres
+/// has none left it waits for one, as the pool does.
 pub(crate) async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<PgConnection, SchemaError> {
-    let mut connection = PgConnection::connect_with(&within(options.clone(), schema)).await?;
+    let options = within(options.clone(), schema);
+    let deadline = Instant::now() + ACQUIRE_TIMEOUT;
+    let mut connection = loop {
+        match PgConnection::connect_with(&options).await {
+            Err(error) if is_out_of_connections(&error) && Instant::now() < deadline => sleep(ASK_AGAIN).await,
+            connected => break connected?,
+        }
+    };
     let version = sqlx::query_scalar!(r#"SELECT current_setting('server_version_num')::integer AS "version!""#)
         .fetch_one(&mut connection)
         .await?;

@@ -12,7 +12,8 @@ use crate::policy::hold::Held;
 use crate::policy::lane_state::LaneState;
 use crate::policy::payload_limit::Learned;
 
-/// A worker that has not been heard of for so long is taken for dead.
+/// A worker that has not been heard of for so long counts for nothing, by the clocks that follow the database's. It is missed
+/// sooner by those who [count](crate::dispatch) its heartbeats.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 /// The version of this program.
@@ -34,40 +35,85 @@ impl Replicas {
     pub(crate) const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
 }
 
-/// Says that this worker lives, forgets the dead, and answers who lives.
-///
-/// Two statements, each on its own: two workers that bury each other while they come back would wait for each other.
-pub(crate) async fn beat(pool: &PgPool, worker: Uuid, started_at: Timestamp, now: Timestamp) -> sqlx::Result<Replicas> {
+/// What a worker said of itself, as another one finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// Which worker.
+    pub id: Uuid,
+    /// When it started, by its clock.
+    pub started_at: Timestamp,
+    /// When it last said that it lives, by its clock.
+    pub beat_at: Timestamp,
+    /// How often it has. 0: it is of a version that does not count.
+    pub beats: i64,
+}
+
+/// What a heartbeat finds.
+#[derive(Debug)]
+pub(crate) struct Beat {
+    /// All other workers on the list, in no order.
+    pub peers: Vec<Peer>,
+    /// The database's time.
+    pub database: Timestamp,
+}
+
+impl Replicas {
+    /// Who shares the work of a worker with those of its peers that have been heard of lately.
+    pub(crate) fn of(worker: Uuid, started_at: Timestamp, peers: &[Peer], now: Timestamp) -> Self {
+        let alive = || peers.iter().filter(|peer| peer.beat_at >= now - SILENCE);
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX - 1);
+        let is_older = |peer: &Peer| (peer.started_at, peer.id) < (started_at, worker);
+        Self {
+            workers: 1 + count(alive().count()),
+            rank: count(alive().filter(|peer| peer.id < worker).count()),
+            newcomer: now < started_at + SILENCE && alive().any(is_older),
+        }
+    }
+}
+
+/// Puts a worker on the list, of which nobody has heard before. `session` is by what name its sessions are known to Postgres,
+/// if that is its process's own.
+pub(crate) async fn enter(
+    pool: &PgPool,
+    worker: Uuid,
+    session: Option<&str>,
+    started_at: Timestamp,
+) -> sqlx::Result<()> {
     sqlx::query!(
-        "INSERT INTO workers (id, started_at, beat_at, version) VALUES ($1, $2, $3, $4)
-         ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at",
+        "INSERT INTO workers (id, started_at, beat_at, version, session, beats) VALUES ($1, $2, $2, $3, $4, 1)",
         worker,
         started_at,
-        now,
-        VERSION
+        VERSION,
+        session
     )
     .execute(pool)
-    .await?;
-    let others = sqlx::query!(
+    .await
+    .map(drop)
+}
+
+/// Says that a worker lives, and finds who else does, which costs as much as there are workers. Nobody waits for it to be durable:
+/// a crash of Postgres makes all workers count anew. None: it is not on the list, or not any more.
+pub(crate) async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<Option<Beat>> {
+    let found = sqlx::query!(
         r#"
-        WITH dead AS (
-            -- Whoever is taken for dead may be beating again right now.
-            DELETE FROM workers
-            WHERE id = ANY (ARRAY(SELECT id FROM workers WHERE id <> $1 AND beat_at < $3 FOR UPDATE SKIP LOCKED))
+        WITH me AS (
+            UPDATE workers SET beats = beats + 1, beat_at = $2 WHERE id = $1
+            RETURNING set_config('synchronous_commit', 'off', true)
         )
-        SELECT count(*) AS "n!", count(*) FILTER (WHERE id < $1) AS "before!",
-               count(*) FILTER (WHERE (started_at, id) < ($2, $1)) AS "older!"
-        FROM workers WHERE id <> $1 AND beat_at >= $3
+        SELECT clock_timestamp() AS "database!", w.id AS "id?", w.started_at AS "started_at?", w.beat_at AS "beat_at?", w.beats AS "beats?"
+        FROM (SELECT count(*) AS n FROM me) m LEFT JOIN workers w ON w.id <> $1 WHERE m.n = 1
         "#,
         worker,
-        started_at,
-        now - SILENCE
+        now
     )
-    .fetch_one(pool)
+    .fetch_all(pool)
     .await?;
-    let count = |n: i64| u32::try_from(n).unwrap_or(0);
-    let newcomer = others.older > 0 && now < started_at + SILENCE;
-    Ok(Replicas { workers: 1 + count(others.n), rank: count(others.before), newcomer })
+    let Some(database) = found.first().map(|row| row.database) else { return Ok(None) };
+    let peers = found.into_iter().filter_map(|row| {
+        let (id, started_at, beat_at, beats) = (row.id?, row.started_at?, row.beat_at?, row.beats?);
+        Some(Peer { id, started_at, beat_at, beats })
+    });
+    Ok(Some(Beat { peers: peers.collect(), database }))
 }
 
 /// Whether any worker lives.
@@ -82,11 +128,6 @@ pub(crate) async fn versions(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<
     sqlx::query_scalar!("SELECT version FROM workers WHERE beat_at >= $1 ORDER BY id", now - SILENCE)
         .fetch_all(pool)
         .await
-}
-
-/// Takes a worker off the list: it stops.
-pub(crate) async fn leave(pool: &PgPool, worker: Uuid) -> sqlx::Result<()> {
-    sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(pool).await.map(drop)
 }
 
 /// Records what was learned: the longer hold stands unless it was released since, the later breaker, and the later

@@ -4,7 +4,7 @@
 //! when `Query` names it, or when `Execute` names a portal that `Bind` tied to what `Parse` prepared; it is committed
 //! before the server says `ReadyForQuery` (PostgreSQL manual, "Frontend/Backend Protocol").
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,6 +40,11 @@ struct State {
     socket: PathBuf,
     traps: Mutex<Vec<Trap>>,
     refuse: AtomicBool,
+    /// Whether connections are refused in words: that there are too many.
+    is_full: AtomicBool,
+    /// How often each statement was run, by its first words.
+    runs: Mutex<BTreeMap<String, u64>>,
+    ran: Notify,
     /// Raised to cut every open connection.
     generation: watch::Sender<u64>,
     sprung: AtomicU64,
@@ -71,6 +76,9 @@ impl FaultProxy {
             socket,
             traps: Mutex::default(),
             refuse: AtomicBool::new(false),
+            is_full: AtomicBool::new(false),
+            runs: Mutex::default(),
+            ran: Notify::new(),
             generation: watch::Sender::new(0),
             sprung: AtomicU64::new(0),
             sprung_now: Notify::new(),
@@ -91,7 +99,6 @@ impl FaultProxy {
     }
 
     /// The same as a URL, for a `bellwire` process.
-    #[allow(dead_code, reason = "no test starts such a process yet")]
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@{}/{database}?sslmode=disable", self.address)
     }
@@ -104,6 +111,27 @@ impl FaultProxy {
     /// While set, new connections are closed as soon as they come.
     pub fn refuse(&self, refuse: bool) {
         self.state.refuse.store(refuse, Ordering::SeqCst);
+    }
+
+    /// While set, new connections are told that there are too many, as by a Postgres that has none left.
+    pub fn fill_up(&self, is_full: bool) {
+        self.state.is_full.store(is_full, Ordering::SeqCst);
+    }
+
+    /// How often each statement was run since this was asked last, by its first words.
+    pub fn take_runs(&self) -> BTreeMap<String, u64> {
+        std::mem::take(&mut *self.state.runs.lock())
+    }
+
+    /// Waits until a statement with that beginning was run so often since somebody asked for the runs.
+    pub async fn until_run(&self, beginning: &str, times: u64) {
+        loop {
+            let ran = self.state.ran.notified();
+            if self.state.runs.lock().iter().any(|(sql, n)| sql.starts_with(beginning) && *n >= times) {
+                return;
+            }
+            ran.await;
+        }
     }
 
     /// Waits until that many more connections have been refused.
@@ -147,10 +175,22 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     while let Ok((client, _)) = listener.accept().await {
         if state.refuse.load(Ordering::SeqCst) {
             state.refused.send_modify(|refused| *refused += 1);
+        } else if state.is_full.load(Ordering::SeqCst) {
+            tokio::spawn(tell_full(client, state.clone()));
         } else {
             tokio::spawn(serve(client, state.clone()));
         }
     }
+}
+
+/// Refuses a connection as Postgres does that has no other one left.
+async fn tell_full(mut client: TcpStream, state: Arc<State>) -> std::io::Result<()> {
+    let length = client.read_u32().await?;
+    client.read_exact(&mut vec![0; length.saturating_sub(4) as usize]).await?;
+    let error = b"SFATAL\0VFATAL\0C53300\0Msorry, too many clients already\0\0";
+    write_message(&mut client, b'E', error).await?;
+    state.refused.send_modify(|refused| *refused += 1);
+    client.shutdown().await
 }
 
 /// Pipes both ways until either side ends, everything is cut, or a trap springs. Ending drops both sockets.
@@ -184,6 +224,7 @@ async fn client_to_server(
     loop {
         let (kind, body) = read_message(&mut from).await?;
         if let Some(sql) = session.runs(kind, &body) {
+            state.note_run(sql);
             match state.spring(sql) {
                 Some(Moment::Before) => {
                     state.tell_sprung();
@@ -232,6 +273,12 @@ async fn write_message(to: &mut (impl AsyncWriteExt + Unpin), kind: u8, body: &[
 }
 
 impl State {
+    fn note_run(&self, sql: &str) {
+        let first: Vec<&str> = sql.split_whitespace().take(12).collect();
+        *self.runs.lock().entry(first.join(" ")).or_default() += 1;
+        self.ran.notify_waiters();
+    }
+
     /// Takes the first trap that the statement steps into.
     fn spring(&self, sql: &str) -> Option<Moment> {
         let sql = sql.trim_start().to_ascii_lowercase();

@@ -52,7 +52,32 @@ impl Server {
         Self::run(app, &[], command).await
     }
 
-    async fn run(app: &TestApp, args: &[&str], mut command: Command) -> Self {
+    /// The same, on the database behind that URL.
+    pub async fn on(app: &TestApp, args: &[&str], database_url: &str) -> Self {
+        let mut server = Self::spawn(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire")), database_url);
+        server.until_started().await;
+        server
+    }
+
+    /// The same, without waiting for it.
+    pub fn begin_on(app: &TestApp, args: &[&str], database_url: &str) -> Self {
+        Self::spawn(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire")), database_url)
+    }
+
+    async fn run(app: &TestApp, args: &[&str], command: Command) -> Self {
+        let mut server = Self::spawn(app, args, command, &app.database.url());
+        server.until_started().await;
+        server
+    }
+
+    /// Waits until it says that it runs.
+    pub async fn until_started(&mut self) {
+        let started = self.until_said("\"started\"").await;
+        let started: Value = serde_json::from_str(&started).expect("a line of JSON");
+        self.address = started["address"].as_str().expect("its address").parse().expect("an address");
+    }
+
+    fn spawn(app: &TestApp, args: &[&str], mut command: Command, database_url: &str) -> Self {
         let dir = TempDir::new();
         let ca = dir.path().join("ca.pem");
         std::fs::write(&ca, format!("{}{}", app.simulator.ca_pem(), app.others.1)).expect("a file");
@@ -70,7 +95,7 @@ impl Server {
             .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
             .args(args)
             .env_clear()
-            .env("DATABASE_URL", app.database.url())
+            .env("DATABASE_URL", database_url)
             .env("BELLWIRE_DATA_DIR", dir.path())
             .env("BELLWIRE_MASTER_KEY", MASTER_KEY)
             .env("BELLWIRE_GATEWAYS", gateways.join(","))
@@ -83,11 +108,7 @@ impl Server {
             .spawn()
             .expect("it runs");
         let said = BufReader::new(process.stderr.take().expect("piped")).lines();
-        let mut server = Self { process, said, address: ([0, 0, 0, 0], 0).into(), _dir: dir };
-        let started = server.until_said("\"started\"").await;
-        let started: Value = serde_json::from_str(&started).expect("a line of JSON");
-        server.address = started["address"].as_str().expect("its address").parse().expect("an address");
-        server
+        Self { process, said, address: ([0, 0, 0, 0], 0).into(), _dir: dir }
     }
 
     /// Reads its log up to a line that contains this, and returns that line.
@@ -138,6 +159,16 @@ impl Server {
     /// Asks it to stop.
     pub fn terminate(&self) {
         kill(self.pid(), Signal::SIGTERM).expect("it lives");
+    }
+
+    /// Freezes it, as a host does whose virtual machine is moved.
+    pub fn freeze(&self) {
+        kill(self.pid(), Signal::SIGSTOP).expect("it lives");
+    }
+
+    /// Lets it go on.
+    pub fn wake(&self) {
+        kill(self.pid(), Signal::SIGCONT).expect("it lives");
     }
 
     /// Takes its terminal away.

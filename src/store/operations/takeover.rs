@@ -1,0 +1,175 @@
+//! What a worker held passes on to the others: when it leaves, or when they found it silent for too long.
+//!
+//! A lease tells its worker: its last four octets are those of the worker's id ([`lease_of`]). So no table needs a column for it,
+//! and no statement that claims or settles writes one. Whatever is missed here, since somebody had just locked it or its worker's
+//! claim was under way, is due when its lease runs out, as ever.
+
+use std::time::Duration;
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::retrying::retrying;
+use crate::model::clock::Timestamp;
+use crate::store::hooks::deliveries::LEASE as REQUEST_LEASE;
+use crate::store::queue::claims::LEASE;
+
+/// How the sessions of a process that may be ended with its worker are named; its own id follows.
+pub(crate) const SESSION: &str = "bellwire ";
+/// How long to wait for the end of a session.
+const END_WITHIN: Duration = Duration::from_millis(200);
+/// A worker whose clock was wrong may have leases that run out later than any should: they are looked for this far ahead.
+const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
+/// Octets of an id before those that tell a worker.
+const BEFORE_TAG: usize = 12;
+
+/// A fresh id as a lease of a worker. What orders ids within a millisecond stays; what was random tells the worker.
+pub(crate) fn lease_of(worker: Uuid, fresh: Uuid) -> Uuid {
+    let mut octets = fresh.into_bytes();
+    octets[BEFORE_TAG..].copy_from_slice(&worker.as_bytes()[BEFORE_TAG..]);
+    Uuid::from_bytes(octets)
+}
+
+/// Whether a lease is that worker's. Two of 2³² workers may be taken for each other.
+pub(crate) fn is_lease_of(worker: Uuid, lease: Uuid) -> bool {
+    worker.as_bytes()[BEFORE_TAG..] == lease.as_bytes()[BEFORE_TAG..]
+}
+
+/// What became due that a worker held.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Batches.
+    pub batches: u64,
+    /// Queue rows.
+    pub rows: u64,
+    /// Requests to receivers of webhooks.
+    pub requests: u64,
+    /// Rights to probe an origin.
+    pub probes: u64,
+}
+
+/// Ends a worker whose count of heartbeats is still `beats`: takes it off the list, ends its process's sessions, and makes due all
+/// that it held. None: it lives after all, or somebody else is at it, or was.
+pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp) -> sqlx::Result<Option<TakenOver>> {
+    let taken = retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let found = sqlx::query_scalar!(
+            "SELECT session FROM workers WHERE id = $1 AND beats = $2 FOR NO KEY UPDATE SKIP LOCKED",
+            worker,
+            beats
+        );
+        let Some(session) = found.fetch_optional(&mut *tx).await? else { return Ok(None) };
+        if let Some(session) = session {
+            end_sessions(&mut tx, &session).await?;
+        }
+        let taken = release(&mut tx, worker, now).await?;
+        sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(Some(taken))
+    })
+    .await?;
+    let Some(mut taken) = taken else { return Ok(None) };
+    // Apart, since it reads all that waits. What is left now is nobody's.
+    taken.rows += release_rows(&mut *pool.acquire().await?, worker, now, now + FAR).await?;
+    Ok(Some(taken))
+}
+
+/// Takes a worker off the list that stops, and makes due what it could not give back.
+pub(crate) async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
+    retrying(|| async move {
+        let mut tx = pool.begin().await?;
+        let left = sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
+        let taken = match left.rows_affected() {
+            0 => TakenOver::default(), // whoever took it off the list has seen to that
+            _ => release(&mut tx, worker, now).await?,
+        };
+        tx.commit().await?;
+        Ok(taken)
+    })
+    .await
+}
+
+/// Ends what is left of a process at Postgres. Whoever may not end them goes on without: Postgres ends transactions that
+/// rest for long.
+async fn end_sessions(conn: &mut PgConnection, session: &str) -> sqlx::Result<()> {
+    let ended = sqlx::query_scalar!(
+        r#"SELECT count(pg_terminate_backend(pid, $2)) AS "n!" FROM pg_stat_activity
+           WHERE application_name = $1 AND datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"#,
+        session,
+        i64::try_from(END_WITHIN.as_millis()).unwrap_or(i64::MAX)
+    );
+    ended.fetch_one(conn).await.map(drop)
+}
+
+/// Makes due all that a worker held. What somebody has locked is being settled, or claimed.
+async fn release(conn: &mut PgConnection, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
+    let batches = sqlx::query!(
+        "UPDATE batches SET due_at = $2 WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM batches WHERE substring(uuid_send(lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13) AND due_at > $2
+           FOR UPDATE SKIP LOCKED))",
+        worker,
+        now
+    );
+    let batches = batches.execute(&mut *conn).await?.rows_affected();
+    let rows = release_rows(conn, worker, now, now + LEASE * 2).await?;
+    let requests = sqlx::query!(
+        "UPDATE webhook_deliveries SET due_at = $2 WHERE id = ANY (ARRAY(
+           SELECT d.id FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
+           WHERE d.state = 'pending' AND d.due_at > $2 AND d.due_at < $3 AND d.lease IS NOT NULL
+             AND substring(uuid_send(d.lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13)
+           FOR UPDATE OF d SKIP LOCKED))",
+        worker,
+        now,
+        now + REQUEST_LEASE * 2
+    );
+    let requests = requests.execute(&mut *conn).await?.rows_affected();
+    let probes = sqlx::query!(
+        "UPDATE lane_states SET prober = NULL, probe_until = NULL, changed_at = $2 WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM lane_states WHERE prober = $1 FOR UPDATE SKIP LOCKED))",
+        worker,
+        now
+    );
+    let probes = probes.execute(conn).await?.rows_affected();
+    Ok(TakenOver { batches, rows, requests, probes })
+}
+
+/// Makes rows due that a worker held, of those whose leases run out before `until`: a skip scan, as that for due lanes, finds the
+/// (lane, tier) that have any at all.
+async fn release_rows(conn: &mut PgConnection, worker: Uuid, now: Timestamp, until: Timestamp) -> sqlx::Result<u64> {
+    let released = sqlx::query!(
+        "WITH RECURSIVE
+         l AS (
+             (SELECT lane, tier FROM queue ORDER BY lane, tier, due_at LIMIT 1)
+             UNION ALL
+             SELECT n.lane, n.tier FROM l, LATERAL (
+                 SELECT lane, tier FROM queue WHERE (lane, tier) > (l.lane, l.tier) ORDER BY lane, tier, due_at LIMIT 1) n
+         )
+         UPDATE queue SET due_at = $2 WHERE ctid = ANY (ARRAY(
+             SELECT q.ctid FROM l, LATERAL (
+                 SELECT ctid FROM queue WHERE lane = l.lane AND tier = l.tier AND due_at > $2 AND due_at < $3 AND lease IS NOT NULL
+                   AND substring(uuid_send(lease) FROM 13) = substring(uuid_send($1::uuid) FROM 13)
+                 FOR UPDATE SKIP LOCKED) q))",
+        worker,
+        now,
+        until
+    );
+    Ok(released.execute(conn).await?.rows_affected())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::model::clock::Clock;
+
+    #[test]
+    fn leases_tell_their_worker_and_are_all_different_within_one_millisecond() {
+        let clock = Clock::stub(Timestamp::from_timestamp(1_800_000_000, 0).unwrap());
+        let (one, other) = (clock.uuid(), clock.uuid());
+        let leases: HashSet<Uuid> = (0..10_000).map(|_| lease_of(one, clock.uuid())).collect();
+        assert_eq!(leases.len(), 10_000);
+        assert!(leases.iter().all(|lease| is_lease_of(one, *lease) && !is_lease_of(other, *lease)));
+        assert_eq!(leases.iter().next().unwrap().get_version_num(), 7);
+    }
+}
