@@ -10,6 +10,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::workers::SILENCE;
+use crate::store::connections::plain;
 use crate::postgres::OLDEST_MAJOR;
 
 /// The schema of ours.
@@ -127,11 +128,6 @@ pub enum Contents {
         /// The migrations that made it; none if the first one was interrupted.
         applied: Vec<AppliedMigration>,
     },
-}
-
-/// Connection options under which names mean the tables of one schema, and no other's.
-pub fn within(options: PgConnectOptions, schema: &str) -> PgConnectOptions {
-    options.application_name("bellwire").options([("search_path", schema)])
 }
 
 /// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
@@ -337,10 +333,12 @@ async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()>
 
 /// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema.
 pub(crate) async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<PgConnection, SchemaError> {
-    let mut connection = PgConnection::connect_with(&within(options.clone(), schema)).await?;
-    let version = sqlx::query_scalar!(r#"SELECT current_setting('server_version_num')::integer AS "version!""#)
-        .fetch_one(&mut connection)
-        .await?;
-    let major = u32::try_from(version).unwrap_or(0) / 10_000;
+    let mut connection = PgConnection::connect_with(&plain(options.clone())).await?;
+    let version = sqlx::query!(
+        r#"SELECT current_setting('server_version_num')::integer AS "number!", set_config('search_path', $1, false) AS path"#,
+        schema
+    );
+    let version = version.fetch_one(&mut connection).await?;
+    let major = u32::try_from(version.number).unwrap_or(0) / 10_000;
     if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
 }

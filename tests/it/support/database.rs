@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
 use bellwire::testkit::postgres::{DATABASE, Durability, Embedded, Options};
-use bellwire::testkit::store::operations::schema::{self, SCHEMA};
+use bellwire::testkit::store::operations::schema::SCHEMA;
 use bellwire::testkit::store::{self, operations::partitions};
 use chrono::{DateTime, Utc};
 use nix::errno::Errno;
@@ -181,7 +181,7 @@ impl TestDatabase {
 
     /// How to connect to it directly.
     pub fn options(&self) -> PgConnectOptions {
-        schema::within(self.options.clone(), SCHEMA)
+        self.options.clone().application_name("bellwire").options([("search_path", SCHEMA)])
     }
 
     /// The same as a URL, for a `bellwire` process.
