@@ -34,7 +34,7 @@ pub(crate) async fn keeps_sessions(options: &PgConnectOptions) -> sqlx::Result<b
         sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut ours).await?;
         // It keeps the session that it is lent while we ask for ours.
         match timeout(PATIENCE, sqlx::raw_sql("BEGIN").execute(&mut other)).await {
-            Ok(begun) => drop(begun?),
+            Ok(begun) => begun.map(|_| ())?,
             Err(_) => return Ok(true),
         }
         let leaked = marked(&mut other).await? == mark;

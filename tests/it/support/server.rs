@@ -52,7 +52,25 @@ impl Server {
         Self::run(app, &[], command).await
     }
 
-    async fn run(app: &TestApp, args: &[&str], mut command: Command) -> Self {
+    async fn run(app: &TestApp, args: &[&str], command: Command) -> Self {
+        let mut server = Self::launch_by(app, args, command);
+        server.until_started().await;
+        server
+    }
+
+    /// Starts `bellwire serve` with these arguments.
+    pub fn launch(app: &TestApp, args: &[&str]) -> Self {
+        Self::launch_by(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire")))
+    }
+
+    /// Waits until it says that it runs.
+    pub async fn until_started(&mut self) {
+        let started = self.until_said("\"started\"").await;
+        let started: Value = serde_json::from_str(&started).expect("a line of JSON");
+        self.address = started["address"].as_str().expect("its address").parse().expect("an address");
+    }
+
+    fn launch_by(app: &TestApp, args: &[&str], mut command: Command) -> Self {
         let dir = TempDir::new();
         let ca = dir.path().join("ca.pem");
         std::fs::write(&ca, format!("{}{}", app.simulator.ca_pem(), app.others.1)).expect("a file");
@@ -83,11 +101,7 @@ impl Server {
             .spawn()
             .expect("it runs");
         let said = BufReader::new(process.stderr.take().expect("piped")).lines();
-        let mut server = Self { process, said, address: ([0, 0, 0, 0], 0).into(), _dir: dir };
-        let started = server.until_said("\"started\"").await;
-        let started: Value = serde_json::from_str(&started).expect("a line of JSON");
-        server.address = started["address"].as_str().expect("its address").parse().expect("an address");
-        server
+        Self { process, said, address: ([0, 0, 0, 0], 0).into(), _dir: dir }
     }
 
     /// Reads its log up to a line that contains this, and returns that line.
