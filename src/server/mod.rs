@@ -96,6 +96,8 @@ async fn serve(
         let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
         let (primary, metrics) = (context.primary.clone(), metrics.clone());
         engines.spawn(watch::watch_on(hosts.clone(), pools, primary, metrics));
+    } else {
+        metrics.database_writable.set(1); // it is embedded
     }
     if context.reads.replica().is_some() {
         engines.spawn(context.reads.clone().watch_on(metrics.clone()));

@@ -133,7 +133,8 @@ mod tests {
         assert_eq!(names("postgres://u:p,w@a:5433,b,[::1]:5434/db"), ["a:5433", "b:5432", "[::1]:5434"]);
         assert_eq!(names("postgresql://a,b?target_session_attrs=read-write"), ["a:5432", "b:5432"]);
         assert_eq!(names("postgres://u@%2Frun%2Fa,%2Frun%2Fb/db?sslmode=disable"), ["/run/a", "/run/b"]);
-        let hosts = Hosts::parse("postgres://u:secret@a,b/db?target_session_attrs=primary&sslmode=require", For::Writing);
+        let hosts =
+            Hosts::parse("postgres://u:secret@a,b/db?target_session_attrs=primary&sslmode=require", For::Writing);
         let hosts = hosts.unwrap();
         for host in hosts.all() {
             assert_eq!((host.get_username(), host.get_database()), ("u", Some("db")));

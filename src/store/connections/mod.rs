@@ -47,7 +47,10 @@ pub struct Session {
 /// Without the options, which hold a password.
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("settings", &self.settings).field("standby", &self.standby).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("settings", &self.settings)
+            .field("standby", &self.standby)
+            .finish_non_exhaustive()
     }
 }
 

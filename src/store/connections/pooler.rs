@@ -12,6 +12,8 @@ use super::plain;
 
 /// A setting of ours that means nothing to Postgres.
 const MARK: &str = "bellwire.session";
+/// What PgBouncer says of a transaction in statement mode.
+const STATEMENT_MODE: &str = "statement pooling mode";
 /// Times that a pooler may happen to hand out the right session.
 const TRIES: usize = 3;
 /// How long a pooler may take to hand one out: one that has only one left has it keep together.
@@ -24,8 +26,8 @@ pub(crate) async fn keeps_sessions(options: &PgConnectOptions) -> sqlx::Result<b
     let connect = || async { PgConnection::connect_with(&plain(options.clone())).await };
     let mut ours = connect().await?;
     let mut other = match timeout(PATIENCE, connect()).await {
-        Ok(other) => other?,
-        Err(_) => return Ok(true),
+        Ok(Ok(other)) => other,
+        _ => return Ok(true), // there is none to spare, for anybody
     };
     for _ in 0..TRIES {
         let mark = Uuid::now_v7().to_string();
@@ -34,6 +36,7 @@ pub(crate) async fn keeps_sessions(options: &PgConnectOptions) -> sqlx::Result<b
         sqlx::raw_sql(sqlx::AssertSqlSafe(set)).execute(&mut ours).await?;
         // It keeps the session that it is lent while we ask for ours.
         match timeout(PATIENCE, sqlx::raw_sql("BEGIN").execute(&mut other)).await {
+            Ok(Err(sqlx::Error::Database(refused))) if refused.message().contains(STATEMENT_MODE) => return Ok(false),
             Ok(begun) => begun.map(|_| ())?,
             Err(_) => return Ok(true),
         }
@@ -74,6 +77,8 @@ pub(crate) async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result
 /// Commits something that leaves no trace. Returns once it is confirmed, which may be never.
 pub(crate) async fn commit(options: &PgConnectOptions) -> sqlx::Result<()> {
     let mut connection = PgConnection::connect_with(&plain(options.clone())).await?;
-    sqlx::query_scalar!(r#"SELECT pg_logical_emit_message(true, 'bellwire', '')::text"#).fetch_one(&mut connection).await?;
+    sqlx::query_scalar!(r#"SELECT pg_logical_emit_message(true, 'bellwire', '')::text"#)
+        .fetch_one(&mut connection)
+        .await?;
     connection.close().await
 }

@@ -112,7 +112,9 @@ fn tell(is_usable: bool, options: &PgConnectOptions, lag: &Result<Option<Duratio
     let host = name(options);
     match (is_usable, lag) {
         (true, _) => info!(host, "reads that may lag go to this standby"),
-        (false, Err(error)) => warn!(host, error, "the standby for reading cannot be used; the primary is read instead"),
+        (false, Err(error)) => {
+            warn!(host, error, "the standby for reading cannot be used; the primary is read instead")
+        }
         (false, Ok(lag)) => {
             let lag_s = lag.map(|lag| lag.as_secs_f64());
             warn!(host, lag_s, "the standby for reading lags too far; the primary is read instead");

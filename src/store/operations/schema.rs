@@ -10,8 +10,8 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use super::workers::SILENCE;
-use crate::store::connections::plain;
 use crate::postgres::OLDEST_MAJOR;
+use crate::store::connections::plain;
 
 /// The schema of ours.
 pub const SCHEMA: &str = "bellwire";

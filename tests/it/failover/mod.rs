@@ -51,6 +51,12 @@ async fn ask(app: &TestApp, to: SocketAddr, method: Method, path: &str, body: Va
     Reply { status, json: serde_json::from_slice(&octets).unwrap_or(Value::Null) }
 }
 
+/// Sends a message by way of a process.
+async fn send(app: &TestApp, server: &Server, subscription: &str) -> Reply {
+    let body = json!({"to": {"subscriptions": [subscription]}, "content": {"title": "x"}});
+    ask(app, server.address, Method::POST, "/v1/apps/shop/messages", body).await
+}
+
 const GONE: &str = "no host of the database takes writes";
 const FOUND: &str = "this host of the database takes writes";
 
@@ -71,8 +77,13 @@ async fn a_standby_that_is_promoted_in_the_middle_of_a_campaign_goes_on_with_it_
     a.crash();
     server.until_said(GONE).await;
     release(&app, rules);
+    let before = app.simulator.report().deliveries;
     b.promote();
+    let promoted = std::time::Instant::now();
     server.until_said(FOUND).await;
+    eprintln!("MEASURED found after {:?}", promoted.elapsed());
+    until(&app, |report| report.deliveries > before + 100).await;
+    eprintln!("MEASURED sending after {:?}, before {before}", promoted.elapsed());
     let report = until(&app, |report| report.deliveries >= u64::from(N)).await;
     assert_eq!((report.deliveries, report.without_id), (u64::from(N), 0));
     server.terminate();
@@ -89,7 +100,7 @@ async fn a_primary_that_comes_back_after_another_was_promoted_is_not_written_to_
     a.init().await;
     let mut app = on(&[&a, &b]).await;
     b.follow(&a, "b").await;
-    let mut server = Server::start(&app).await;
+    let mut server = Server::with(&app, &[]).await;
     a.crash();
     server.until_said(GONE).await;
     b.promote();
@@ -99,7 +110,7 @@ async fn a_primary_that_comes_back_after_another_was_promoted_is_not_written_to_
     assert!(said.contains("timeline 1") && said.contains("timeline 2"), "{said}");
     lead_to(&mut app, &b).await;
     let subscriber = &app.subscribe("mozilla", 0..1).await[0];
-    app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    send(&app, &server, &subscriber.id).await.ok(202);
     until(&app, |report| report.accepted == 1).await;
     b.until("SELECT count(*) = 0 FROM bellwire.queue").await;
     b.until("SELECT max(beat_at) > clock_timestamp() - interval '2 seconds' FROM bellwire.workers").await;
@@ -114,7 +125,7 @@ async fn a_primary_that_comes_back_after_another_was_promoted_is_not_written_to_
     a.promote();
     server.until_said(FOUND).await;
     lead_to(&mut app, &a).await;
-    app.send(json!({"subscriptions": [subscriber.id]}), json!({})).await;
+    send(&app, &server, &subscriber.id).await.ok(202);
     until(&app, |report| report.accepted == 2).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
@@ -135,17 +146,15 @@ async fn whoever_waits_for_a_commit_that_no_standby_confirms_is_told_so() {
     server.until_started().await;
 
     a.wait_for_standbys("ANY 1 (nobody, noone)").await;
-    let body = json!({"to": {"subscriptions": [subscriber.id]}, "content": {"title": "x"}});
-    let send = async || ask(&app, server.address, Method::POST, "/v1/apps/shop/messages", body.clone()).await;
-    let reply = send().await;
+    let reply = send(&app, &server, &subscriber.id).await;
     assert_eq!((reply.status, &reply.json["code"]), (503, &json!("commits_unconfirmed")));
-    assert_eq!(send().await.status, 503, "at once");
+    assert_eq!(send(&app, &server, &subscriber.id).await.status, 503, "at once");
     ask(&app, server.address, Method::GET, "/v1/apps/shop/topics", Value::Null).await.ok(200);
     let said = server.until_said("Postgres does not confirm commits: it waits").await;
     assert!(said.contains("ANY 1 (nobody, noone)"), "{said}");
     a.wait_for_standbys("").await;
     server.until_said("Postgres confirms commits again").await;
-    ask(&app, server.address, Method::POST, "/v1/apps/shop/messages", body.clone()).await.ok(202);
+    send(&app, &server, &subscriber.id).await.ok(202);
     until(&app, |report| report.accepted >= 1).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());

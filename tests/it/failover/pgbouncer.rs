@@ -90,7 +90,8 @@ async fn behind_a_pgbouncer_that_keeps_sessions_all_is_set_that_is_set_without_i
         ("enable_seqscan", "off"),
         ("plan_cache_mode", "force_generic_plan"),
     ] {
-        let shown: String = sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(&pool).await.unwrap();
+        let shown: String =
+            sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(&pool).await.unwrap();
         assert_eq!(shown, value, "{setting}");
     }
     pool.close().await;

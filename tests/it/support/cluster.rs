@@ -178,6 +178,7 @@ fn programs() -> PathBuf {
     let mut dirs = installed().unwrap_or_default();
     dirs.sort();
     dirs.extend(std::env::var_os("PATH").iter().flat_map(std::env::split_paths));
-    let has_all = |dir: &&PathBuf| ["initdb", "pg_ctl", "pg_basebackup"].iter().all(|name| Path::exists(&dir.join(name)));
+    let has_all =
+        |dir: &&PathBuf| ["initdb", "pg_ctl", "pg_basebackup"].iter().all(|name| Path::exists(&dir.join(name)));
     dirs.iter().rfind(has_all).cloned().expect("a Postgres is installed")
 }
