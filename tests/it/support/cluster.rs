@@ -39,6 +39,9 @@ impl Cluster {
         self.start().await;
         let mut admin = PgConnection::connect_with(&self.options("postgres")).await.expect("it runs");
         sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {DATABASE}"))).execute(&mut admin).await.expect("it is new");
+        // In its own settings: pg_rewind recovers what has crashed before it looks for the WAL of the time before.
+        sqlx::query("ALTER SYSTEM SET wal_keep_size = '256MB'").execute(&mut admin).await.expect("it is a superuser");
+        sqlx::query("SELECT pg_reload_conf()").execute(&mut admin).await.expect("it is a superuser");
     }
 
     /// Becomes a standby of another one, which knows it by that name.
@@ -62,7 +65,7 @@ impl Cluster {
     /// Starts it, and waits until it takes connections.
     pub async fn start(&mut self) {
         let settings = format!(
-            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c wal_keep_size=256MB -c max_connections=150",
+            "-c listen_addresses= -c unix_socket_directories={} -c fsync=off -c max_connections=150",
             self.dir.path().display()
         );
         let mut start = self.command("pg_ctl");
