@@ -168,7 +168,7 @@ pub mod store {
             pub use crate::store::operations::partitions::{clear_defaults, drop_before, ensure};
         }
         pub mod schema {
-            pub use crate::store::operations::schema::{Contents, SCHEMA, SchemaError, inspect, within};
+            pub use crate::store::operations::schema::{Contents, SCHEMA, SchemaError, inspect};
         }
         pub mod takeover {
             pub use crate::store::operations::takeover::{TakenOver, end_silent};

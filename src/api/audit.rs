@@ -153,7 +153,7 @@ pub(crate) async fn list(
     let query = AppAuditQuery { actor, action, user_id, since, until, limit, iterator };
     let (filter, paging) = query.read(&state.vault, app)?;
     let cut = paging.cut()?;
-    let rows = audit::list(&state.pool, &filter, cut.ask()).await?;
+    let rows = audit::list(state.reads.pool(), &filter, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, EntryView::from).answer(&uri))
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn list_of_app(
 ) -> Result<Response, Problem> {
     let (filter, paging) = query.read(&state.vault, Some(server.app.id))?;
     let cut = paging.cut()?;
-    let rows = audit::list(&state.pool, &filter, cut.ask()).await?;
+    let rows = audit::list(state.reads.pool(), &filter, cut.ask()).await?;
     let show = |row: Row| {
         let address = row.address.clone().filter(|_| row.actor_kind == "api_key");
         EntryView { address, ..EntryView::from(row) }

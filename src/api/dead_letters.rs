@@ -139,7 +139,7 @@ pub(crate) async fn list(
         true => None,
         false => Some(state.place_to_search(server.app.id).await?),
     };
-    let rows = dead_letters::list(&state.pool, server.app.id, &filter, cut.ask()).await?;
+    let rows = dead_letters::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, DeadLetterView::from).answer(&uri))
 }
 
@@ -172,7 +172,7 @@ pub(crate) async fn groups(
     Filtered(filter, Grouping { by }): Filtered<Grouping>,
 ) -> Result<axum::Json<Groups>, Problem> {
     let _place = state.place_to_search(server.app.id).await?;
-    let data = dead_letters::groups(&state.pool, server.app.id, &filter, by).await?;
+    let data = dead_letters::groups(state.reads.pool(), server.app.id, &filter, by).await?;
     let done = (data.len() as i64) < GROUPS_MAX;
     Ok(axum::Json(Groups { data, done }))
 }

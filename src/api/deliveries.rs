@@ -208,7 +208,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
     let now = state.clock.now();
-    let rows = deliveries::list(&state.pool, server.app.id, message, None, cut.ask(), now).await?;
+    let rows = deliveries::list(state.reads.pool(), server.app.id, message, None, cut.ask(), now).await?;
     let views = read(&state, server.app.id, message, rows).await?;
     Ok(cut.page(views, |(id, _)| *id, |(_, view)| view).answer(&uri))
 }

@@ -125,7 +125,7 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
     let (day, span) = (TimeDelta::days(1), TimeDelta::days(days.into()));
     let until = now.duration_trunc(day).unwrap_or(now) + day;
     let from = until - span;
-    let lanes = rollups::lanes(&state.pool, Some(app), &[]).await?;
+    let lanes = rollups::lanes(state.reads.pool(), Some(app), &[]).await?;
     let wanted = Wanted {
         lanes: Some(lanes.into_iter().map(|lane| lane.lane).collect()),
         messages: Vec::new(),
@@ -158,7 +158,7 @@ pub(crate) async fn show(
     if !(1..=DAYS_MAX).contains(&days) {
         return Err(Problem::invalid_parameter("days", format!("must be 1 to {DAYS_MAX}")));
     }
-    let mut conn = state.pool.acquire().await?;
+    let mut conn = state.reads.pool().acquire().await?;
     let Counted { from, until, gateways } = count(&state, &mut conn, server.app.id, days).await?;
     let view = |(gateway, [now, before]): (Gateway, [Engagement; 2])| GatewayView {
         gateway,

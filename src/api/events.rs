@@ -56,6 +56,6 @@ pub(crate) async fn list(
     Query(paging): Query<Paging>,
 ) -> Result<Response, Problem> {
     let cut = paging.cut()?;
-    let rows = events::list(&state.pool, server.app.id, cut.ask()).await?;
+    let rows = events::list(state.reads.pool(), server.app.id, cut.ask()).await?;
     Ok(cut.page(rows, |row| row.id, EventView::from).answer(&uri))
 }

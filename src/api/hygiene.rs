@@ -83,6 +83,6 @@ pub(crate) async fn report(
     }
     let first = state.clock.now().date_naive() - TimeDelta::days(i64::from(days) - 1);
     let since = first.and_time(chrono::NaiveTime::MIN).and_utc();
-    let losses = hygiene::losses(&state.pool, server.app.id, since).await?;
+    let losses = hygiene::losses(state.reads.pool(), server.app.id, since).await?;
     Ok(axum::Json(Hygiene { since, data: losses.into_iter().map(Loss::from).collect() }))
 }

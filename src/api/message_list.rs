@@ -115,7 +115,7 @@ pub(crate) async fn list(
     let now = state.clock.now();
     let (rows, looked_to) = look(&state, app.id, topic, &query, cut).await?;
     let ids: Vec<MessageId> = rows.iter().map(|row| row.id).collect();
-    let ended = messages::ended(&state.pool, &ids).await?;
+    let ended = messages::ended(state.reads.pool(), &ids).await?;
     let mut progress: HashMap<MessageId, Progress> = ended.into_iter().map(|it| (it.message, it.into())).collect();
     let show = |row: MessageRow| {
         let progress = progress.remove(&row.id).unwrap_or_default();
@@ -126,7 +126,7 @@ pub(crate) async fn list(
 
 async fn find_topic(state: &ApiState, app: AppId, name: &str) -> Result<i32, Problem> {
     let Ok(TopicName(name)) = name.parse() else { return Err(Problem::invalid_parameter("topic", TOPIC_NAME_RULE)) };
-    let mut conn = state.pool.acquire().await?;
+    let mut conn = state.reads.pool().acquire().await?;
     let found = topics::find(&mut conn, app, &name).await?;
     found.ok_or_else(|| Problem::invalid_parameter("topic", "is no topic of this app"))
 }
@@ -143,7 +143,7 @@ async fn look(
     let mut chunk = if query.takes_all() { page } else { Keyset { limit: CHUNK, ..page } };
     let (mut found, mut looked_at) = (Vec::new(), 0);
     loop {
-        let rows = messages::list(&state.pool, app, topic, chunk).await?;
+        let rows = messages::list(state.reads.pool(), app, topic, chunk).await?;
         let is_end = (rows.len() as i64) < chunk.limit;
         looked_at += rows.len();
         chunk.beyond = rows.last().map_or(chunk.beyond, |row| row.id.0);

@@ -150,7 +150,7 @@ async fn hour(state: &ApiState, app: Option<AppId>, query: &MetricsQuery) -> Res
     }
     let wanted = Filter { app, lane: query.lane.map(LaneId) };
     let from = until - reliability::WINDOW;
-    let lanes = read(&state.pool, wanted, from, until).await?;
+    let lanes = read(state.reads.pool(), wanted, from, until).await?;
     Ok(Json(MetricsView::new(&lanes, from, until)))
 }
 

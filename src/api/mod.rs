@@ -33,6 +33,7 @@ pub(crate) mod example;
 pub(crate) mod explain;
 pub(crate) mod exports;
 pub(crate) mod extract;
+mod failover;
 pub(crate) mod flows;
 pub(crate) mod gateways;
 pub(crate) mod guard;
@@ -71,6 +72,7 @@ mod signed_in;
 pub(crate) mod simulation;
 pub(crate) mod site;
 pub(crate) mod slas;
+
 mod state;
 pub(crate) mod stream;
 pub(crate) mod subscriptions;
@@ -203,6 +205,7 @@ pub fn router(state: ApiState) -> Router {
         .layer(set(header::REFERRER_POLICY, "no-referrer"))
         .layer(set(header::CACHE_CONTROL, "no-store"))
         .layer(set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
+        .layer(from_fn_with_state(state.clone(), failover::wait))
         .layer(from_fn_with_state(state.clone(), identify))
         .with_state(state)
 }

@@ -41,6 +41,7 @@ pub(super) const KINDS: &[Kind] = &[
     k("campaign_state", 409, "The campaign does not stand so that this could be done to it.", "Read its `state`: a draft is started, one that runs is paused or cancelled, one that is paused is resumed."),
     k("campaign_under_way", 409, "The campaign is under way.", "Cancel it first."),
     k("charts_busy", 503, "More charts are asked for than this process makes at a time.", LATER),
+    k("commits_unconfirmed", 503, "Postgres does not confirm commits, since the standbys that it waits for are missing. What was asked for may have been done, or may be done once they are back.", "Tell whoever runs the server; then repeat, with an `Idempotency-Key` where the operation takes one."),
     k("cross_site", 403, "A request with a session's cookie came from another site's page, or did not say where from.", "Call from this server's own pages. Programs use an API key."),
     k("database_unavailable", 503, "The database cannot be reached.", LATER),
     k("dead_letter_closed", 409, "What is gone or expired has no way back: its letter is kept for the record only.", "Nothing; send a new message if it still matters."),

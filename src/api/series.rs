@@ -93,7 +93,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     let now = state.clock.now();
     let query = Query::read(&text.unwrap_or_default(), app.is_some(), state.settings.metrics_kept, now)?;
     let lanes = lanes(state, app, &query).await?;
-    let messages = rollups::charted(&state.pool, app, &query.filters.messages).await?;
+    let messages = rollups::charted(state.reads.pool(), app, &query.filters.messages).await?;
     if let Some(message) = query.filters.messages.iter().find(|message| !messages.contains(message)) {
         let detail = format!(
             "there is no message {message} to more than 100 recipients; the deliveries of others can be listed"
@@ -103,7 +103,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     let wanted = wanted(app, &query, &lanes, &messages);
     let _place = state.charts.take(app, state.settings.place_patience, &BUSY).await?;
     // One snapshot, so that what is active and what was won and lost add up.
-    let mut tx = state.pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    let mut tx = state.reads.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let mut chart = Chart::new(&query, &lanes);
     for_each(&mut tx, &wanted, &query.pieces, |row| chart.add(row)).await?;
     if query.measures.contains(&Measure::SubscriptionsActive) {
@@ -174,7 +174,7 @@ async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Ve
         let refused = || Problem::invalid_parameter("filters[app]", format!("there is no app `{name}`"));
         apps.push(found.map_err(|problem| if problem.status == 404 { refused() } else { problem })?.id);
     }
-    let mut lanes = rollups::lanes(&state.pool, app, &query.filters.lanes).await?;
+    let mut lanes = rollups::lanes(state.reads.pool(), app, &query.filters.lanes).await?;
     lanes.retain(|lane| apps.is_empty() || apps.contains(&lane.app));
     let unknown = query.filters.lanes.iter().find(|number| !lanes.iter().any(|lane| lane.lane == **number));
     if let Some(number) = unknown {

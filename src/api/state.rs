@@ -29,6 +29,8 @@ use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::policy::runaway::Guard;
 use crate::receipts::{self as receipts_engine, Receipts};
+use crate::store::connections::primary::Primary;
+use crate::store::connections::replica::Reads;
 use crate::store::outcomes::rollups::MetricsKept;
 use crate::store::queue::flows::Flow;
 use crate::store::queue::sending::Born;
@@ -43,6 +45,10 @@ const TRANSFERS_AT_ONCE: usize = 4;
 pub struct ApiState {
     /// The database.
     pub pool: PgPool,
+    /// Where to read what may lag: not what was just written.
+    pub reads: Reads,
+    /// How the database stands.
+    pub(crate) primary: Primary,
     /// Seals, opens, and makes tokens.
     pub vault: Vault,
     /// The only clock.
@@ -228,6 +234,8 @@ impl ApiState {
         let simulations = Places::new(settings.simulations_at_once);
         let searches = Places::new(settings.searches_at_once);
         Self {
+            reads: Reads::at(pool.clone()),
+            primary: Primary::unwatched(),
             pool,
             vault,
             clock,

@@ -459,7 +459,7 @@ pub(crate) async fn list(
         state: query.state,
         gateway: query.gateway,
     };
-    let Listed { rows, looked_to } = subscriptions::list(&state.pool, server.app.id, &filter, cut.ask()).await?;
+    let Listed { rows, looked_to } = subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     let show = |(row, topics)| SubscriptionView::new(row, topics);
     Ok(cut.page_of_search(rows, looked_to.map(Into::into), |(row, _)| row.id, show).answer(&uri))
 }
@@ -468,8 +468,8 @@ pub(crate) async fn list(
 async fn members(state: &ApiState, app: &App, segment: &str, cut: Cut) -> Result<Page<SubscriptionView>, Problem> {
     let chosen = Chosen::read(state, app, segment).await?;
     let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
-    let (ids, looked_to) = reach::members(&state.pool, app.id, &filter, cut.ask(), state.clock.now()).await?;
-    let mut rows = subscriptions::of_ids(&state.pool, app.id, &ids).await?;
+    let (ids, looked_to) = reach::members(state.reads.pool(), app.id, &filter, cut.ask(), state.clock.now()).await?;
+    let mut rows = subscriptions::of_ids(state.reads.pool(), app.id, &ids).await?;
     // In the order in which they were found.
     if cut.towards == Towards::Newer {
         rows.reverse();

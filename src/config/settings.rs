@@ -104,11 +104,18 @@ settings! {
     /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
     /// ~/.local/share/bellwire.
     data_dir: PathBuf = "", shown, path();
-    /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run. Without
-    /// it DATABASE_URL is taken, unless its database holds another application's tables.
+    /// A Postgres of your own, 15 or later: postgres://user:password@host/database; empty: an embedded one is run. Several hosts
+    /// (…@a:5432,b:5432/database) are copies of which one is primary. Without it DATABASE_URL is taken, unless its database holds
+    /// another application's tables.
     database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
     }));
+    /// Standbys of that Postgres from which lists, charts, searches and exports are read, which may then lag; empty: the primary.
+    read_database_url: Option<Secret> = "", masked, optional(secret("a URL that begins with postgres://", |text| {
+        text.starts_with("postgres://") || text.starts_with("postgresql://")
+    }));
+    /// By how much what is read there may lag; while it lags more the primary is read.
+    read_lag_max: Duration = "5s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
     /// Connections of this process to Postgres, at most. Of all processes together Postgres must allow as many by `max_connections`.

@@ -20,7 +20,7 @@ use crate::store::queue::claims::DueLane;
 const CONNECTIONS_PER_DRAW: usize = 6;
 
 /// The rest after a failed look, and of a lane after a failed claim.
-pub(super) const REST_FAILED: Duration = Duration::from_secs(1);
+pub(super) const REST_FAILED: Duration = Duration::from_millis(250);
 
 /// What is to be drawn, and what is being drawn.
 pub(super) struct Agenda {

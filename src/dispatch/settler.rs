@@ -40,7 +40,8 @@ const ROWS_WAITING_MAX: usize = 4 * ROWS_MAX;
 /// How often leases are renewed while rows wait for a group that takes long.
 const RENEW_EVERY: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
-const RETRY_LAST: Duration = Duration::from_secs(1);
+/// Deliveries wait for it when Postgres is back.
+const RETRY_LAST: Duration = Duration::from_millis(250);
 
 /// Takes settlements in; never blocks the caller.
 pub(super) struct Settler {

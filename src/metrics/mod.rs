@@ -107,6 +107,14 @@ pub struct Metrics {
     /// By how many seconds the database's clock is ahead of this host's.
     pub clock_offset_s: Gauge<f64, AtomicU64>,
     connections: Family<PoolLabels, Gauge>,
+    /// Whether a host of the database takes writes.
+    pub database_writable: Gauge,
+    /// Times that another host of the database, or a promoted one, became the primary.
+    pub database_failovers: Counter,
+    /// Whether Postgres waits for standbys instead of confirming commits.
+    pub commits_unconfirmed: Gauge,
+    read_replica_usable: Gauge,
+    read_replica_lag_s: Gauge<f64, AtomicU64>,
     subscriptions_active: Family<GatewayLabel, Gauge>,
     webhook_requests: [Counter; DeliveryState::ALL.len()],
     webhooks_pending: Gauge,
@@ -163,6 +171,15 @@ impl Metrics {
             in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
             clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
             connections,
+            database_writable: gauge(r, "database_writable", "Whether a host of the database takes writes"),
+            database_failovers: counter(r, "database_failovers", "Times that another primary was found"),
+            commits_unconfirmed: gauge(
+                r,
+                "commits_unconfirmed",
+                "Whether Postgres waits for standbys that are not there",
+            ),
+            read_replica_usable: gauge(r, "read_replica_usable", "Whether a standby is read from"),
+            read_replica_lag_s: seconds(r, "read_replica_lag", "How far that standby lags, as far as is known"),
             subscriptions_active,
             webhook_requests: webhook_requests(r),
             webhooks_pending: gauge(
@@ -243,6 +260,14 @@ impl Metrics {
         let idle = i64::try_from(idle).unwrap_or(i64::MAX);
         for (state, n) in [("idle", idle), ("used", (i64::from(open) - idle).max(0))] {
             self.connections.get_or_create(&PoolLabels { pool: Name(pool), state: Name(state) }).set(n);
+        }
+    }
+
+    /// Shows whether a standby is read from, and how far it lags.
+    pub(crate) fn read_replica(&self, is_usable: bool, lag: Option<Duration>) {
+        self.read_replica_usable.set(is_usable.into());
+        if let Some(lag) = lag {
+            self.read_replica_lag_s.set(lag.as_secs_f64());
         }
     }
 

@@ -12,6 +12,10 @@ use super::connections::Shares;
 use crate::config::{Config, Secret};
 use crate::model::clock::Clock;
 use crate::postgres::{DATABASE, Embedded};
+use crate::store::connections::hosts::{For, Hosts};
+use crate::store::connections::primary::{self, Primary};
+use crate::store::connections::replica::Reads;
+use crate::store::connections::{Session, pooler};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::takeover::SESSION;
 use crate::store::{self, Beside, SchemaError, keys::data_keys, operations::partitions};
@@ -24,6 +28,9 @@ const WATCH: Duration = Duration::from_secs(1);
 /// How long a start waits for a database that does not answer, and how often it asks.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long a commit may wait for standbys before that is worth words.
+const CONFIRM_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long the end of a process waits for its connections to be closed in good order.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
@@ -51,6 +58,12 @@ pub(crate) struct Context {
     pub sending_pool: PgPool,
     /// Connections for the dispatch engine, which plan by index only.
     pub worker_pool: PgPool,
+    /// Which host of the database is the primary.
+    pub primary: Primary,
+    /// The hosts of the database; none: it is embedded.
+    pub hosts: Option<Hosts>,
+    /// Where to read what may lag.
+    pub reads: Reads,
     /// The unlocked data keys.
     pub vault: Vault,
     /// Follows the database's clock.
@@ -88,10 +101,14 @@ impl Context {
         let options = options.application_name(&format!("{SESSION}{}", clock.uuid()));
         // Apart, so that none starves the others. What its roles do not use is never opened.
         let shares = Shares::of(config.database_connections, config.roles);
-        let pool = store::connect(options.clone(), shares.requests).await.context("cannot connect to the database")?;
-        let options = store::by_index_only(options);
-        let sending_pool = store::connect_lazily(options.clone(), shares.sends.max(1));
-        let worker_pool = store::connect_lazily(options, shares.dispatch.max(1));
+        let hosts = hosts(config)?;
+        let primary = Primary::new(hosts.as_ref().is_some_and(Hosts::are_several));
+        let session = Session::from(options).of(&primary);
+        let pool = store::connect(session.clone(), shares.requests).await.context("cannot connect to the database")?;
+        let session = store::by_index_only(session);
+        let sending_pool = store::connect_lazily(session.clone(), shares.sends.max(1));
+        let worker_pool = store::connect_lazily(session, shares.dispatch.max(1));
+        let reads = reads(config, &pool, shares.requests)?;
         clock.follow(store::database_now(&pool).await?);
         match partitions::ensure(&pool, clock.now()).await {
             // Somebody holds locks: maintenance comes back to it, and the default partition takes what comes meanwhile.
@@ -99,7 +116,7 @@ impl Context {
             ensured => drop(ensured.context("cannot make partitions")?),
         }
         let vault = data_keys::open(&pool, &master_key, clock.now()).await?;
-        Ok(Self { postgres, pool, sending_pool, worker_pool, vault, clock })
+        Ok(Self { postgres, pool, sending_pool, worker_pool, primary, hosts, reads, vault, clock })
     }
 
     /// Starts the embedded Postgres again whenever it ends. Is ready only when that fails; never without an embedded one.
@@ -133,7 +150,8 @@ impl Context {
     /// Closes all connections, then stops the embedded Postgres if this process started it. A statement of maintenance that was
     /// given up may run on for as long as it waits for a lock: Postgres undoes it when it finds nobody there.
     pub(crate) async fn close(self) {
-        let close = async { tokio::join!(self.worker_pool.close(), self.sending_pool.close(), self.pool.close()) };
+        let Self { pool, sending_pool, worker_pool, reads, .. } = &self;
+        let close = async { tokio::join!(worker_pool.close(), sending_pool.close(), pool.close(), reads.close()) };
         if tokio::time::timeout(CLOSE_WITHIN, close).await.is_err() {
             tracing::info!("a statement that was given up is left to Postgres");
         }
@@ -145,24 +163,25 @@ impl Context {
     }
 }
 
-/// Waits until a database that is not embedded answers: a start after a power cut, or of containers side by side, may be
-/// faster than its Postgres. Fails when it does not in half a minute, and at once when it refuses us.
+/// Waits until a database that is not embedded answers and confirms commits: a start after a power cut, or of containers side by side,
+/// may be faster than its Postgres. Fails when it does not in half a minute, and at once when it refuses us, or when a pooler in between
+/// does not keep sessions together.
 pub(crate) async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
-    let Some(options) = external_database(config)? else { return Ok(()) };
+    let Some(hosts) = hosts(config)? else { return Ok(()) };
     let deadline = Instant::now() + PATIENCE;
+    let origin = config.origin("database_url");
     let mut told = false;
-    loop {
-        let error = match timeout_at(deadline, store::probe(&options)).await {
-            Ok(Ok(())) => return Ok(()),
+    let options = loop {
+        let error = match timeout_at(deadline, primary::find(&hosts)).await {
+            Ok(Ok(options)) => break options,
             Ok(Err(error)) => error,
             Err(_) => sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()),
         };
         if !store::is_transient(&error) {
-            return Err(error)
-                .with_context(|| format!("the database of {} cannot be used", config.origin("database_url")));
+            return Err(error).with_context(|| format!("the database of {origin} cannot be used"));
         }
         if Instant::now() + ASK_AGAIN > deadline {
-            let (origin, patience_s) = (config.origin("database_url"), PATIENCE.as_secs());
+            let patience_s = PATIENCE.as_secs();
             if store::is_out_of_connections(&error) {
                 return Err(error).with_context(|| {
                     format!(
@@ -177,6 +196,37 @@ pub(crate) async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
             tracing::warn!(%error, patience_s = PATIENCE.as_secs(), "the database does not answer yet, waiting for it");
         }
         tokio::time::sleep(ASK_AGAIN).await;
+    };
+    if !pooler::keeps_sessions(&options).await? {
+        bail!(
+            "the database of {origin} is behind a pooler that lends one session to several clients, such as PgBouncer with \
+             pool_mode = transaction: Bellwire needs pool_mode = session, or a URL that leads to Postgres itself"
+        );
+    }
+    confirm_commits(&options).await
+}
+
+/// Waits until Postgres confirms a commit, if it is to wait for standbys with that. Without them it never would, and everything that
+/// writes would hang without a word.
+async fn confirm_commits(options: &PgConnectOptions) -> anyhow::Result<()> {
+    let Some(names) = pooler::awaited_standbys(options).await? else { return Ok(()) };
+    let began = Instant::now();
+    let mut committing = std::pin::pin!(pooler::commit(options));
+    if let Ok(committed) = timeout_at(began + CONFIRM_WITHIN, &mut committing).await {
+        return Ok(committed?);
+    }
+    tracing::warn!(
+        synchronous_standby_names = names,
+        patience_s = PATIENCE.as_secs(),
+        "Postgres does not confirm commits, waiting for its standbys"
+    );
+    match timeout_at(began + PATIENCE, committing).await {
+        Ok(committed) => Ok(committed?),
+        Err(_) => bail!(
+            "Postgres does not confirm commits: it waits for the standbys of synchronous_standby_names = '{names}', which are not \
+             there. Start them, or take them off that setting and reload Postgres; with two standbys, 'ANY 1 (a, b)' lets either \
+             be missing"
+        ),
     }
 }
 
@@ -203,16 +253,31 @@ async fn migrate_alone(options: &PgConnectOptions) -> Result<(), SchemaError> {
     }
 }
 
-fn external_database(config: &Config) -> anyhow::Result<Option<PgConnectOptions>> {
-    // The parser's error could quote the URL, which holds a password.
-    let origin = || config.origin("database_url");
-    let parse = |url: &Secret| url.expose().parse().map_err(|_| anyhow!("{} is not a valid Postgres URL", origin()));
+/// The hosts of a database that is not embedded.
+fn hosts(config: &Config) -> anyhow::Result<Option<Hosts>> {
+    // The URL holds a password: errors do not quote it.
+    let parse = |url: &Secret| {
+        Hosts::parse(url.expose(), For::Writing).map_err(|wrong| anyhow!("{} {wrong}", config.origin("database_url")))
+    };
     config.database_url.as_ref().map(parse).transpose()
 }
 
-/// The configured database, or the embedded one, started.
+/// Where to read what may lag.
+fn reads(config: &Config, pool: &PgPool, connections: u32) -> anyhow::Result<Reads> {
+    let Some(url) = &config.read_database_url else { return Ok(Reads::at(pool.clone())) };
+    let hosts = Hosts::parse(url.expose(), For::Reading)
+        .map_err(|wrong| anyhow!("{} {wrong}", config.origin("read_database_url")))?;
+    Ok(Reads::or_at(pool.clone(), hosts, connections, config.read_lag_max))
+}
+
+/// The configured database's primary, or the embedded one, started.
 pub(crate) async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embedded>>, PgConnectOptions)> {
-    if let Some(options) = external_database(config)? {
+    if let Some(hosts) = hosts(config)? {
+        // The only host says itself why it cannot be used.
+        let options = match hosts.all() {
+            [only] => only.clone(),
+            _ => primary::find(&hosts).await.context("no host of the database can be used")?,
+        };
         return Ok((None, options));
     }
     let options = config.postgres_options();

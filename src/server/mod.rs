@@ -19,7 +19,7 @@ use axum::Router;
 use axum::http::header;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::watch::channel;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
@@ -41,6 +41,7 @@ use crate::oidc::{self, ClientSecret};
 use crate::otlp::{Otlp, Tracer};
 use crate::policy::runaway::Guard;
 use crate::receipts;
+use crate::store::connections::watch;
 use crate::store::outcomes::rollups::MetricsKept;
 use context::{Context, Migrations};
 use exposition::Exposition;
@@ -91,13 +92,23 @@ async fn serve(
     let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS, ..gateway_settings(config)? };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
     let (dispatcher, mut engines) = start_engines(context, config, &gateways, &receivers, &metrics, &tracer);
+    if let Some(hosts) = &context.hosts {
+        let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
+        let (primary, metrics) = (context.primary.clone(), metrics.clone());
+        engines.spawn(watch::watch_on(hosts.clone(), pools, primary, metrics));
+    } else {
+        metrics.database_writable.set(1); // it is embedded
+    }
+    if context.reads.replica().is_some() {
+        engines.spawn(context.reads.clone().watch_on(metrics.clone()));
+    }
     if let Some(otlp) = &otlp {
         engines.spawn(tell_metrics_on(otlp.clone(), exposition.clone()));
     }
     connections::open(context, config).await;
     let told = Told { metrics, tracer, exposition: exposition.clone() };
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
-    let (stop_serving, stop) = watch::channel(false);
+    let (stop_serving, stop) = channel(false);
     let mut serving = JoinSet::new();
     serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
     if let Some(address) = config.metrics_listen {
@@ -239,6 +250,7 @@ fn routes(
     let Told { metrics, tracer, exposition } = told;
     let mut state = api_state(context, config, gateways, dispatcher.map_or_else(Engine::none, engine))?;
     (state.metrics, state.tracer) = (metrics, tracer);
+    (state.primary, state.reads) = (context.primary.clone(), context.reads.clone());
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
     let show = move || async move {
         let exposition = exposition.render().await;

@@ -1,7 +1,8 @@
 //! All SQL, in rooms by what they keep. One file for each group of tables; functions are named after the transition that
 //! they make.
 //!
-//! Here: connecting, and telling errors that pass from errors that stay. [`schema`](operations::schema) says where in a database all of it lies.
+//! Here: telling errors that pass from errors that stay. [`connections`] says how connections are opened,
+//! [`schema`](operations::schema) where in a database all of it lies.
 //!
 //! # The order of locks
 //!
@@ -28,6 +29,7 @@
 
 pub(crate) mod audience;
 pub(crate) mod campaigns;
+pub(crate) mod connections;
 pub(crate) mod hooks;
 pub(crate) mod keys;
 pub(crate) mod keyset;
@@ -38,80 +40,15 @@ pub(crate) mod results;
 
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{Connection, PgConnection, PgExecutor};
+use sqlx::{PgConnection, PgExecutor};
 
 use crate::model::clock::Timestamp;
+pub(crate) use connections::{alone_beside, open_all};
+pub use connections::{by_index_only, connect, connect_lazily};
 pub(crate) use operations::schema::migrate_new;
 pub use operations::schema::{Beside, SchemaError, check_schema, migrate};
 pub use results::Progress;
 pub(crate) use results::Written;
-
-/// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
-/// than a lease.
-const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
-/// No statement of ours takes longer unless something is wrong; whoever waited for it has given up by then.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait for a connection before saying that there is none.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a start waits for all connections of a pool.
-const OPEN_WITHIN: Duration = Duration::from_secs(2);
-/// A connection that rested for longer is tried before it is used. Trying each one costs a round trip per transaction.
-const TRUSTED_FOR: Duration = Duration::from_secs(5);
-/// Prepared statements that each connection keeps: more than the program has.
-const STATEMENTS: usize = 400;
-
-/// Opens a pool of up to `connections`, and proves that it can connect.
-pub async fn connect(options: PgConnectOptions, connections: u32) -> Result<PgPool, sqlx::Error> {
-    let pool = connect_lazily(options, connections);
-    pool.acquire().await?;
-    Ok(pool)
-}
-
-/// The same, but connects when it is first used.
-pub fn connect_lazily(options: PgConnectOptions, connections: u32) -> PgPool {
-    let options =
-        operations::schema::within(options, operations::schema::SCHEMA).statement_cache_capacity(STATEMENTS).options([
-            ("idle_in_transaction_session_timeout", milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
-            ("statement_timeout", milliseconds(STATEMENT_TIMEOUT)),
-        ]);
-    // Statements take a millisecond. On a Postgres with default settings, compiling the lane poll at each look cost a
-    // quarter of a core, and parallel workers would cost more than they gain.
-    let options = options.options([("jit", "off"), ("max_parallel_workers_per_gather", "0")]);
-    PgPoolOptions::new()
-        .max_connections(connections)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .test_before_acquire(false)
-        .before_acquire(|connection, about| {
-            Box::pin(async move {
-                if about.idle_for > TRUSTED_FOR {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
-        })
-        .connect_lazy_with(options)
-}
-
-/// One connection of its own to where a pool has its, opened when it is first used: for what must not wait for one of the pool.
-pub(crate) fn alone_beside(pool: &PgPool) -> PgPool {
-    let options = PgPoolOptions::new().max_connections(1).acquire_timeout(ACQUIRE_TIMEOUT).test_before_acquire(false);
-    options.connect_lazy_with((*pool.connect_options()).clone())
-}
-
-/// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
-/// is in a hurry. What cannot be opened soon, since Postgres allows fewer, say, is opened then.
-pub(crate) async fn open_all(pool: &PgPool) {
-    let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
-    drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
-}
-
-/// Connection options for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of
-/// them is always wrong; each of its statements is written for exactly one plan, by index, which is left as the only one.
-pub fn by_index_only(options: PgConnectOptions) -> PgConnectOptions {
-    let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"].map(|plan| (plan, "off"));
-    options.options(off).options([("plan_cache_mode", "force_generic_plan")])
-}
 
 /// Begins a transaction that plans like [`by_index_only`], in a pool that otherwise does not: for statements that probe
 /// the engine's tables, or walk an index to a limit.
@@ -128,11 +65,6 @@ async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::
 
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
-}
-
-/// Whether the database can be connected to.
-pub(crate) async fn probe(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
-    PgConnection::connect_with(options).await?.close().await
 }
 
 /// The database's time: what [`crate::model::clock::Clock`] follows, and the only time that SQL is asked for.

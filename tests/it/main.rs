@@ -24,6 +24,7 @@ mod docs;
 mod engagement;
 mod erasure;
 mod explain;
+mod failover;
 mod feeder;
 mod fencing;
 mod first_start;

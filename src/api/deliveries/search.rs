@@ -159,7 +159,7 @@ impl DeliveryQuery {
 
     async fn whose(&self, state: &ApiState, app: AppId) -> Result<Whose, Problem> {
         let subscriptions = match (&self.user_id, self.subscription) {
-            (Some(user), _) => Some(search::devices(&state.pool, app, user).await?),
+            (Some(user), _) => Some(search::devices(state.reads.pool(), app, user).await?),
             (None, subscription) => subscription.map(|id| vec![id]),
         };
         if let Some(message) = self.message {
@@ -226,7 +226,7 @@ pub(crate) async fn find(
     let (app, now) = (server.app.id, state.clock.now());
     let _place = state.place_to_search(app).await?;
     let whose = query.whose(&state, app).await?;
-    let found = search::search(&state.pool, app, &whose, &query.wanted((towards, beyond), limit), now).await?;
+    let found = search::search(state.reads.pool(), app, &whose, &query.wanted((towards, beyond), limit), now).await?;
     let fits = |found: &FoundDelivery| query.state.is_none_or(|state| found.state == state);
     let mut data: Vec<FoundDelivery> = found.rows.into_iter().map(FoundDelivery::from).filter(fits).collect();
     let place_of = |row: &FoundDelivery| Place { message: row.message.0, subscription: row.subscription.0 };

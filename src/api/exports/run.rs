@@ -177,7 +177,7 @@ impl Giving {
     /// Gives out the subscriptions that there were when it began: whoever comes meanwhile would let it never end.
     async fn give_subscriptions(&mut self) -> Result<(), Broken> {
         let Giver { state, app, format, after, .. } = &self.giver;
-        let (pool, vault, app, format) = (state.pool.clone(), state.vault.clone(), app.id, *format);
+        let (pool, vault, app, format) = (state.reads.pool().clone(), state.vault.clone(), app.id, *format);
         let until = first_uuid_of(state.clock.now() + chrono::TimeDelta::milliseconds(1));
         let mut after = after.map_or(Uuid::nil(), Uuid::from);
         let mut is_first = after.is_nil();

@@ -10,10 +10,10 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 
-use super::takeover::SESSION;
 use super::workers::SILENCE;
 use crate::postgres::OLDEST_MAJOR;
-use crate::store::{ACQUIRE_TIMEOUT, is_out_of_connections};
+use crate::store::connections::{ACQUIRE_TIMEOUT, plain};
+use crate::store::is_out_of_connections;
 
 /// The schema of ours.
 pub const SCHEMA: &str = "bellwire";
@@ -132,14 +132,6 @@ pub enum Contents {
         /// The migrations that made it; none if the first one was interrupted.
         applied: Vec<AppliedMigration>,
     },
-}
-
-/// Connection options under which names mean the tables of one schema, and no other's. A process that has a name of its own for
-/// its sessions keeps it.
-pub fn within(options: PgConnectOptions, schema: &str) -> PgConnectOptions {
-    let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
-    let options = if named { options } else { options.application_name("bellwire") };
-    options.options([("search_path", schema)])
 }
 
 /// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
@@ -346,7 +338,7 @@ async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()>
 /// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema. Where Postgres
 /// has none left it waits for one, as the pool does.
 pub(crate) async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<PgConnection, SchemaError> {
-    let options = within(options.clone(), schema);
+    let options = plain(options.clone());
     let deadline = Instant::now() + ACQUIRE_TIMEOUT;
     let mut connection = loop {
         match PgConnection::connect_with(&options).await {
@@ -354,9 +346,11 @@ pub(crate) async fn connect_once(options: &PgConnectOptions, schema: &str) -> Re
             connected => break connected?,
         }
     };
-    let version = sqlx::query_scalar!(r#"SELECT current_setting('server_version_num')::integer AS "version!""#)
-        .fetch_one(&mut connection)
-        .await?;
-    let major = u32::try_from(version).unwrap_or(0) / 10_000;
+    let version = sqlx::query!(
+        r#"SELECT current_setting('server_version_num')::integer AS "number!", set_config('search_path', $1, false) AS path"#,
+        schema
+    );
+    let version = version.fetch_one(&mut connection).await?;
+    let major = u32::try_from(version.number).unwrap_or(0) / 10_000;
     if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
 }

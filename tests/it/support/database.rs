@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
 use bellwire::testkit::postgres::{DATABASE, Durability, Embedded, Options};
-use bellwire::testkit::store::operations::schema::{self, SCHEMA};
+use bellwire::testkit::store::operations::schema::SCHEMA;
 use bellwire::testkit::store::{self, operations::partitions};
 use chrono::{DateTime, Utc};
 use nix::errno::Errno;
@@ -125,6 +125,8 @@ pub struct TestDatabase {
     /// A pool as the server opens it.
     pub pool: PgPool,
     options: PgConnectOptions,
+    /// How a `bellwire` process finds it.
+    url: String,
     /// Whether it is one of the shared Postgres.
     shared: bool,
 }
@@ -145,7 +147,8 @@ impl TestDatabase {
             .expect("a copy of the template");
         let options = postgres.connect_options(&name);
         let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
-        Self { name, pool, options, shared: true }
+        let url = postgres.url(&name);
+        Self { name, pool, options, url, shared: true }
     }
 
     /// Lets the planner of its sessions work as in a Postgres that nobody has tuned (15, `postgresql.conf.sample`).
@@ -173,20 +176,35 @@ impl TestDatabase {
 
     /// The only database of a Postgres of the test's own.
     pub async fn of(postgres: &Embedded) -> Self {
-        let options = postgres.connect_options(DATABASE);
+        Self::at(postgres.connect_options(DATABASE), postgres.url(DATABASE)).await
+    }
+
+    /// An empty one, which `bellwire` processes find by that URL.
+    pub async fn at(options: PgConnectOptions, url: String) -> Self {
         store::migrate(&options, store::Beside::Refuse).await.expect("the migrations apply to an empty database");
         let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
-        Self { name: DATABASE.to_owned(), pool, options, shared: false }
+        Self { name: DATABASE.to_owned(), pool, options, url, shared: false }
+    }
+
+    /// Leads whoever connects from now on to another host.
+    pub fn lead_to(&mut self, options: PgConnectOptions) {
+        self.pool.set_connect_options(options.clone());
+        self.options = options;
+    }
+
+    /// Has `bellwire` processes find it by another URL.
+    pub fn found_by(&mut self, url: String) {
+        self.url = url;
     }
 
     /// How to connect to it directly.
     pub fn options(&self) -> PgConnectOptions {
-        schema::within(self.options.clone(), SCHEMA)
+        self.options.clone().application_name("bellwire").options([("search_path", SCHEMA)])
     }
 
     /// The same as a URL, for a `bellwire` process.
     pub fn url(&self) -> String {
-        shared_postgres().url(&self.name)
+        self.url.clone()
     }
 }
 

@@ -3,6 +3,7 @@
 mod accounts;
 pub mod app;
 pub mod authenticator;
+pub mod cluster;
 pub mod collector;
 pub mod database;
 pub mod fault_proxy;
@@ -13,6 +14,7 @@ pub mod server;
 pub mod socket;
 
 pub use app::{Setup, TestApp};
+pub use cluster::Cluster;
 pub use database::{START, TempDir, TestDatabase};
 pub use fault_proxy::{FaultProxy, Moment};
 pub use seed::seed;

@@ -70,6 +70,11 @@ impl Server {
         server
     }
 
+    /// Starts `bellwire serve` with these arguments.
+    pub fn launch(app: &TestApp, args: &[&str]) -> Self {
+        Self::begin_on(app, args, &app.database.url())
+    }
+
     /// Waits until it says that it runs.
     pub async fn until_started(&mut self) {
         let started = self.until_said("\"started\"").await;

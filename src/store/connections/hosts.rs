@@ -1,0 +1,157 @@
+//! Reads the URL of a database, which may name several hosts: `postgres://user@a,b:5433/database?target_session_attrs=read-write`, as
+//! libpq writes it (PostgreSQL manual, "Connection URIs").
+
+use std::fmt;
+
+use sqlx::postgres::PgConnectOptions;
+
+/// Hosts that one URL may name.
+const HOSTS_MAX: usize = 8;
+/// libpq's parameter of which host is meant.
+const WHICH: &str = "target_session_attrs";
+
+/// Why a URL cannot be used. It is not quoted, since it may hold a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum WrongUrl {
+    /// It does not parse.
+    #[error("is not a valid Postgres URL")]
+    Invalid,
+    /// It lists hosts where the parser takes one.
+    #[error("lists hosts in its query: list them before the database, as in postgres://user@a:5432,b:5432/database")]
+    InQuery,
+    /// More hosts than are looked at.
+    #[error("names more than {HOSTS_MAX} hosts")]
+    TooMany,
+    /// What is asked of a host is not what this URL is for.
+    #[error("asks for {WHICH} that it cannot be used with: it takes {allowed}")]
+    Which {
+        /// What may be asked.
+        allowed: &'static str,
+    },
+}
+
+/// What hosts are wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// Everything: the one that is primary.
+    Writing,
+    /// Reading what may lag.
+    Reading,
+}
+
+impl For {
+    /// The values of `target_session_attrs` that say the same as what is done anyway.
+    fn allowed(self) -> &'static str {
+        match self {
+            Self::Writing => "read-write, primary, any",
+            Self::Reading => "prefer-standby, any",
+        }
+    }
+}
+
+/// The hosts of a database, in the order in which they were named; at least one.
+#[derive(Clone)]
+pub(crate) struct Hosts(Vec<PgConnectOptions>);
+
+/// By their names: their options hold a password.
+impl fmt::Debug for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(name)).finish()
+    }
+}
+
+impl Hosts {
+    /// Reads a URL.
+    pub(crate) fn parse(url: &str, wanted: For) -> Result<Self, WrongUrl> {
+        let (scheme, rest) = url.split_once("://").ok_or(WrongUrl::Invalid)?;
+        let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let (user, hosts) = authority.rfind('@').map_or(("", authority), |at| authority.split_at(at + 1));
+        let tail = without_which(tail, wanted)?;
+        let hosts: Vec<_> = hosts.split(',').collect();
+        if hosts.len() > HOSTS_MAX {
+            return Err(WrongUrl::TooMany);
+        }
+        if hosts.len() > 1 && hosts.iter().any(|host| host.is_empty()) {
+            return Err(WrongUrl::Invalid);
+        }
+        let parse = |host: &&str| format!("{scheme}://{user}{host}{tail}").parse().map_err(|_| WrongUrl::Invalid);
+        hosts.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The ways to connect to each.
+    pub(crate) fn all(&self) -> &[PgConnectOptions] {
+        &self.0
+    }
+
+    /// Whether there is a choice.
+    pub(crate) fn are_several(&self) -> bool {
+        self.0.len() > 1
+    }
+}
+
+/// What follows the hosts, without the parameter that sqlx does not know.
+fn without_which(tail: &str, wanted: For) -> Result<String, WrongUrl> {
+    let Some((path, query)) = tail.split_once('?') else { return Ok(tail.to_owned()) };
+    let mut kept = Vec::new();
+    for parameter in query.split('&') {
+        match parameter.split_once('=').unwrap_or((parameter, "")) {
+            (WHICH, value) => {
+                let allowed = wanted.allowed();
+                if !allowed.split(", ").any(|known| known == value) {
+                    return Err(WrongUrl::Which { allowed });
+                }
+            }
+            ("host" | "hostaddr" | "port", value) if value.contains(',') || value.contains("%2C") => {
+                return Err(WrongUrl::InQuery);
+            }
+            _ => kept.push(parameter),
+        }
+    }
+    Ok(if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) })
+}
+
+/// What a host is called in logs.
+pub(crate) fn name(options: &PgConnectOptions) -> String {
+    match options.get_socket() {
+        Some(socket) => socket.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn names(url: &str) -> Vec<String> {
+        Hosts::parse(url, For::Writing).unwrap().all().iter().map(name).collect()
+    }
+
+    #[test]
+    fn every_host_of_a_url_is_found() {
+        assert_eq!(names("postgres://u:p@a/db"), ["a:5432"]);
+        assert_eq!(names("postgres://u:p,w@a:5433,b,[::1]:5434/db"), ["a:5433", "b:5432", "[::1]:5434"]);
+        assert_eq!(names("postgresql://a,b?target_session_attrs=read-write"), ["a:5432", "b:5432"]);
+        assert_eq!(names("postgres://u@%2Frun%2Fa,%2Frun%2Fb/db?sslmode=disable"), ["/run/a", "/run/b"]);
+        let hosts =
+            Hosts::parse("postgres://u:secret@a,b/db?target_session_attrs=primary&sslmode=require", For::Writing);
+        let hosts = hosts.unwrap();
+        for host in hosts.all() {
+            assert_eq!((host.get_username(), host.get_database()), ("u", Some("db")));
+            assert!(matches!(host.get_ssl_mode(), sqlx::postgres::PgSslMode::Require));
+        }
+        assert_eq!(format!("{hosts:?}"), r#"["a:5432", "b:5432"]"#, "without the password");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let refused = |url, wanted| Hosts::parse(url, wanted).unwrap_err();
+        assert_eq!(refused("postgres://a,,b/db", For::Writing), WrongUrl::Invalid);
+        assert_eq!(refused("postgres", For::Writing), WrongUrl::Invalid);
+        assert_eq!(refused("postgres://u@/db?host=/run/a,/run/b", For::Writing), WrongUrl::InQuery);
+        assert_eq!(refused("postgres://a,b,c,d,e,f,g,h,i/db", For::Writing), WrongUrl::TooMany);
+        let standby = "postgres://a,b/db?target_session_attrs=standby";
+        assert!(refused(standby, For::Writing).to_string().ends_with("it takes read-write, primary, any"));
+        assert!(Hosts::parse("postgres://a/db?target_session_attrs=prefer-standby", For::Reading).is_ok());
+    }
+}

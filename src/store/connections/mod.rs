@@ -1,0 +1,180 @@
+//! How connections to Postgres are opened: with which settings, to which of several hosts, and when those that are open are given up.
+//!
+//! Settings are SET once a connection is open. Were they start-up parameters, a PgBouncer in between would refuse them, or, told to
+//! ignore them, drop them without a word.
+
+pub(crate) mod hosts;
+pub(crate) mod pooler;
+pub(crate) mod primary;
+pub(crate) mod replica;
+pub(crate) mod watch;
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{Connection as _, PgConnection};
+
+use super::operations::schema::SCHEMA;
+use super::operations::takeover::SESSION;
+use primary::Primary;
+
+/// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
+/// than a lease.
+const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
+/// No statement of ours takes longer unless something is wrong; whoever waited for it has given up by then.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long to wait for a connection before saying that there is none.
+pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+const STANDBY_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a start waits for all connections of a pool.
+const OPEN_WITHIN: Duration = Duration::from_secs(2);
+/// A connection that rested for longer is tried before it is used. Trying each one costs a round trip per transaction.
+const TRUSTED_FOR: Duration = Duration::from_secs(5);
+/// Prepared statements that each connection keeps: more than the program has.
+const STATEMENTS: usize = 400;
+/// What Postgres shows of whose connections they are.
+const APPLICATION: &str = "bellwire";
+
+/// What the connections of a pool are opened with.
+#[derive(Clone)]
+pub struct Session {
+    options: PgConnectOptions,
+    settings: Vec<(&'static str, String)>,
+    primary: Primary,
+    standby: bool,
+    acquire_within: Duration,
+}
+
+/// Without the options, which hold a password.
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("settings", &self.settings)
+            .field("standby", &self.standby)
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<PgConnectOptions> for Session {
+    /// With what holds for all statements of ours.
+    fn from(options: PgConnectOptions) -> Self {
+        let settings = vec![
+            ("search_path", SCHEMA.to_owned()),
+            ("idle_in_transaction_session_timeout", super::milliseconds(IDLE_IN_TRANSACTION_TIMEOUT)),
+            ("statement_timeout", super::milliseconds(STATEMENT_TIMEOUT)),
+            // Statements take a millisecond. On a Postgres with default settings, compiling the lane poll at each look cost a
+            // quarter of a core, and parallel workers would cost more than they gain.
+            ("jit", "off".to_owned()),
+            ("max_parallel_workers_per_gather", "0".to_owned()),
+        ];
+        Self { options, settings, primary: Primary::unwatched(), standby: false, acquire_within: ACQUIRE_TIMEOUT }
+    }
+}
+
+/// What connections are opened with for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of
+/// them is always wrong; each of its statements is written for exactly one plan, by index, which is left as the only one.
+pub fn by_index_only(session: impl Into<Session>) -> Session {
+    let mut session = session.into();
+    let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"];
+    session.settings.extend(off.map(|plan| (plan, "off".to_owned())));
+    session.settings.push(("plan_cache_mode", "force_generic_plan".to_owned()));
+    session
+}
+
+impl Session {
+    /// To whatever is the primary at the time.
+    pub(crate) fn of(mut self, primary: &Primary) -> Self {
+        self.primary = primary.clone();
+        self
+    }
+
+    /// To a standby, too: for reading. Whoever finds none reads elsewhere, so nobody waits for long.
+    pub(crate) fn or_standby(mut self) -> Self {
+        (self.standby, self.acquire_within) = (true, STANDBY_ACQUIRE_TIMEOUT);
+        self
+    }
+
+    /// Sets everything on a connection that was just opened, in one round trip. Refuses one that a primary's pool has no use for: of
+    /// a standby, or of a primary whose place another one has taken.
+    async fn begin(&self, connection: &mut PgConnection) -> sqlx::Result<()> {
+        let (names, values): (Vec<String>, Vec<String>) =
+            self.settings.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).unzip();
+        let began = sqlx::query!(
+            r#"SELECT pg_is_in_recovery() AS "standby!",
+                      CASE WHEN $3 AND NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal_file,
+                      ARRAY(SELECT set_config(name, value, false)
+                            FROM unnest($1::text[], $2::text[]) AS setting (name, value)) AS "set!""#,
+            &names,
+            &values,
+            self.primary.has_timelines()
+        )
+        .fetch_one(connection)
+        .await?;
+        if began.standby && !self.standby {
+            return Err(sqlx::Error::Configuration("this Postgres is a standby, which takes no writes".into()));
+        }
+        if began.wal_file.as_deref().and_then(primary::timeline_of).is_some_and(|of| self.primary.is_past(of)) {
+            return Err(sqlx::Error::Configuration("this Postgres was the primary before another one".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Opens a pool of up to `connections`, and proves that it can connect.
+pub async fn connect(session: impl Into<Session>, connections: u32) -> Result<PgPool, sqlx::Error> {
+    let pool = connect_lazily(session, connections);
+    pool.acquire().await?;
+    Ok(pool)
+}
+
+/// The same, but connects when it is first used.
+pub fn connect_lazily(session: impl Into<Session>, connections: u32) -> PgPool {
+    let session = session.into();
+    let options = for_pool(session.options.clone());
+    let primary = session.primary.clone();
+    PgPoolOptions::new()
+        .max_connections(connections)
+        .acquire_timeout(session.acquire_within)
+        .test_before_acquire(false)
+        .after_connect(move |connection, _| {
+            let session = session.clone();
+            Box::pin(async move { session.begin(connection).await })
+        })
+        .before_acquire(move |connection, about| {
+            let is_stale = primary.is_stale(about.age);
+            Box::pin(async move {
+                if !is_stale && about.idle_for > TRUSTED_FOR {
+                    connection.ping().await?;
+                }
+                Ok(!is_stale)
+            })
+        })
+        .connect_lazy_with(options)
+}
+
+/// How a pool connects to a host. `extra_float_digits` is left to Postgres, whose default since version 12 is exact, too: PgBouncer
+/// refuses it.
+fn for_pool(options: PgConnectOptions) -> PgConnectOptions {
+    plain(options).statement_cache_capacity(STATEMENTS)
+}
+
+/// How any connection is opened: with no start-up parameter that a PgBouncer does not know. A process that has a name of its own
+/// for its sessions keeps it.
+pub(crate) fn plain(options: PgConnectOptions) -> PgConnectOptions {
+    let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
+    let options = if named { options } else { options.application_name(APPLICATION) };
+    options.extra_float_digits(None)
+}
+
+/// One connection of its own to where a pool has its, opened like those when it is first used: for what must not wait for one of the
+/// pool.
+pub(crate) fn alone_beside(pool: &PgPool) -> PgPool {
+    pool.options().clone().max_connections(1).connect_lazy_with((*pool.connect_options()).clone())
+}
+
+/// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
+/// is in a hurry. What cannot be opened soon, since Postgres allows fewer, say, is opened then.
+pub(crate) async fn open_all(pool: &PgPool) {
+    let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
+    drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
+}
