@@ -118,7 +118,8 @@ fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filt
 /// addressed to somebody goes to nobody who has their browser now.
 ///
 /// It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a
-/// repeat goes on with what is left or has come since; with it, only if the first request broke off.
+/// repeat goes on with what is left or has come since; with it, only if the first request broke off. With it, a few are made at a
+/// time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
     security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]

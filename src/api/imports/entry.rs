@@ -107,8 +107,8 @@ impl Reader {
     pub(super) fn object(&mut self, octets: &[u8]) -> Result<Entry, Vec<Wrong>> {
         match serde_json::from_slice(octets) {
             Ok(Value::Object(members)) => {
-                let kind = members.get("type").and_then(Value::as_str);
-                self.is_export |= kind.is_some_and(|kind| KINDS.contains(&kind));
+                let kind = self.kind(&members);
+                self.is_export |= kind.is_some();
                 self.has_end |= kind == Some(END);
                 self.members(members)
             }
@@ -119,13 +119,31 @@ impl Reader {
 
     fn members(&mut self, mut members: Map<String, Value>) -> Result<Entry, Vec<Wrong>> {
         let (mut entry, mut wrong) = (Entry::default(), Vec::new());
-        match members.get("type").and_then(Value::as_str) {
+        match self.kind(&members) {
             Some(SUBSCRIPTION) => wrong.extend(entry.of_export(&mut members)),
-            Some(kind) if KINDS.contains(&kind) => return Ok(Entry { left_out: true, ..entry }),
-            _ => {}
+            Some(_) => return Ok(Entry { left_out: true, ..entry }),
+            None => {}
         }
         self.read(members, true, &mut entry, &mut wrong);
         if wrong.is_empty() || entry.left_out { Ok(entry) } else { Err(wrong) }
+    }
+
+    /// What a line of an export is; none: it is of another file. Those have types, too, which may be called as ours are: but whatever
+    /// has an endpoint is a subscription.
+    fn kind(&self, members: &Map<String, Value>) -> Option<&'static str> {
+        let said = members.get("type")?.as_str()?;
+        let kind = KINDS.into_iter().find(|kind| *kind == said)?;
+        (kind == SUBSCRIPTION || !self.has_endpoint(members, true)).then_some(kind)
+    }
+
+    fn has_endpoint(&self, members: &Map<String, Value>, outer: bool) -> bool {
+        members.iter().any(|(name, value)| match (self.columns.field(name), value) {
+            (Some(Field::Endpoint), value) => !value.is_null(),
+            (Some(Field::Nested), Value::Object(members)) => outer && self.has_endpoint(members, false),
+            // A text that is an object within: no line of an export has one.
+            (Some(Field::Nested), value) => value.is_string(),
+            _ => false,
+        })
     }
 
     fn read(&mut self, members: Map<String, Value>, outer: bool, entry: &mut Entry, wrong: &mut Vec<Wrong>) {
@@ -416,10 +434,25 @@ mod tests {
     #[test]
     fn lines_of_an_export_that_are_no_subscriptions_are_left_out() {
         for kind in KINDS {
-            let entry = read(&json!({"type": kind, "id": "sub_x", "endpoint": "E"}));
-            assert_eq!(entry.left_out, kind != SUBSCRIPTION, "{kind}");
+            assert_eq!(read(&json!({"type": kind, "id": "x"})).left_out, kind != SUBSCRIPTION, "{kind}");
         }
-        assert!(!read(&json!({"type": "web", "endpoint": "E"})).left_out, "others have types, too");
+    }
+
+    #[test]
+    fn whatever_has_an_endpoint_is_a_subscription_also_if_its_file_calls_it_as_an_export_calls_other_lines() {
+        for kind in KINDS.into_iter().chain(["web"]) {
+            for line in [
+                json!({"type": kind, "endpoint": "E"}),
+                json!({"type": kind, "subscription": {"endpoint": "E"}}),
+                json!({"type": kind, "subscription": "{\"endpoint\": \"E\"}"}),
+            ] {
+                let entry = read(&line);
+                assert_eq!((entry.left_out, entry.endpoint.as_deref()), (false, Some("E")), "{line}");
+            }
+            let mut reader = reader();
+            let _ = reader.object(json!({"type": kind, "endpoint": "E"}).to_string().as_bytes());
+            assert_eq!(reader.lacks_end(), kind == SUBSCRIPTION, "{kind}");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::extract::{At, Query, Recheck};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::id::ImportId;
-use crate::store::audience::imports::{self, Fault, ImportRow};
+use crate::store::audience::imports::{self, Fault, ImportRow, Reached};
 use crate::store::keys::audit::Action;
 use columns::Columns;
 use entry::Reader;
@@ -47,7 +47,7 @@ pub(crate) struct ImportView {
     dry_run: bool,
     /// Lines of the file that are dealt with (of an array: elements). One that broke off goes on with the next.
     lines: i64,
-    /// Subscriptions that are new.
+    /// Subscriptions that are new. This and the next counts may be ahead of `lines` until the end of the file was seen.
     added: i64,
     /// Subscriptions that were there, and say now what the file says.
     known: i64,
@@ -168,7 +168,7 @@ async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>
 }
 
 /// Takes in a file of subscriptions of any length, and answers when its end was seen. Each line is registered as a server registers
-/// one, a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed
+/// one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed
 /// over. The same file twice makes nothing new.
 ///
 /// Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
@@ -195,7 +195,8 @@ pub(crate) async fn create(
     let entry = server.did(Action::ImportBegun, id).with(json!({"dry_run": query.dry_run}));
     entry.record(&mut tx, 1, now).await?;
     tx.commit().await?;
-    let incoming = Incoming { id, dry_run: query.dry_run, lines: 0, from: 1, recheck: None };
+    let incoming =
+        Incoming { id, dry_run: query.dry_run, lines: 0, reached: Reached::default(), from: 1, recheck: None };
     let done = take_in(&server, &state, (format, reader), incoming, request).await?;
     Ok((StatusCode::CREATED, done))
 }
@@ -225,7 +226,8 @@ pub(crate) async fn resume(
     let format = format.ok_or_else(Problem::internal)?;
     let reader = Reader::new(Columns::read(query.map.as_deref())?);
     let _place = state.place_to_transfer(server.app.id).await?;
-    let incoming = Incoming { id, dry_run: row.dry_run, lines: row.lines, from, recheck: None };
+    let (dry_run, lines, reached) = (row.dry_run, row.lines, row.reached());
+    let incoming = Incoming { id, dry_run, lines, reached, from, recheck: None };
     take_in(&server, &state, (format, reader), incoming, request).await
 }
 

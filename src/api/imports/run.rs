@@ -1,4 +1,5 @@
-//! Takes a file in, part by part: while one is being written the next is read and checked. The memory is that of two parts.
+//! Takes a file in, part by part: while one is being written, its halves side by side, the next is read and checked. The memory is
+//! that of two parts.
 
 use std::collections::HashMap;
 
@@ -23,15 +24,17 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{ImportId, VapidKeyId};
 use crate::model::permission::Speaker;
 use crate::model::subscription::Consent;
-use crate::store::audience::imports::{self, Batch, Fault, Numbered};
+use crate::store::audience::imports::{self, Batch, Fault, Numbered, Reached};
 use crate::store::audience::registration::Registration;
 use crate::store::audience::subscriptions::{Changes, Merge, Right};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor};
 use crate::store::keys::vapid_keys;
 
-/// Records of a part, which are registered in one transaction.
-const PART: usize = 1_000;
+/// Records of a part, which are registered in a transaction for each half: each costs some ten statements and a flush of the log.
+const PART: usize = 2_000;
+/// Octets of records after which a part ends, however few they are: those of common records come to half of it.
+const PART_OCTETS: usize = 4 * 1024 * 1024;
 /// Records that are checked before others have their turn on this thread.
 const TURN: usize = 50;
 /// Ways to name a VAPID key that are remembered.
@@ -43,6 +46,8 @@ pub(super) struct Incoming {
     pub dry_run: bool,
     /// So many lines are dealt with.
     pub lines: i64,
+    /// And so many in each half.
+    pub reached: Reached,
     /// The number of the body's first line; of a CSV file, of the first below its heading.
     pub from: i64,
     pub recheck: Option<Recheck>,
@@ -89,15 +94,16 @@ impl Checked {
 /// What was read of a file at a time.
 #[derive(Default)]
 struct Part {
-    after: i64,
     lines: i64,
     checked: Vec<Checked>,
-    left_out: i64,
-    refused: i64,
+    left_out: Vec<i64>,
+    refused: Vec<i64>,
     faults: Vec<Fault>,
     ignored: Vec<String>,
     /// There is no more.
     is_last: bool,
+    /// What should have been there at the end of the file, and was not.
+    missing: Option<Fault>,
 }
 
 /// Takes a file in to its end.
@@ -110,34 +116,33 @@ pub(super) async fn run(
     incoming: Incoming,
     source: Source<'_>,
 ) -> Result<(), Problem> {
-    let mut source = source;
+    let (mut source, mut incoming) = (source, incoming);
     let mut part = source.gather().await?;
     while !part.is_last {
-        let (written, next) = tokio::join!(write(state, &server.app, &incoming, &part), source.gather());
+        let (written, next) = tokio::join!(write(state, &server.app, &mut incoming, part), source.gather());
         written?;
         part = next?;
     }
-    write(state, &server.app, &incoming, &part).await?;
-    finish(server, state, &incoming, part.lines).await
+    let (lines, missing) = (part.lines, part.missing.take());
+    write(state, &server.app, &mut incoming, part).await?;
+    finish(server, state, &incoming, (lines, missing)).await
 }
 
-async fn write(state: &ApiState, app: &App, incoming: &Incoming, part: &Part) -> Result<(), Problem> {
+async fn write(state: &ApiState, app: &App, incoming: &mut Incoming, part: Part) -> Result<(), Problem> {
     if let Some(recheck) = &incoming.recheck {
         recheck.ask(state).await?;
     }
-    if part.lines == part.after && part.faults.is_empty() {
-        return Ok(());
-    }
     let batch = Batch {
-        after: part.after,
         lines: part.lines,
         subscriptions: part.checked.iter().map(|checked| checked.numbered(app)).collect(),
         left_out: part.left_out,
         refused: part.refused,
-        faults: part.faults.clone(),
-        ignored: part.ignored.clone(),
+        faults: part.faults,
+        ignored: part.ignored,
     };
-    let taken = imports::take(&state.pool, &state.vault, (app.id, incoming.id), &batch, state.clock.now()).await?;
+    let import = (app.id, incoming.id, incoming.dry_run);
+    let reached = &mut incoming.reached;
+    let taken = imports::take(&state.pool, &state.vault, import, &batch, reached, state.clock.now()).await?;
     if taken { Ok(()) } else { Err(elsewhere()) }
 }
 
@@ -145,11 +150,11 @@ async fn finish(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
     incoming: &Incoming,
-    lines: i64,
+    (lines, missing): (i64, Option<Fault>),
 ) -> Result<(), Problem> {
     let now = state.clock.now();
     let mut tx = state.pool.begin().await?;
-    if !imports::finish(&mut tx, incoming.id, lines, now).await? {
+    if !imports::finish(&mut tx, incoming.id, lines, missing, now).await? {
         return Err(elsewhere());
     }
     let entry = server.did(Action::ImportFinished, incoming.id).with(json!({"dry_run": incoming.dry_run}));
@@ -195,16 +200,17 @@ impl<'a> Source<'a> {
 
     /// The next part of the file, without what is dealt with already.
     async fn gather(&mut self) -> Result<Part, Problem> {
-        let mut part = Part { after: self.lines, lines: self.lines, ..Part::default() };
-        let mut records = 0;
-        while records < PART && part.faults.len() < PART {
+        let mut part = Part { lines: self.lines, ..Part::default() };
+        let (mut records, mut octets) = (0, 0);
+        while records < PART && octets < PART_OCTETS && part.faults.len() < PART {
             let Some(record) = self.next().await? else {
                 part.lines = part.lines.max(self.splitter.ended());
                 part.is_last = true;
-                self.miss_end(&mut part);
+                part.missing = self.miss_end(part.lines);
                 break;
             };
             records += 1;
+            octets += record.octets.as_ref().map_or(0, Vec::len);
             if records % TURN == 0 {
                 yield_now().await;
             }
@@ -226,12 +232,9 @@ impl<'a> Source<'a> {
     }
 
     /// Tells of an export that has no end: what is missing of it nobody knows.
-    fn miss_end(&self, part: &mut Part) {
-        if self.reader.lacks_end() {
-            let reason = "the export breaks off here: its last line, of the type `end`, is missing";
-            part.refused += 1;
-            part.faults.push(Fault { line: part.lines + 1, field: "type".to_owned(), reason: reason.to_owned() });
-        }
+    fn miss_end(&self, lines: i64) -> Option<Fault> {
+        let reason = "the export breaks off here: its last line, of the type `end`, is missing";
+        self.reader.lacks_end().then(|| Fault { line: lines + 1, field: "type".to_owned(), reason: reason.to_owned() })
     }
 
     async fn next(&mut self) -> Result<Option<Record>, Problem> {
@@ -258,7 +261,7 @@ impl<'a> Source<'a> {
         };
         let checked = match entry {
             Ok(entry) if entry.left_out => {
-                part.left_out += 1;
+                part.left_out.push(record.line);
                 return Ok(());
             }
             Ok(entry) => self.check(record.line, entry).await?,
@@ -267,7 +270,7 @@ impl<'a> Source<'a> {
         match checked {
             Ok(checked) => part.checked.push(checked),
             Err(wrong) => {
-                part.refused += 1;
+                part.refused.push(record.line);
                 let fault = |wrong: Wrong| Fault {
                     line: record.line,
                     field: wrong.field.chars().take(200).collect(),

@@ -21,7 +21,7 @@ use url::form_urlencoded;
 
 use super::local::{Local, path, rows};
 use super::output::{Output, table, text};
-use super::refusal::Names;
+use super::refusal::{Names, Refusal};
 use crate::api::exports::line::{APP, END, KINDS, SUBSCRIPTION};
 use settings::Making;
 
@@ -73,6 +73,10 @@ impl Source {
             true => std::io::stdin().as_fd().try_clone_to_owned().map(std::fs::File::from),
             false => std::fs::File::open(file),
         };
+        let opened = opened.and_then(|opened| match opened.metadata()?.is_dir() {
+            true => Err(std::io::ErrorKind::IsADirectory.into()),
+            false => Ok(opened),
+        });
         let file = File::from_std(opened.with_context(|| format!("cannot read {}", file.display()))?);
         Ok(Self { reader: BufReader::with_capacity(PART, file), line: Vec::new(), before: 0 })
     }
@@ -104,11 +108,14 @@ impl Source {
     }
 }
 
-/// The members of a line, and what it is, if it is one of an export.
+/// The members of a line, and what it is, if it is one of an export. Lines of other files have types, too: those with an endpoint are
+/// subscriptions, whatever they are called.
 fn of_export(line: &[u8]) -> Option<(&'static str, Map<String, Value>)> {
     let Ok(Value::Object(members)) = serde_json::from_slice(line) else { return None };
     let kind = members.get("type")?.as_str()?;
-    KINDS.into_iter().find(|known| *known == kind).map(|kind| (kind, members))
+    let has_endpoint = ["endpoint", "subscription"].iter().any(|name| members.contains_key(*name));
+    let kind = KINDS.into_iter().find(|known| *known == kind && (kind == SUBSCRIPTION || !has_endpoint))?;
+    Some((kind, members))
 }
 
 /// What came of the lines before the subscriptions.
@@ -214,7 +221,14 @@ impl Import {
             taken = upload => taken,
             never = told => never,
         };
-        taken.with_context(|| format!("the import broke off: the same with `--app {app} --resume` goes on"))
+        taken.map_err(|error| {
+            let code = error.downcast_ref::<Refusal>().map(|refusal| refusal.code.as_str());
+            match code {
+                Some("not_found" | "invalid_parameter" | "transfers_busy") => error, // nothing has begun
+                _ if self.dry_run => error.context("the file was not read to its end"),
+                _ => error.context(format!("the import broke off: the same with `--app {app} --resume` goes on")),
+            }
+        })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::model::clock::Timestamp;
 use crate::model::habits::Habits;
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
+use crate::model::subscription::Consent;
 
 /// What holds for everybody in a lane.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub(crate) struct Candidate<'a> {
     pub last_seen: Timestamp,
     /// When it was first registered.
     pub created_at: Timestamp,
+    /// When and where its person agreed.
+    pub consent: Consent,
 }
 
 impl Candidate<'_> {
@@ -191,6 +194,8 @@ impl Field {
             Self::Own(own @ (Own::Gateway | Own::Browser | Own::Key)) => candidate.lane.value(*own).map(Actual::Text),
             Self::Own(Own::Age) => since(candidate.created_at),
             Self::Own(Own::LastSeen) => since(candidate.last_seen),
+            Self::Own(Own::ConsentAt) => since(candidate.consent.at?),
+            Self::Own(Own::ConsentSource) => candidate.consent.source.as_deref().map(Actual::Text),
             Self::Own(Own::LastClicked) => since(told.habits_of(candidate).clicked_at?),
             Self::Own(Own::Unclicked) => Some(Actual::Number(told.habits_of(candidate).unclicked.into())),
             Self::Own(Own::UnclickedFor) => Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds())),

@@ -67,10 +67,12 @@ pub(super) enum Own {
     LastClicked,
     Unclicked,
     UnclickedFor,
+    ConsentAt,
+    ConsentSource,
 }
 
 impl Own {
-    const NAMES: [(&'static str, Self); 12] = [
+    const NAMES: [(&'static str, Self); 14] = [
         ("locale", Self::Locale),
         ("language", Self::Language),
         ("timezone", Self::Timezone),
@@ -83,6 +85,8 @@ impl Own {
         ("last_clicked", Self::LastClicked),
         ("unclicked", Self::Unclicked),
         ("unclicked_for", Self::UnclickedFor),
+        ("consent_at", Self::ConsentAt),
+        ("consent_source", Self::ConsentSource),
     ];
 
     pub(super) fn from_name(name: &str) -> Option<Self> {
@@ -167,6 +171,8 @@ pub(crate) struct Needs {
     pub deeds: BTreeSet<Deed>,
     /// What its person does with what they are shown.
     pub habits: bool,
+    /// When and where its person agreed.
+    pub consent: bool,
 }
 
 impl Expression {
@@ -245,6 +251,7 @@ impl Test {
             Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
                 needs.attributes |= matches!(field, Field::Attribute(_));
                 needs.habits |= matches!(field, Field::Own(Own::LastClicked | Own::Unclicked | Own::UnclickedFor));
+                needs.consent |= matches!(field, Field::Own(Own::ConsentAt | Own::ConsentSource));
             }
         }
     }

@@ -41,9 +41,11 @@ fn comparison() -> impl Strategy<Value = Comparison> {
 }
 
 fn test() -> impl Strategy<Value = Test> {
-    let own = prop::sample::select(vec![Own::Locale, Own::Language, Own::Timezone, Own::User]).prop_map(Field::Own);
+    let own = prop::sample::select(vec![Own::Locale, Own::Language, Own::Timezone, Own::User, Own::ConsentSource])
+        .prop_map(Field::Own);
     let since =
-        prop::sample::select(vec![Own::Age, Own::LastSeen, Own::LastClicked, Own::UnclickedFor]).prop_map(Field::Own);
+        prop::sample::select(vec![Own::Age, Own::LastSeen, Own::LastClicked, Own::UnclickedFor, Own::ConsentAt])
+            .prop_map(Field::Own);
     let ordered = || comparison().prop_filter("by order", |comparison| *comparison != Comparison::Equal);
     let act = prop::sample::select(vec![Act::Received, Act::Displayed, Act::Clicked]);
     prop_oneof![

@@ -420,13 +420,20 @@ impl Own {
             | Self::LastSeen
             | Self::Unclicked
             | Self::UnclickedFor => true,
-            Self::Locale | Self::Language | Self::Timezone | Self::User | Self::LastClicked => false,
+            Self::Locale | Self::Language | Self::Timezone | Self::User => false,
+            Self::LastClicked | Self::ConsentAt | Self::ConsentSource => false,
         }
     }
 
     /// Whether it is a quantity, compared by order only.
     fn is_ordered(self) -> bool {
-        matches!(self, Self::Age | Self::LastSeen | Self::LastClicked | Self::Unclicked | Self::UnclickedFor)
+        match self {
+            Self::Age | Self::LastSeen | Self::LastClicked | Self::Unclicked | Self::UnclickedFor | Self::ConsentAt => {
+                true
+            }
+            Self::Locale | Self::Language | Self::Timezone | Self::User | Self::ConsentSource => false,
+            Self::Gateway | Self::Browser | Self::Key => false,
+        }
     }
 
     /// A value of its own as it is written down, or what is wrong with it.
@@ -439,8 +446,7 @@ impl Own {
             Self::Gateway => one_of(Gateway::ALL.map(Gateway::name)),
             Self::Browser => one_of(Gateway::ALL.map(Gateway::browser)),
             Self::Key => text.parse::<VapidKeyId>().map(|id| id.to_string()).map_err(|error| error.to_string()),
-            Self::Locale | Self::Language | Self::Timezone | Self::User => Ok(text),
-            Self::Age | Self::LastSeen | Self::LastClicked | Self::Unclicked | Self::UnclickedFor => Ok(text),
+            _ => Ok(text),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::model::clock::Timestamp;
 use crate::model::habits::Habits;
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
+use crate::model::subscription::Consent;
 
 const KEY: &str = "vk_0192a000-0000-7000-8000-000000000001";
 
@@ -39,6 +40,7 @@ fn takes_with(text: &str, attributes: Value) -> bool {
         timezone: None,
         last_seen: now() - TimeDelta::days(10),
         created_at: now() - TimeDelta::days(100),
+        consent: Consent { at: Some(now() - TimeDelta::days(80)), source: Some("footer form".into()) },
     };
     let told = Told {
         now: now(),
@@ -98,6 +100,8 @@ fn an_expression_fits_whom_it_says() {
         r#"user = "42" and user in ("41", "42") and exists(user)"#,
         "age > 99d and age <= 100d and age < 2401h",
         "last_seen < 11d and last_seen >= 10d and not last_seen < 10d",
+        "consent_at < 365d and consent_at > 79d and exists(consent_at)",
+        r#"consent_source = "footer form" and consent_source not in ("popup") and exists(consent_source)"#,
         "ordered > now - 3d and ordered < now and ordered < now - 2d",
         "ordered >= 2026-11-20T07:00:00Z and ordered <= 2026-11-20T07:00:00Z and ordered = 2026-11-20T09:00:00+02:00",
         "ordered > 2026-11-20 and ordered < 2026-11-21",
@@ -132,6 +136,8 @@ fn an_expression_fits_nobody_else() {
         r#"timezone in ("Europe/Vienna", "")"#,
         "age < 100d",
         "last_seen > 10d",
+        "consent_at > 80d",
+        r#"consent_source != "footer form""#,
         r#"gateway in ("mozilla", "apple")"#,
         r#"language = "de-AT""#,
     ] {
@@ -335,6 +341,9 @@ fn an_expression_needs_to_know_what_it_asks_and_nothing_else() {
     for text in ["unclicked > 3", "not unclicked_for < 3d", "exists(last_clicked)"] {
         assert_eq!(parsed(text).needs(), Needs { habits: true, ..Needs::default() }, "{text}");
     }
+    for text in ["consent_at < 365d", "exists(consent_source)", "consent_source = 'popup'"] {
+        assert_eq!(parsed(text).needs(), Needs { consent: true, ..Needs::default() }, "{text}");
+    }
     assert_eq!(parsed("age < 3d and user = 'x' and locale = 'de' and timezone = 'UTC'").needs(), Needs::default());
 }
 
@@ -353,6 +362,7 @@ fn what_speaks_against_somebody_is_said_and_that_they_do_not_click_last_of_all()
         timezone: None,
         last_seen: now(),
         created_at: now() - TimeDelta::days(40),
+        consent: Consent::default(),
     };
     let mut habits = Habits { unclicked: 10, unclicked_between: Some((now(), now())), ..Habits::default() };
     habits.hours.0[9] = 50;
@@ -393,6 +403,7 @@ fn people_are_taken_by_all_that_a_filter_says() {
         timezone: None,
         last_seen: now(),
         created_at: now(),
+        consent: Consent::default(),
     };
     let half = |from, to| Portion { salt: "s".into(), from, to };
     let filter = |portion| Filter { segment: Some(parsed("tag('vip')")), portions: vec![portion], ..Filter::default() };

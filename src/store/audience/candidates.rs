@@ -7,6 +7,7 @@ use sqlx::types::Json;
 use crate::model::clock::Timestamp;
 use crate::model::filter::{Candidate, LaneFacts, Needs};
 use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::model::subscription::Consent;
 use crate::store::keyset::{Keyset, paged};
 
 /// What a statement reads of a candidate. Tags and attributes are none if the filter does not [need](Needs) them.
@@ -22,6 +23,8 @@ pub(in crate::store) struct CandidateRow {
     pub timezone: Option<String>,
     pub last_seen: Timestamp,
     pub created_at: Timestamp,
+    pub consent_at: Option<Timestamp>,
+    pub consent_source: Option<String>,
 }
 
 impl CandidateRow {
@@ -38,6 +41,7 @@ impl CandidateRow {
             timezone: self.timezone,
             last_seen: self.last_seen,
             created_at: self.created_at,
+            consent: Consent { at: self.consent_at, source: self.consent_source },
         }
     }
 }
@@ -56,24 +60,26 @@ pub(in crate::store) struct DrawnRow {
     pub timezone: Option<String>,
     pub last_seen: Timestamp,
     pub created_at: Timestamp,
+    pub consent_at: Option<Timestamp>,
+    pub consent_source: Option<String>,
 }
 
 impl From<DrawnRow> for CandidateRow {
     fn from(row: DrawnRow) -> Self {
-        let DrawnRow {
-            page: _,
-            id,
-            lane,
-            origin_id,
-            user_id,
-            tags,
-            attributes,
-            locale,
-            timezone,
-            last_seen,
-            created_at,
-        } = row;
-        Self { id, lane, origin_id, user_id, tags, attributes, locale, timezone, last_seen, created_at }
+        Self {
+            id: row.id,
+            lane: row.lane,
+            origin_id: row.origin_id,
+            user_id: row.user_id,
+            tags: row.tags,
+            attributes: row.attributes,
+            locale: row.locale,
+            timezone: row.timezone,
+            last_seen: row.last_seen,
+            created_at: row.created_at,
+            consent_at: row.consent_at,
+            consent_source: row.consent_source,
+        }
     }
 }
 
@@ -102,7 +108,8 @@ pub(in crate::store) async fn next(
             CandidateRow,
             r#"
             SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
-                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
+                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at,
+                   CASE WHEN $8 THEN consent_at END AS consent_at, CASE WHEN $8 THEN consent_source END AS consent_source
             FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             ORDER BY id LIMIT $5
@@ -113,7 +120,8 @@ pub(in crate::store) async fn next(
             now,
             n,
             needs.tags,
-            needs.attributes
+            needs.attributes,
+            needs.consent
         )
         .fetch_all(conn)
         .await;
@@ -122,7 +130,8 @@ pub(in crate::store) async fn next(
         CandidateRow,
         r#"
         SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
-               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at
+               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at,
+               CASE WHEN $9 THEN s.consent_at END AS consent_at, CASE WHEN $9 THEN s.consent_source END AS consent_source
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -135,7 +144,8 @@ pub(in crate::store) async fn next(
         now,
         n,
         needs.tags,
-        needs.attributes
+        needs.attributes,
+        needs.consent
     )
     .fetch_all(conn)
     .await
@@ -149,7 +159,7 @@ pub(in crate::store) async fn of_ids(
     sqlx::query_as!(
         CandidateRow,
         r#"SELECT s.id, s.lane, s.origin_id, s.user_id, s.tags, s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen,
-                  s.created_at
+                  s.created_at, s.consent_at, s.consent_source
            FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         ids as &[SubscriptionId]
@@ -171,14 +181,16 @@ pub(in crate::store) async fn of_app(
             CandidateRow,
             [r#"
         SELECT id, lane, origin_id, user_id, CASE WHEN $4 THEN tags END AS tags,
-               CASE WHEN $5 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at
+               CASE WHEN $5 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at,
+               CASE WHEN $6 THEN consent_at END AS consent_at, CASE WHEN $6 THEN consent_source END AS consent_source
         FROM subscriptions WHERE app = $1 AND id"# < "$2 AND state = 'active' ORDER BY id" DESC "LIMIT $3
         "],
             app.0,
             page.beyond,
             page.limit,
             needs.tags,
-            needs.attributes
+            needs.attributes,
+            needs.consent
         )
         .fetch_all(conn)
     )
@@ -197,13 +209,15 @@ pub(in crate::store) async fn sample(
         r#"
         SELECT (ctid::text::point)[0]::bigint AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
                CASE WHEN $4 THEN attributes END AS "attributes: Json<Map<String, Value>>", locale, timezone, last_seen,
-               created_at
+               created_at, CASE WHEN $5 THEN consent_at END AS consent_at,
+               CASE WHEN $5 THEN consent_source END AS consent_source
         FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
         "#,
         percent,
         lanes as &[LaneId],
         needs.tags,
-        needs.attributes
+        needs.attributes,
+        needs.consent
     )
     .fetch_all(conn)
     .await
@@ -223,7 +237,8 @@ pub(in crate::store) async fn sample_members(
         SELECT (t.ctid::text::point)[0]::bigint AS "page!", s.id, s.lane, s.origin_id, s.user_id,
                CASE WHEN $4 THEN s.tags END AS tags,
                CASE WHEN $5 THEN s.attributes END AS "attributes: Json<Map<String, Value>>", s.locale, s.timezone,
-               s.last_seen, s.created_at
+               s.last_seen, s.created_at, CASE WHEN $6 THEN s.consent_at END AS consent_at,
+               CASE WHEN $6 THEN s.consent_source END AS consent_source
         FROM topic_members t TABLESAMPLE SYSTEM ($1) REPEATABLE (1)
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $2 AND t.lane = ANY ($3) AND s.state = 'active'
@@ -232,7 +247,8 @@ pub(in crate::store) async fn sample_members(
         topic,
         lanes as &[LaneId],
         needs.tags,
-        needs.attributes
+        needs.attributes,
+        needs.consent
     )
     .fetch_all(conn)
     .await

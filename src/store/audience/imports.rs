@@ -1,12 +1,16 @@
-//! Subscriptions that come in bulk: how far a file has come, and what was wrong with it. A batch is registered in the transaction
-//! that says so, so that whoever broke off knows where to go on.
+//! Subscriptions that come in bulk: how far a file has come, and what was wrong with it. What is registered is counted in the same
+//! transaction, so that whoever broke off knows where to go on.
+//!
+//! One transaction after the other would keep a single process of Postgres busy. So the subscriptions of a file are two halves, by
+//! the shard of their endpoints, which go in side by side. Each half goes in in the order of the file, and an endpoint is always in
+//! the same one: its later line wins. How far each has come is kept for itself. Lines without a subscription are in the first.
 
 use sqlx::{Connection as _, PgConnection, PgPool};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, ImportId};
-use crate::store::audience::registration::Registration;
 use crate::store::audience::registration::bulk::{Enrolled, register_all};
+use crate::store::audience::registration::{Registration, shard_of};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::vault::Vault;
@@ -15,6 +19,12 @@ use crate::vault::Vault;
 const KEPT: i64 = 100;
 /// Faults of an import that are kept.
 pub(crate) const FAULTS_MAX: i64 = 1_000;
+/// Halves of a file: with four imports at a time they leave two thirds of the database connections to others, and on a machine of
+/// two cores a third transaction would have to wait.
+const HALVES: usize = 2;
+
+/// The line up to which each half is dealt with.
+pub(crate) type Reached = [i64; HALVES];
 
 /// How far an import has come.
 #[derive(Debug, Clone)]
@@ -27,6 +37,8 @@ pub(crate) struct ImportRow {
     pub dry_run: bool,
     /// Lines of the file, or elements of its array, that are dealt with.
     pub lines: i64,
+    /// How far each half has come; none: as far as `lines`.
+    pub halves: Option<Vec<i64>>,
     /// Subscriptions that are new.
     pub added: i64,
     /// Refreshed, or as they were.
@@ -43,6 +55,13 @@ pub(crate) struct ImportRow {
     pub changed_at: Timestamp,
     /// When the end of the file was seen.
     pub finished_at: Option<Timestamp>,
+}
+
+impl ImportRow {
+    /// How far each half has come.
+    pub(crate) fn reached(&self) -> Reached {
+        self.halves.as_deref().and_then(|halves| halves.try_into().ok()).unwrap_or([self.lines; HALVES])
+    }
 }
 
 /// What is wrong with a line.
@@ -68,16 +87,14 @@ pub(crate) struct Numbered<'a> {
 /// The next part of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'a> {
-    /// So many lines were dealt with before.
-    pub after: i64,
-    /// So many are with this part.
+    /// So many lines are dealt with when this part is.
     pub lines: i64,
     /// Who is to be registered.
     pub subscriptions: Vec<Numbered<'a>>,
     /// Lines that are left out.
-    pub left_out: i64,
+    pub left_out: Vec<i64>,
     /// Lines that are wrong.
-    pub refused: i64,
+    pub refused: Vec<i64>,
     /// What is wrong with them.
     pub faults: Vec<Fault>,
     /// Columns that say nothing to us, all of the file so far.
@@ -94,7 +111,7 @@ pub(crate) async fn create(
     now: Timestamp,
 ) -> sqlx::Result<()> {
     sqlx::query!(
-        "INSERT INTO imports (id, app, format, dry_run, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $5)",
+        "INSERT INTO imports (id, app, format, dry_run, halves, created_at, changed_at) VALUES ($1, $2, $3, $4, '{0, 0}', $5, $5)",
         id.0,
         app.0,
         format,
@@ -126,7 +143,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Resul
         page,
         query_as!(
             ImportRow,
-            [r#"SELECT id AS "id: ImportId", format, dry_run, lines, added, known, left_out, refused, ignored, created_at, changed_at,
+            [r#"SELECT id AS "id: ImportId", format, dry_run, lines, halves, added, known, left_out, refused, ignored, created_at, changed_at,
              finished_at
            FROM imports WHERE app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
             app.0,
@@ -149,76 +166,144 @@ pub(crate) async fn faults(pool: &PgPool, id: ImportId) -> sqlx::Result<Vec<Faul
     .await
 }
 
-/// Takes in the next part of a file. False: the import is not where this part goes on: somebody else has gone on with it, or
-/// it is over.
+/// What a half of a part says that is not dealt with yet.
+struct Half<'a> {
+    /// Which one.
+    at: usize,
+    /// It is there now.
+    after: i64,
+    /// And is there when this is dealt with.
+    lines: i64,
+    /// The lines of those who are to be registered.
+    numbers: Vec<i64>,
+    /// Those who are to be registered.
+    requests: Vec<Registration<'a>>,
+    left_out: i64,
+    refused: i64,
+    faults: Vec<Fault>,
+    ignored: &'a [String],
+}
+
+impl<'a> Half<'a> {
+    fn of(app: AppId, batch: &'a Batch<'_>, at: usize, after: i64) -> Self {
+        let is_here = |one: &&Numbered<'_>| half_of(app, &one.request) == at && one.line > after;
+        let mine: Vec<_> = batch.subscriptions.iter().filter(is_here).collect();
+        let count = |lines: &[i64]| lines.iter().filter(|line| at == 0 && **line > after).count() as i64;
+        let faults = batch.faults.iter().filter(|fault| at == 0 && fault.line > after);
+        Self {
+            at,
+            after,
+            lines: batch.lines,
+            numbers: mine.iter().map(|numbered| numbered.line).collect(),
+            requests: mine.iter().map(|numbered| numbered.request.clone()).collect(),
+            left_out: count(&batch.left_out),
+            refused: count(&batch.refused),
+            faults: faults.cloned().collect(),
+            ignored: &batch.ignored,
+        }
+    }
+}
+
+/// Which half of a file a subscription is in.
+fn half_of(app: AppId, request: &Registration<'_>) -> usize {
+    usize::from(shard_of(app, request.endpoint.expose())) % HALVES
+}
+
+/// Takes in the next part of a file, of which some may be dealt with already: `reached` says how far the halves have come, and is
+/// moved on. False: the import is not there: somebody else has gone on with it, or it is over.
+///
+/// # Errors
+/// One half may have been taken in, and is counted.
 pub(crate) async fn take(
     pool: &PgPool,
     vault: &Vault,
-    (app, id): (AppId, ImportId),
+    (app, id, dry_run): (AppId, ImportId, bool),
     batch: &Batch<'_>,
+    reached: &mut Reached,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
-    let requests: Vec<Registration<'_>> = batch.subscriptions.iter().map(|numbered| numbered.request.clone()).collect();
-    let requests = &requests;
+    let [first, second] = [0, 1].map(|at| Half::of(app, batch, at, reached[at]));
+    // Not given up when the other one fails: what it has done so far would have to be done again.
+    let (first, second) = tokio::join!(
+        take_half(pool, vault, (app, id, dry_run), &first, now),
+        take_half(pool, vault, (app, id, dry_run), &second, now)
+    );
+    let taken = first? & second?;
+    *reached = reached.map(|after| after.max(batch.lines));
+    Ok(taken)
+}
+
+async fn take_half(
+    pool: &PgPool,
+    vault: &Vault,
+    (app, id, dry_run): (AppId, ImportId, bool),
+    half: &Half<'_>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    if half.after >= half.lines {
+        return Ok(true);
+    }
     retrying(|| async move {
         let mut tx = pool.begin().await?;
-        let here = sqlx::query!(
-            "SELECT dry_run FROM imports WHERE id = $1 AND app = $2 AND lines = $3 AND finished_at IS NULL FOR NO KEY UPDATE",
-            id.0,
-            app.0,
-            batch.after
-        );
-        let Some(here) = here.fetch_optional(&mut *tx).await? else { return Ok(false) };
-        let enrolled = if here.dry_run {
+        let enrolled = if dry_run {
             let mut undone = tx.begin().await?;
-            let enrolled = register_all(&mut undone, vault, app, requests, now).await?;
+            let enrolled = register_all(&mut undone, vault, app, &half.requests, now).await?;
             undone.rollback().await?;
             enrolled
         } else {
-            register_all(&mut tx, vault, app, requests, now).await?
+            register_all(&mut tx, vault, app, &half.requests, now).await?
         };
-        advance(&mut tx, id, batch, &enrolled, now).await?;
-        tx.commit().await?;
-        Ok(true)
+        // Last, since the other half waits for this row until we are through.
+        let is_next = advance(&mut tx, id, half, &enrolled, now).await?;
+        if is_next {
+            tx.commit().await?;
+        }
+        Ok(is_next)
     })
     .await
 }
 
-/// Counts what became of a part, and keeps what was wrong with it as long as there is room.
+/// Counts what became of half a part, and keeps what was wrong with it as long as there is room. False: it is not what comes next.
 async fn advance(
     conn: &mut PgConnection,
     id: ImportId,
-    batch: &Batch<'_>,
+    half: &Half<'_>,
     enrolled: &[Enrolled],
     now: Timestamp,
-) -> sqlx::Result<()> {
+) -> sqlx::Result<bool> {
     let count = |which: Enrolled| enrolled.iter().filter(|became| **became == which).count() as i64;
     let (added, known, ended) = (count(Enrolled::New), count(Enrolled::Known), count(Enrolled::Ended));
-    sqlx::query!(
-        "UPDATE imports SET lines = $2, added = added + $3, known = known + $4, left_out = left_out + $5, refused = refused + $6,
-           ignored = $7, changed_at = $8 WHERE id = $1",
+    let counted = sqlx::query!(
+        "UPDATE imports SET halves = CASE $2 WHEN 0 THEN ARRAY[$4, coalesce(halves[2], lines)] ELSE ARRAY[coalesce(halves[1], lines), $4] END,
+           lines = least($4, coalesce(halves[2 - $2], lines)), added = added + $5, known = known + $6, left_out = left_out + $7,
+           refused = refused + $8, ignored = $9, changed_at = $10
+         WHERE id = $1 AND finished_at IS NULL AND coalesce(halves[$2 + 1], lines) = $3",
         id.0,
-        batch.lines,
+        half.at as i32,
+        half.after,
+        half.lines,
         added,
         known,
-        ended + batch.left_out,
-        enrolled.len() as i64 - added - known - ended + batch.refused,
-        &batch.ignored,
+        ended + half.left_out,
+        enrolled.len() as i64 - added - known - ended + half.refused,
+        half.ignored,
         now
-    )
-    .execute(&mut *conn)
-    .await?;
-    let mut faults = batch.faults.clone();
-    for (numbered, became) in batch.subscriptions.iter().zip(enrolled) {
+    );
+    if counted.execute(&mut *conn).await?.rows_affected() == 0 {
+        return Ok(false);
+    }
+    let mut faults = half.faults.clone();
+    for (line, became) in half.numbers.iter().zip(enrolled) {
         let (field, reason) = match became {
             Enrolled::New | Enrolled::Known | Enrolled::Ended => continue,
             Enrolled::OtherKey => ("vapid_key", "its endpoint is registered under another VAPID key"),
             Enrolled::TooManyTopics => ("topics", "the app would have too many topics"),
             Enrolled::TooLarge => ("attributes", "would be too many octets of JSON together"),
         };
-        faults.push(Fault { line: numbered.line, field: field.to_owned(), reason: reason.to_owned() });
+        faults.push(Fault { line: *line, field: field.to_owned(), reason: reason.to_owned() });
     }
-    keep_faults(conn, id, faults).await
+    keep_faults(conn, id, faults).await?;
+    Ok(true)
 }
 
 async fn keep_faults(conn: &mut PgConnection, id: ImportId, mut faults: Vec<Fault>) -> sqlx::Result<()> {
@@ -243,13 +328,25 @@ async fn keep_faults(conn: &mut PgConnection, id: ImportId, mut faults: Vec<Faul
     Ok(())
 }
 
-/// Ends an import whose file was seen to its end. False: it is not where that was seen.
-pub(crate) async fn finish(conn: &mut PgConnection, id: ImportId, lines: i64, now: Timestamp) -> sqlx::Result<bool> {
+/// Ends an import whose file was seen to its end, of which `missing` says what is not there. False: it is not where that was seen.
+pub(crate) async fn finish(
+    conn: &mut PgConnection,
+    id: ImportId,
+    lines: i64,
+    missing: Option<Fault>,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
     let done = sqlx::query!(
-        "UPDATE imports SET finished_at = $3, changed_at = $3 WHERE id = $1 AND lines = $2 AND finished_at IS NULL",
+        "UPDATE imports SET finished_at = $3, changed_at = $3, refused = refused + $4
+         WHERE id = $1 AND lines = $2 AND finished_at IS NULL",
         id.0,
         lines,
-        now
+        now,
+        i64::from(missing.is_some())
     );
-    Ok(done.execute(conn).await?.rows_affected() == 1)
+    if done.execute(&mut *conn).await?.rows_affected() == 0 {
+        return Ok(false);
+    }
+    keep_faults(conn, id, missing.into_iter().collect()).await?;
+    Ok(true)
 }

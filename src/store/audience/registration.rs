@@ -389,8 +389,9 @@ async fn insert_all(
         r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
            attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at)
          SELECT t.shard, t.id, $1, t.lane, t.state,
-           coalesce((SELECT o.origin_id FROM subscriptions o WHERE o.shard = t.old_shard AND o.id = t.old), t.id),
-           t.since, t.endpoint_mac, t.address, t.user_id, ARRAY(SELECT jsonb_array_elements_text(t.tags)), t.attributes, t.locale,
+           CASE WHEN t.old IS NULL THEN t.id
+             ELSE coalesce((SELECT o.origin_id FROM subscriptions o WHERE o.shard = t.old_shard AND o.id = t.old), t.id) END,
+           t.since, t.endpoint_mac, t.address, t.user_id, CASE t.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(t.tags)) END, t.attributes, t.locale,
            t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source, t.ended_at
          FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::smallint[], $6::uuid[], $7::timestamptz[], $8::bytea[],
            $9::bytea[], $10::text[], $11::jsonb[], $12::jsonb[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[],

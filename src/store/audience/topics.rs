@@ -4,6 +4,7 @@
 //! transaction ends. So a removal waits for them, and nobody joins a topic that is gone. Whoever sends holds nothing: a
 //! message that is sent to a topic at the very moment of its removal reaches whom it finds there, and ends.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
@@ -56,23 +57,71 @@ pub(crate) async fn ensure(
     if missing.is_empty() || !by.may(BrowserRight::CreateTopics) {
         return Ok((there, missing));
     }
-    missing.sort_unstable(); // two registrations that make the same topics wait for each other in one order
+    missing.sort_unstable();
     missing.dedup();
     if i64::try_from(missing.len()).unwrap_or(i64::MAX) > room(conn, app, by).await? {
         return Ok((there, missing));
     }
+    there.extend(make(conn, app, missing, by, now).await?);
+    Ok((there, Vec::new()))
+}
+
+/// Those of these topics that there are or that a server may make: of lists that come one after the other, each of which is made
+/// whole or not at all.
+pub(crate) async fn ensure_in_turn(
+    conn: &mut PgConnection,
+    app: AppId,
+    lists: &[&[String]],
+    now: Timestamp,
+) -> sqlx::Result<Vec<Topic>> {
+    let by = Speaker::Server;
+    let mut names: Vec<String> = lists.iter().copied().flatten().cloned().collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut there, missing) = ensure(conn, app, &names, &by, now).await?;
+    if missing.is_empty() {
+        return Ok(there);
+    }
+    // Together they are too many: who comes first finds room.
+    let mut room = usize::try_from(room(conn, app, &by).await?).unwrap_or(0);
+    let missing: HashSet<String> = missing.into_iter().collect();
+    let mut fitting = HashSet::new();
+    for list in lists {
+        let new: HashSet<&String> =
+            list.iter().filter(|name| missing.contains(*name) && !fitting.contains(*name)).collect();
+        if new.len() <= room {
+            room -= new.len();
+            fitting.extend(new);
+        }
+    }
+    there.extend(make(conn, app, fitting.into_iter().cloned().collect(), &by, now).await?);
+    Ok(there)
+}
+
+/// Makes topics that there were not a moment ago. Two that make the same ones wait for each other in one order, if neither makes
+/// others in the same transaction.
+async fn make(
+    conn: &mut PgConnection,
+    app: AppId,
+    mut names: Vec<String>,
+    by: &Speaker,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Topic>> {
+    names.sort_unstable();
     // One that somebody else made since is held like those that were there.
     let made = sqlx::query_as!(
         Topic,
         r#"INSERT INTO topics (app, name, made_by, created_at) SELECT $1, name, $3, $4 FROM unnest($2::text[]) AS name
          ON CONFLICT (app, name) DO UPDATE SET name = excluded.name RETURNING id, name, join_by AS "join: Join""#,
         app.0,
-        &missing,
+        &names,
         by.maker().name(),
         now
     );
-    there.extend(made.fetch_all(conn).await?);
-    Ok((there, Vec::new()))
+    made.fetch_all(conn).await
 }
 
 /// How many more topics of the app may be made by them.

@@ -82,13 +82,13 @@ pub(crate) async fn any(pool: &PgPool) -> sqlx::Result<bool> {
     .await
 }
 
-/// All who are told.
+/// All who are told. They stay until the round ends: whoever deletes one meanwhile waits, and what was packed for it goes with it.
 pub(crate) async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>> {
     sqlx::query_as!(
         Hearer,
         r#"SELECT w.id AS "id: WebhookId", w.app AS "app: AppId", w.events, w.max_events, w.heard_from,
                   $1 - (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state <> 'delivered') AS "room!"
-           FROM webhooks w WHERE w.state = 'active'"#,
+           FROM webhooks w WHERE w.state = 'active' FOR KEY SHARE OF w"#,
         KEPT_MAX
     )
     .fetch_all(conn)

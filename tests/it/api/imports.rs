@@ -174,3 +174,105 @@ async fn an_endpoint_that_a_file_names_twice_is_one_subscription() {
     let all = subscriptions(&api).await;
     assert_eq!((all.len(), &all[0]["user_id"]), (1, &json!("ben")));
 }
+
+/// So many lines of different endpoints.
+fn many(n: usize) -> Vec<String> {
+    (0..n).map(|n| format!("{}\n", line(&n.to_string(), json!({})))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_file_that_broke_off_between_its_halves_nobody_is_counted_twice_or_lost() {
+    const N: usize = 2_500;
+    let api = TestApi::start().await;
+    ndjson(&api, "", &[line("0", json!({}))]).await;
+    // Who holds one subscription stops its half of the file, and the other one goes on.
+    let mut held = api.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM subscriptions FOR UPDATE").execute(&mut *held).await.unwrap();
+    let lines = many(N);
+    let whole = lines.concat();
+    {
+        let sending = send(&api, "", "application/x-ndjson", whole.clone());
+        let half_is_in = async {
+            let half = "SELECT EXISTS (SELECT FROM imports WHERE lines = 0 AND 0 < ANY (halves))";
+            while !sqlx::query_scalar::<_, bool>(half).fetch_one(&api.pool).await.unwrap() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            reply = sending => panic!("it waits for who is held: {}", reply.json),
+            () = half_is_in => {}
+        }
+    }
+    held.rollback().await.unwrap();
+    let broken = api.get("/imports").await.ok(200)["data"][0].clone();
+    let [dealt_with, added, ..] = counts(&broken);
+    assert_eq!((dealt_with, &broken["finished_at"]), (0, &Value::Null));
+    assert!((1..N as i64).contains(&added), "{broken}");
+    let id = format!("/{}", broken["id"].as_str().unwrap());
+    let done = send(&api, &id, "application/x-ndjson", whole).await.ok(200);
+    assert_eq!(counts(&done), [N as i64, N as i64 - 1, 1, 0, 0]);
+    let there: i64 = sqlx::query_scalar("SELECT count(*) FROM subscriptions").fetch_one(&api.pool).await.unwrap();
+    assert_eq!(there, N as i64);
+}
+
+#[tokio::test]
+async fn the_later_line_of_an_endpoint_wins_wherever_both_stand() {
+    let api = TestApi::start().await;
+    let mut lines = many(40);
+    let later: Vec<String> = lines
+        .iter()
+        .map(|text| {
+            let mut line: Value = serde_json::from_str(text).unwrap();
+            line["user_id"] = json!("later");
+            format!("{line}\n")
+        })
+        .collect();
+    lines.extend(many(2_100).split_off(40)); // the later ones are in another part
+    lines.extend(later.iter().cloned());
+    let done = send(&api, "", "application/x-ndjson", lines.concat()).await.ok(201);
+    assert_eq!(counts(&done), [2_140, 2_100, 40, 0, 0]);
+    let later: i64 = sqlx::query_scalar("SELECT count(*) FROM subscriptions WHERE user_id = 'later'")
+        .fetch_one(&api.pool)
+        .await
+        .unwrap();
+    assert_eq!(later, 40);
+}
+
+#[tokio::test]
+async fn of_more_topics_than_fit_the_first_lines_get_theirs() {
+    let api = TestApi::start().await;
+    let full = "INSERT INTO topics (app, name, made_by, created_at)
+                SELECT a.id, 't' || i, 'server', now() FROM apps a, generate_series(1, 9998) i";
+    sqlx::query(full).execute(&api.pool).await.unwrap();
+    let file = [
+        line("a", json!({"topics": ["t1", "new1"]})),
+        line("b", json!({"topics": ["new2", "new3"]})),
+        line("c", json!({"topics": ["new1", "t2"]})),
+        line("d", json!({"topics": ["new4"]})),
+    ];
+    let import = ndjson(&api, "", &file).await;
+    // Both halves may have looked for room at the same time; what one line wants is made whole or not at all.
+    let [.., refused] = counts(&import);
+    assert!(refused >= 1, "{import}");
+    assert!(import["faults"].as_array().unwrap().iter().all(|fault| fault["field"] == "topics"), "{import}");
+    let joined =
+        "SELECT count(*) FROM topic_members m JOIN topics t ON t.id = m.topic WHERE t.name IN ('new2', 'new3')";
+    let joined: i64 = sqlx::query_scalar(joined).fetch_one(&api.pool).await.unwrap();
+    assert!(joined == 0 || joined == 2, "{joined}");
+}
+
+#[tokio::test]
+async fn notes_of_who_is_new_are_of_minutes_hours_and_days_and_not_one_for_each() {
+    let api = TestApi::start().await;
+    let at = |n: i64, ago: i64| chrono::Utc::now() - chrono::TimeDelta::days(ago) + chrono::TimeDelta::microseconds(n);
+    let lines: Vec<Value> = (0..60)
+        .map(|n| line(&n.to_string(), json!({"created_at": at(n, [3, 400][n as usize % 2]).to_rfc3339()})))
+        .collect();
+    ndjson(&api, "", &lines).await;
+    let notes: (i64, i64) = sqlx::query_as("SELECT count(*), sum(n)::bigint FROM audience_changes WHERE topic = 0")
+        .fetch_one(&api.pool)
+        .await
+        .unwrap();
+    assert_eq!(notes.1, 60);
+    assert!(notes.0 <= 8, "two times in two halves, at most twice as many at the turn of an hour: {notes:?}");
+}

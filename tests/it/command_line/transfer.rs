@@ -202,3 +202,39 @@ async fn an_export_goes_on_in_its_file_and_a_table_goes_to_standard_output() {
     let table: Vec<String> = BufReader::new(&*table.stdout).lines().map(|line| line.expect("UTF-8")).collect();
     assert!(table.len() == 6 && table[0].starts_with("type,id,endpoint,p256dh,auth,vapid_key,"), "{table:?}");
 }
+
+#[tokio::test]
+async fn an_import_that_cannot_begin_says_why_and_not_how_to_go_on() {
+    let shell = Shell::with_app().await;
+    let row = push_subscription(&fcm("x")).to_string();
+    let file = shell.write("rows.ndjson", &row);
+    for (arguments, words) in [
+        (&["import", &file, "--app", "nobody"][..], "`bellwire app list` shows"),
+        (&["import", &file, "--app", "shop", "--map", "a:nonsense"], "--map: "),
+        (&["import", ".", "--app", "shop"], "cannot read .: "),
+        (&["import", "missing.csv", "--app", "shop"], "cannot read missing.csv: "),
+        (&["import", &file, "--app", "shop", "--resume"], "no import of this app has broken off"),
+    ] {
+        let told = shell.refused(arguments).await;
+        assert!(told.contains(words) && !told.contains("goes on"), "{arguments:?}: {told}");
+    }
+    let object = shell.write("object.json", &row);
+    let told = shell.refused(&["import", &object, "--app", "shop", "--dry-run"]).await;
+    assert!(told.contains("JSON array") && !told.contains("--resume"), "{told}");
+    let told = shell.refused(&["import", &object, "--app", "shop"]).await;
+    assert!(told.contains("JSON array") && told.contains("--app shop --resume"), "{told}");
+}
+
+#[tokio::test]
+async fn a_foreign_file_whose_types_are_called_as_lines_of_an_export_is_taken_in_whole() {
+    let shell = Shell::with_app().await;
+    let rows: String = ["app", "webhook", "end"]
+        .map(|kind| {
+            let mut row = push_subscription(&fcm(kind));
+            row["type"] = kind.into();
+            format!("{row}\n")
+        })
+        .concat();
+    let done = shell.json(&["import", &shell.write("rows.ndjson", &rows), "--app", "shop"]).await;
+    assert_eq!((&done["added"], &done["left_out"], &done["refused"]), (&json!(3), &json!(0), &json!(0)), "{done}");
+}

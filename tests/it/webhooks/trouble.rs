@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Stage, URL, at, events, id_of, sender, three_retries, types};
-use crate::support::app::{DAY, PATIENCE};
+use crate::support::app::{DAY, PATIENCE, until_waiting};
 use crate::support::push_service::Pushed;
 use crate::support::{Server, Setup, seed};
 
@@ -153,6 +153,34 @@ async fn what_waits_for_a_webhook_is_bounded_and_what_is_dropped_is_counted_with
     assert_eq!(stage.shown(&webhook).await["dropped_events"], 50);
     let alerts = app.operate(Method::GET, "/v1/alerts", Value::Null).await.ok(200);
     assert_eq!(alerts["data"][0]["kind"], "webhook");
+    stage.app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_deletes_a_webhook_while_its_events_are_packed_waits_and_the_others_are_told() {
+    let stage = Stage::set().await;
+    let [leaving, staying] = [
+        stage.webhook(URL, &["delivery.accepted"], json!({})).await,
+        stage.webhook(URL, &["delivery.accepted"], json!({})).await,
+    ];
+    seed(&stage.app, "fcm", 0..1).await;
+    stage.app.send(json!({"all": true}), json!({})).await;
+    stage.app.run_until_idle().await;
+    // Who holds the notes stops the round right after it has looked who is told.
+    let mut held = stage.app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM webhook_notes FOR UPDATE").execute(&mut *held).await.unwrap();
+    let delete = async {
+        until_waiting(&stage.app.pool, 1).await;
+        let path = at(&leaving, "");
+        let release = async {
+            until_waiting(&stage.app.pool, 2).await;
+            held.rollback().await.unwrap();
+        };
+        let (reply, ()) = tokio::join!(stage.app.call(Method::DELETE, &path, Value::Null), release);
+        reply.ok(204);
+    };
+    tokio::join!(stage.pack(), delete);
+    assert_eq!(stage.shown(&staying).await["pending"], 1);
     stage.app.finish().await;
 }
 

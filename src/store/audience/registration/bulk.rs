@@ -9,7 +9,6 @@ use super::{Registered, Registration, Unregistered, begin, endpoint_mac, insert_
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
-use crate::model::permission::Speaker;
 use crate::model::subscription::SubscriptionState;
 use crate::policy::Place;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
@@ -61,13 +60,14 @@ pub(in crate::store) async fn register_all(
     let items: Vec<Item<'_>> =
         requests.iter().zip(places).map(|(request, (mac, shard))| Item { request, mac, shard }).collect();
     let mut enrolled = vec![Enrolled::Known; items.len()];
+    let mut enrolment = Enrolment { vault, app, items: &items, topics: None, now };
     let mut left: Vec<usize> = (0..items.len()).collect();
     while !left.is_empty() {
         // An endpoint that is named twice is registered by the first, and refreshed by the second in the next round.
         let mut seen = HashSet::new();
         let (round, mut later): (Vec<usize>, Vec<usize>) = left.iter().partition(|i| seen.insert(items[**i].mac));
         let of_round: Vec<&Item<'_>> = round.iter().map(|i| &items[*i]).collect();
-        for (i, became) in round.into_iter().zip(register_once(conn, vault, app, &of_round, now).await?) {
+        for (i, became) in round.into_iter().zip(enrolment.register_once(conn, &of_round).await?) {
             match became {
                 Some(became) => enrolled[i] = became,
                 None => later.push(i),
@@ -85,42 +85,80 @@ struct Beginning {
     row: SubscriptionRow,
 }
 
-/// Registers subscriptions with different endpoints. None: somebody else has registered it since we looked; it can be seen now.
-async fn register_once(
-    conn: &mut PgConnection,
-    vault: &Vault,
+/// All registrations of a transaction. What it locks it locks in one order, so that two of them do not wait for each other: known
+/// subscriptions, topics that it makes, lanes that it makes, new subscriptions; each of them sorted.
+struct Enrolment<'a> {
+    vault: &'a Vault,
     app: AppId,
-    items: &[&Item<'_>],
+    items: &'a [Item<'a>],
+    /// The numbers of all topics that are wanted and fit; none: nobody has looked for them yet.
+    topics: Option<HashMap<String, i32>>,
     now: Timestamp,
-) -> sqlx::Result<Vec<Option<Enrolled>>> {
-    let mut known = lock_known(conn, app, items).await?;
-    let ids: Vec<SubscriptionId> = known.values().map(|row| row.id).collect();
-    let names = membership::names_of_all(&mut *conn, &ids).await?;
-    let topics = ensure_topics(conn, app, items, now).await?;
-    let mut lanes = Lanes::default();
-    let (mut became, mut new) = (Vec::with_capacity(items.len()), Vec::new());
-    for (at, item) in items.iter().enumerate() {
-        let wanted = item.request.wanted.topics.as_deref().unwrap_or_default();
-        became.push(if wanted.iter().any(|name| !topics.contains_key(name)) {
-            Some(Enrolled::TooManyTopics)
-        } else if let Some(before) = known.remove(item.mac.as_slice()) {
-            let there = names.get(&before.id).map_or(&[][..], Vec::as_slice);
-            Some(refresh_one(conn, vault, item.request, before, there, now).await?)
-        } else {
-            let lane = lanes.of(conn, item.request, now).await?;
-            let id = SubscriptionId::new(item.request.id, item.shard);
-            let mut row = begin(vault, item.request, (id, lane), &item.mac, None, now);
-            let fits = item.request.wanted.apply(&mut row);
-            if fits {
-                new.push(Beginning { at, row });
-            }
-            (!fits).then_some(Enrolled::TooLarge)
-        });
+}
+
+impl Enrolment<'_> {
+    /// Registers subscriptions with different endpoints. None: somebody else has registered it since we looked; it can be seen now.
+    async fn register_once(
+        &mut self,
+        conn: &mut PgConnection,
+        items: &[&Item<'_>],
+    ) -> sqlx::Result<Vec<Option<Enrolled>>> {
+        let (vault, app, now) = (self.vault, self.app, self.now);
+        let mut known = lock_known(conn, app, items).await?;
+        let ids: Vec<SubscriptionId> = known.values().map(|row| row.id).collect();
+        let names = if ids.is_empty() { HashMap::new() } else { membership::names_of_all(&mut *conn, &ids).await? };
+        let topics = self.topics(conn).await?;
+        let lanes = ensure_lanes(conn, items, &known, now).await?;
+        let (mut became, mut new) = (Vec::with_capacity(items.len()), Vec::new());
+        for (at, item) in items.iter().enumerate() {
+            let request = item.request;
+            let wanted = request.wanted.topics.as_deref().unwrap_or_default();
+            became.push(if wanted.iter().any(|name| !topics.contains_key(name)) {
+                Some(Enrolled::TooManyTopics)
+            } else if let Some(before) = known.remove(item.mac.as_slice()) {
+                let there = names.get(&before.id).map_or(&[][..], Vec::as_slice);
+                Some(refresh_one(conn, vault, request, before, there, now).await?)
+            } else {
+                let id = SubscriptionId::new(request.id, item.shard);
+                let lane = lanes[&(request.vapid_key, request.gateway)];
+                let mut row = begin(vault, request, (id, lane), &item.mac, None, now);
+                let fits = request.wanted.apply(&mut row);
+                if fits {
+                    new.push(Beginning { at, row });
+                }
+                (!fits).then_some(Enrolled::TooLarge)
+            });
+        }
+        add(conn, (app, items, topics), new, &mut became, now).await?;
+        Ok(became)
     }
-    // Two that bring the same endpoints wait for each other in one order.
+
+    /// The numbers of the topics that are wanted, which are made where there are none yet. Those that do not fit are left out.
+    async fn topics(&mut self, conn: &mut PgConnection) -> sqlx::Result<&HashMap<String, i32>> {
+        if self.topics.is_none() {
+            let wanted = self.items.iter().filter_map(|item| item.request.wanted.topics.as_deref());
+            let there = topics::ensure_in_turn(conn, self.app, &wanted.collect::<Vec<_>>(), self.now).await?;
+            self.topics = Some(there.into_iter().map(|topic| (topic.name, topic.id)).collect());
+        }
+        Ok(self.topics.get_or_insert_default())
+    }
+}
+
+/// Adds those that are new, with their topics and policies, and says what became of them. Of whom it says nothing somebody else has
+/// registered.
+async fn add(
+    conn: &mut PgConnection,
+    (app, items, topics): (AppId, &[&Item<'_>], &HashMap<String, i32>),
+    mut new: Vec<Beginning>,
+    became: &mut [Option<Enrolled>],
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    if new.is_empty() {
+        return Ok(());
+    }
     new.sort_unstable_by(|a, b| a.row.endpoint_mac.cmp(&b.row.endpoint_mac));
     let rows: Vec<_> = new.iter().map(|beginning| (&beginning.row, None)).collect();
-    let added = if rows.is_empty() { HashSet::new() } else { insert_all(conn, app, &rows).await? };
+    let added = insert_all(conn, app, &rows).await?;
     let mut members = Vec::new();
     for Beginning { at, row } in new.iter().filter(|beginning| added.contains(&beginning.row.id)) {
         let request = items[*at].request;
@@ -136,7 +174,7 @@ async fn register_once(
     if !members.is_empty() {
         membership::join_all(conn, &members, now).await?;
     }
-    Ok(became)
+    Ok(())
 }
 
 /// Refreshes one that is locked and in the topics of those names.
@@ -186,12 +224,18 @@ async fn lock_known(
     app: AppId,
     items: &[&Item<'_>],
 ) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
+    // Each is looked for by what comes next in the index of endpoints. To the planner, an app that grows by what is being registered
+    // has a handful of subscriptions: by `app = $1` it would find all of them, each time anew.
     let rows = sqlx::query_as!(
         SubscriptionRow,
-        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+        r#"WITH found AS MATERIALIZED (
+           SELECT next.shard, next.id FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard), LATERAL (
+             SELECT app, endpoint_mac, shard, id FROM subscriptions WHERE (app, endpoint_mac, shard) >= ($1, t.mac, t.shard)
+             ORDER BY app, endpoint_mac, shard LIMIT 1) next
+           WHERE next.app = $1 AND next.endpoint_mac = t.mac AND next.shard = t.shard)
+         SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
-         FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard)
-         JOIN subscriptions s ON s.app = $1 AND s.endpoint_mac = t.mac AND s.shard = t.shard JOIN lanes l ON l.id = s.lane
+         FROM found JOIN subscriptions s ON s.shard = found.shard AND s.id = found.id JOIN lanes l ON l.id = s.lane
          ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s"#,
         app.0,
         &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]],
@@ -202,46 +246,20 @@ async fn lock_known(
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
 
-/// The numbers of the topics that are wanted, which are made where there are none yet. Those that do not fit are left out.
-async fn ensure_topics(
+/// The lanes of those that may be new: a file's subscriptions share a few. They are made in one order, whatever that of the file is.
+async fn ensure_lanes(
     conn: &mut PgConnection,
-    app: AppId,
     items: &[&Item<'_>],
+    known: &HashMap<Vec<u8>, SubscriptionRow>,
     now: Timestamp,
-) -> sqlx::Result<HashMap<String, i32>> {
-    let wanted = || items.iter().filter_map(|item| item.request.wanted.topics.as_ref());
-    let mut names: Vec<String> = wanted().flatten().cloned().collect::<HashSet<_>>().into_iter().collect();
-    names.sort_unstable();
-    if names.is_empty() {
-        return Ok(HashMap::new());
+) -> sqlx::Result<HashMap<(VapidKeyId, Gateway), LaneId>> {
+    let new = items.iter().filter(|item| !known.contains_key(item.mac.as_slice())).map(|item| item.request);
+    let wanted: HashMap<_, _> = new.map(|request| ((request.vapid_key, request.gateway), request.app)).collect();
+    let mut wanted: Vec<_> = wanted.into_iter().collect();
+    wanted.sort_unstable_by_key(|((key, gateway), _)| (*key, gateway.name()));
+    let mut lanes = HashMap::with_capacity(wanted.len());
+    for ((key, gateway), app) in wanted {
+        lanes.insert((key, gateway), lanes::ensure(conn, app, key, gateway, now).await?);
     }
-    let (mut there, missing) = topics::ensure(conn, app, &names, &Speaker::Server, now).await?;
-    if !missing.is_empty() {
-        // Together they are too many: who comes first finds room.
-        for names in wanted() {
-            there.extend(topics::ensure(conn, app, names, &Speaker::Server, now).await?.0);
-        }
-    }
-    Ok(there.into_iter().map(|topic| (topic.name, topic.id)).collect())
-}
-
-/// Lanes that are known by now: all of a file's subscriptions share a few.
-#[derive(Default)]
-struct Lanes(Vec<((VapidKeyId, Gateway), LaneId)>);
-
-impl Lanes {
-    async fn of(
-        &mut self,
-        conn: &mut PgConnection,
-        request: &Registration<'_>,
-        now: Timestamp,
-    ) -> sqlx::Result<LaneId> {
-        let wanted = (request.vapid_key, request.gateway);
-        if let Some((_, lane)) = self.0.iter().find(|(known, _)| *known == wanted) {
-            return Ok(*lane);
-        }
-        let lane = lanes::ensure(conn, request.app, request.vapid_key, request.gateway, now).await?;
-        self.0.push((wanted, lane));
-        Ok(lane)
-    }
+    Ok(lanes)
 }

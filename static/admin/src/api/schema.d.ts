@@ -675,7 +675,7 @@ export interface paths {
          * Replays dead letters: each message is sent again, as a new one, to those for whom it died.
          * @description It goes the way of every message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was addressed to somebody goes to nobody who has their browser now.
          *
-         *     It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a repeat goes on with what is left or has come since; with it, only if the first request broke off.
+         *     It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a repeat goes on with what is left or has come since; with it, only if the first request broke off. With it, a few are made at a time: 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
          */
@@ -1095,7 +1095,7 @@ export interface paths {
         put?: never;
         /**
          * Takes in a file of subscriptions of any length, and answers when its end was seen.
-         * @description Each line is registered as a server registers one, a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed over. The same file twice makes nothing new.
+         * @description Each line is registered as a server registers one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed over. The same file twice makes nothing new.
          *
          *     Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
          *
@@ -4702,7 +4702,7 @@ export interface components {
         Import: {
             /**
              * Format: int64
-             * @description Subscriptions that are new.
+             * @description Subscriptions that are new. This and the next counts may be ahead of `lines` until the end of the file was seen.
              */
             added: number;
             /**
@@ -5874,7 +5874,7 @@ export interface components {
             data: {
                 /**
                  * Format: int64
-                 * @description Subscriptions that are new.
+                 * @description Subscriptions that are new. This and the next counts may be ahead of `lines` until the end of the file was seen.
                  */
                 added: number;
                 /**
