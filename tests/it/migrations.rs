@@ -191,7 +191,6 @@ async fn campaigns_that_were_fanned_out_before_there_was_progress_are_told_of() 
     assert_eq!(known, ["1", "2"], "3 and 4 are no campaigns, 5 is over");
 }
 
-/// As if the last migration were still to come.
 #[tokio::test]
 async fn what_counted_towards_caps_in_wide_rows_goes_on_counting() {
     let database = before(56).await;
@@ -220,6 +219,7 @@ async fn what_counted_towards_caps_in_wide_rows_goes_on_counting() {
     assert_eq!(rows.fetch_all(&database.pool).await.expect("rows"), expected);
 }
 
+/// As if the last migration were still to come.
 async fn undo_the_last(database: &TestDatabase) {
     sqlx::raw_sql(
         "DROP TABLE stream_floor;

@@ -178,6 +178,7 @@ impl Walk {
                     format!("key-{n}")
                 }
                 "{campaign}" => self.campaign(template, n).await,
+                "{run}" => self.run(&filled).await,
                 "{dead_letter}" => self.dead_letter(&subscription_id).await,
                 "{api_key}" => {
                     let (api, app) = (&self.api, Some(self.api.app_id()));
