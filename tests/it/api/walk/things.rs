@@ -25,7 +25,8 @@ impl Walk {
     /// The first run of a campaign whose place is the last but one of a path.
     pub(super) async fn run(&self, path: &[String]) -> String {
         let campaign = path[path.len() - 2].strip_prefix("cmp_").unwrap();
-        let insert = "INSERT INTO campaign_runs (campaign, run, at, root) VALUES ($1::text::uuid, 1, $2, $1::text::uuid)";
+        let insert =
+            "INSERT INTO campaign_runs (campaign, run, at, root) VALUES ($1::text::uuid, 1, $2, $1::text::uuid)";
         let made = sqlx::query(insert).bind(campaign).bind(self.api.clock.now()).execute(&self.api.pool).await;
         made.unwrap();
         "1".to_owned()
