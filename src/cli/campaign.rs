@@ -94,8 +94,14 @@ pub(super) enum Campaign {
     /// Tell when it would run, whom each of its messages would reach, and what would be refused. Nothing is sent.
     DryRun(One),
     /// List its runs, the latest first: what became of each, and how its click rate compares with that of the run before.
-    #[command(after_help = "Example:\n  bellwire campaign runs daily --app shop")]
-    Runs(One),
+    #[command(after_help = "Example:\n  bellwire campaign runs daily --app shop --limit 7")]
+    Runs {
+        #[command(flatten)]
+        campaign: One,
+        /// How many, the latest ones.
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=250))]
+        limit: u16,
+    },
     /// Show how it goes as it goes, until it is done: a bar on a terminal, a line for each change elsewhere.
     Watch(One),
 }
@@ -135,8 +141,9 @@ impl Campaign {
                 let page = local.list(&path(["apps", app, "campaigns"])).await?;
                 return Ok(out.say(&page, &list(&page))?);
             }
-            Self::Runs(one) => {
-                let page = local.list(&one.verb("runs")).await?;
+            Self::Runs { campaign, limit } => {
+                let at = format!("{}?limit={limit}", campaign.verb("runs"));
+                let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
                 return Ok(out.say(&page, &runs(&page))?);
             }
             Self::Plan(one) => {

@@ -22,9 +22,9 @@ impl Walk {
         made
     }
 
-    /// The first run of a campaign whose place is the last but one of a path.
-    pub(super) async fn run(&self, path: &[String]) -> String {
-        let campaign = path[path.len() - 2].strip_prefix("cmp_").unwrap();
+    /// The first run of a campaign.
+    pub(super) async fn run(&self, campaign: &str) -> String {
+        let campaign = campaign.strip_prefix("cmp_").unwrap();
         let insert =
             "INSERT INTO campaign_runs (campaign, run, at, root) VALUES ($1::text::uuid, 1, $2, $1::text::uuid)";
         let made = sqlx::query(insert).bind(campaign).bind(self.api.clock.now()).execute(&self.api.pool).await;
