@@ -38,8 +38,8 @@ pub async fn run() {
             }
         }
     }
-    let used: i64 = sqlx::query_scalar("SELECT count(*) FROM cap_uses WHERE cardinality(at) = $1")
-        .bind(i32::try_from(pairs + 1).expect("a few"))
+    let used: i64 = sqlx::query_scalar("SELECT count(*) FROM cap_uses WHERE cardinality(uses) = $1")
+        .bind(i32::try_from(2 * (pairs + 1)).expect("a few"))
         .fetch_one(&harness.pool)
         .await
         .expect("a count");

@@ -17,6 +17,8 @@ use crate::support::seed;
 use crate::support::setting;
 use crate::support::table::{Bar, figure, heading, number};
 
+/// What personal content may cost for each recipient.
+const RECIPIENT_MAX_US: f64 = 10.0;
 /// How long recipients are filled in alone.
 const ALONE: Duration = Duration::from_secs(2);
 
@@ -60,7 +62,7 @@ fn alone() {
     }
     let took = cpu::of_thread(thread) - before;
     heading("Filling a template in for a recipient: title, body and link, alone on one core");
-    figure("CPU per recipient", per(took, n), "µs", Bar::AtMost(10.0));
+    figure("CPU per recipient", per(took, n), "µs", Bar::AtMost(RECIPIENT_MAX_US));
 }
 
 async fn campaigns() {
@@ -85,9 +87,13 @@ async fn campaigns() {
     let (personal, _) = template(personal());
     let bodies = [("literal", literal.clone()), ("the same to everybody", same), ("personal", personal)];
     let mut campaigns: [Vec<Campaign>; 3] = Default::default();
-    for _ in 0..rounds {
+    for round in 0..=rounds {
         for ((_, body), campaigns) in bodies.iter().zip(&mut campaigns) {
-            campaigns.push(harness.campaign(app, n, body).await);
+            let campaign = harness.campaign(app, n, body).await;
+            // The first one finds everything cold.
+            if round > 0 {
+                campaigns.push(campaign);
+            }
         }
     }
     heading(&format!("Campaigns to {}; the median of {rounds} rounds", number(n.into())));
@@ -106,7 +112,10 @@ async fn campaigns() {
         let all = server + postgres;
         match first {
             None => first = Some(all),
-            Some(first) => figure(&format!("{name}: more than literal"), all - first, "µs", Bar::None),
+            Some(first) => {
+                let bar = if *name == "personal" { Bar::AtMost(RECIPIENT_MAX_US) } else { Bar::None };
+                figure(&format!("{name}: more than literal"), all - first, "µs", bar);
+            }
         }
     }
 }

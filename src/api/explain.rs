@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayRead, Server};
+use super::campaigns::part_of;
 use super::extract::At;
 use super::messages::missing;
 use super::policies::restore;
@@ -16,6 +17,7 @@ use super::problem::Problem;
 use crate::explain::{self, Facts, Sentence};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Ending, ReceiptKind, Tier};
+use crate::model::filter::Verdict;
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::model::subscription::{Endpoint, SubscriptionState};
 use crate::policy::calendar::Calendar;
@@ -73,7 +75,13 @@ pub(crate) async fn show(
     if stored.is_empty() {
         return Err(Problem::not_found("delivery"));
     }
-    let facts = facts(&state, &server.app, message, subscription, stored, now);
+    let timezone = stored.row.timezone.clone();
+    let whose = (subscription, timezone.as_deref());
+    let part = match stored.judged {
+        Some((Verdict::NotInSegment, _)) => part_of(&state, &server.app, message, whose, now).await?,
+        _ => None, // nothing of it would be told
+    };
+    let facts = Facts { part, ..facts(&state, &server.app, message, subscription, stored, now) };
     Ok(Answer(ExplanationView { message, subscription, now, state: facts.state(), story: explain::tell(&facts) }))
 }
 
@@ -132,6 +140,7 @@ fn facts(
             habits,
             sunset: row.filter.as_ref().and_then(|filter| filter.0.sunset.clone()),
         }),
+        part: None,
         message: explain::Message {
             id: message,
             tier,

@@ -7,7 +7,7 @@ use axum::Json as Answer;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
 
 use super::ApiState;
@@ -19,7 +19,7 @@ use super::templated::{Resolved, TemplateRef, Templates};
 use crate::classify::DeadReason;
 use crate::model::id::SubscriptionId;
 use crate::model::message::{Content, Notification};
-use crate::store::audience::people::{self, Behind};
+use crate::store::audience::people::{self, Behind, Member};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Audience;
 use crate::template::{Compiled, DATA_MAX, Fault, Filled, Kind, Person};
@@ -34,9 +34,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Recipients that are read at a time.
 const PAGE: i64 = 500;
-/// Recipients that are tried before other requests have their turn on this thread: a few ms.
-const TRIED_AT_ONCE: usize = 100;
-/// A check takes no more pages after this.
+/// Recipients that are tried before other requests have their turn on this thread: some ms, whatever the
+/// template.
+const TRIED_AT_ONCE: usize = 20;
+/// A check tries nobody any more after this. One recipient is a few ms at most: the template language counts steps and octets.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
 /// Failures that one check tells of.
 const FAILURES_MAX: usize = 20;
@@ -128,7 +129,12 @@ pub(crate) async fn preview(
     };
     let chosen = compiled.variant_for(person.locale.as_deref());
     let locale = compiled.locale(chosen).map(str::to_owned);
-    Ok(Answer(TemplatePreview { locale, variants: (0..compiled.variants()).map(show).collect() }))
+    let mut variants = Vec::with_capacity(compiled.variants());
+    for variant in 0..compiled.variants() {
+        variants.push(show(variant));
+        tokio::task::yield_now().await; // each takes a few ms at most, but there may be 51
+    }
+    Ok(Answer(TemplatePreview { locale, variants }))
 }
 
 async fn compile(
@@ -192,7 +198,7 @@ pub(crate) struct TemplateCheckBody {
 }
 
 /// What came of trying a template on an audience.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct TemplateCheck {
     /// Recipients that it was tried on.
     checked: usize,
@@ -238,28 +244,51 @@ pub(crate) async fn check(
     let filter = segment.map(|segment| segment.filter());
     let audience = audience.expect("whatever is missing was refused");
     let (of, compiled) = compile(&state, &app, template, data).await?;
-    let mut told = TemplateCheck { checked: 0, unrenderable: 0, too_long: 0, done: false, failures: Vec::new() };
-    let (mut behind, began, now) = (Behind::NONE, Instant::now(), state.clock.now());
-    while !told.done && began.elapsed() < CHECK_WITHIN {
-        let members = people::page(&state.pool, app.id, &audience, behind, PAGE, now).await?;
-        told.done = members.len() < PAGE as usize;
-        behind = members.last().map_or(behind, |member| member.behind);
-        let members = match &filter {
-            Some(filter) => people::taken_by(&state.pool, app.id, filter, members, now).await?,
-            None => members,
+    let mut told = TemplateCheck::default();
+    let (mut behind, until, now) = (Behind::NONE, Instant::now() + CHECK_WITHIN, state.clock.now());
+    while !told.done {
+        let page = async {
+            let members = people::page(&state.pool, app.id, &audience, behind, PAGE, now).await?;
+            let (is_last, last) = (members.len() < PAGE as usize, members.last().map(|member| member.behind));
+            let members = match &filter {
+                Some(filter) => people::taken_by(&state.pool, app.id, filter, members, now).await?,
+                None => members,
+            };
+            Ok::<_, sqlx::Error>((members, is_last, last))
         };
-        for member in members {
-            if told.checked % TRIED_AT_ONCE == TRIED_AT_ONCE - 1 {
-                tokio::task::yield_now().await;
-            }
-            let variant = compiled.variant_for(member.person.locale.as_deref());
-            told.note(&of, member.id, compiled.fill(variant, &member.person).err());
+        let Ok(page) = timeout_at(until, page).await else { break };
+        let (members, is_last, last) = page?;
+        if !told.try_on(&of, &compiled, members, || Instant::now() >= until).await {
+            break;
         }
+        behind = last.unwrap_or(behind);
+        told.done = is_last;
     }
     Ok(Answer(told))
 }
 
 impl TemplateCheck {
+    /// Tries a template on recipients one by one until time is up. Returns whether it came to the last of them.
+    async fn try_on(
+        &mut self,
+        of: &Resolved,
+        compiled: &Compiled,
+        members: Vec<Member>,
+        is_over: impl Fn() -> bool,
+    ) -> bool {
+        for member in members {
+            if is_over() {
+                return false;
+            }
+            if self.checked % TRIED_AT_ONCE == TRIED_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
+            let variant = compiled.variant_for(member.person.locale.as_deref());
+            self.note(of, member.id, compiled.fill(variant, &member.person).err());
+        }
+        true
+    }
+
     fn note(&mut self, of: &Resolved, subscription: SubscriptionId, fault: Option<Fault>) {
         self.checked += 1;
         let Some(fault) = fault else { return };
@@ -276,5 +305,40 @@ impl TemplateCheck {
         if self.failures.len() < FAILURES_MAX {
             self.failures.push(TrialFailure { subscription, reason, fault: of.complaint(&fault, "") });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::template::{AppNames, Templated};
+
+    #[tokio::test]
+    async fn a_check_whose_time_is_up_tries_nobody_any_more_and_does_not_say_that_it_is_done() {
+        let template: crate::model::template::Template =
+            serde_json::from_value(json!({"content": {"title": "Hi {{ user_id }}"}})).unwrap();
+        let app = AppNames { slug: "shop".into(), name: "Shop".into() };
+        let templated = Templated { template: template.clone(), data: Map::new(), app, site: None };
+        let (of, compiled) = (Resolved::inline(template), Compiled::new(&templated).unwrap());
+        let members = |n: u128| {
+            let member = |n| {
+                let person = Arc::new(Person { user_id: (n > 2).then(|| "ann".into()), ..Person::default() });
+                Member { id: SubscriptionId(Uuid::from_u128(n)), person, behind: Behind::NONE }
+            };
+            (1..=n).map(member).collect::<Vec<_>>()
+        };
+        let looks = Cell::new(0);
+        let is_over = || looks.replace(looks.get() + 1) == 3;
+        let mut told = TemplateCheck::default();
+        assert!(!told.try_on(&of, &compiled, members(500), is_over).await);
+        assert_eq!((told.checked, told.unrenderable, told.done), (3, 2, false), "not one more than there was time for");
+        let mut told = TemplateCheck::default();
+        assert!(told.try_on(&of, &compiled, members(50), || false).await);
+        assert_eq!((told.checked, told.unrenderable), (50, 2));
     }
 }

@@ -96,6 +96,12 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
+    /// One that a request brought.
+    #[cfg(test)]
+    pub(super) fn inline(template: Template) -> Self {
+        Self { template, name: None }
+    }
+
     /// A complaint about it, as one about the request's body. What is wrong with a stored one is no member of that.
     pub(super) fn complaint(&self, fault: &Fault, rest: &str) -> FieldError {
         match &self.name {

@@ -47,7 +47,7 @@ impl Count {
 }
 
 /// How probable it is that the first one's rate is the higher one.
-fn is_better(one: Count, other: Count) -> f64 {
+pub(crate) fn is_better(one: Count, other: Count) -> f64 {
     let ((mean, variance), (other_mean, other_variance)) = (one.posterior(), other.posterior());
     normal_cdf((mean - other_mean) / (variance + other_variance).sqrt())
 }

@@ -34,6 +34,17 @@ pub(crate) enum Zones {
     NotIn(Vec<String>),
 }
 
+impl Zones {
+    /// Whether a message for these is for somebody in that zone; none: theirs is not known.
+    pub(crate) fn holds(&self, zone: Option<&str>) -> bool {
+        let is_in = |names: &[String]| zone.is_some_and(|zone| names.iter().any(|name| name == zone));
+        match self {
+            Self::In(names) => is_in(names),
+            Self::NotIn(names) => !is_in(names),
+        }
+    }
+}
+
 /// The instants at which clocks show `local`, and who sees it then, the first first. Where the instant is not after `now`, it is
 /// that of the next day or none at all, as `past` has it. Those whose zone is unknown count as in `home`.
 pub(crate) fn groups(local: NaiveDateTime, past: Past, home: Tz, now: Timestamp) -> Vec<(Timestamp, Zones)> {

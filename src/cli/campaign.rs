@@ -93,6 +93,15 @@ pub(super) enum Campaign {
     Delete(One),
     /// Tell when it would run, whom each of its messages would reach, and what would be refused. Nothing is sent.
     DryRun(One),
+    /// List its runs, the latest first: what became of each, and how its click rate compares with that of the run before.
+    #[command(after_help = "Example:\n  bellwire campaign runs daily --app shop --limit 7")]
+    Runs {
+        #[command(flatten)]
+        campaign: One,
+        /// How many, the latest ones.
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=250))]
+        limit: u16,
+    },
     /// Show how it goes as it goes, until it is done: a bar on a terminal, a line for each change elsewhere.
     Watch(One),
 }
@@ -131,6 +140,11 @@ impl Campaign {
             Self::List { app } => {
                 let page = local.list(&path(["apps", app, "campaigns"])).await?;
                 return Ok(out.say(&page, &list(&page))?);
+            }
+            Self::Runs { campaign, limit } => {
+                let at = format!("{}?limit={limit}", campaign.verb("runs"));
+                let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
+                return Ok(out.say(&page, &runs(&page))?);
             }
             Self::Plan(one) => {
                 let plan = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, one.verb("plan")) }).await?;
@@ -217,7 +231,11 @@ fn show(campaign: &Value) -> String {
     };
     let variants =
         table(["VARIANT", "TARGETED", "ACCEPTED", "DISPLAYED", "CLICKED", "CLICK RATE"], variants.iter().map(row));
-    format!("{about}\n{}\n{variants}", line(campaign))
+    let sum = match campaign["runs"].as_i64() {
+        Some(runs @ 2..) => format!("all {runs} runs together, "),
+        _ => String::new(),
+    };
+    format!("{about}\n{sum}{}\n{variants}", line(campaign))
 }
 
 /// The click rate of a variant with its bounds.
@@ -241,6 +259,33 @@ fn list(page: &Value) -> String {
         ]
     };
     table(["CAMPAIGN", "STATE", "TIER", "RUNS", "NEXT", "NAME"], rows(page).map(row))
+}
+
+fn runs(page: &Value) -> String {
+    let row = |run| {
+        [
+            text(run, "/run"),
+            time(run, "/at"),
+            text(run, "/total/targeted"),
+            text(run, "/total/accepted"),
+            text(run, "/reports/displayed"),
+            text(run, "/reports/clicked"),
+            rate(run),
+            since(run),
+        ]
+    };
+    let heads = ["RUN", "AT", "TARGETED", "ACCEPTED", "DISPLAYED", "CLICKED", "CLICK RATE", "SINCE THE RUN BEFORE"];
+    table(heads, rows(page).map(row))
+}
+
+/// How the click rate of a run compares with that of the one before, in percentage points, and how certain that it is higher, or lower,
+/// is.
+fn since(run: &Value) -> String {
+    let number = |name: &str| run["before"][name].as_f64();
+    let (Some(change), Some(higher)) = (number("click_rate"), number("higher")) else { return "-".to_owned() };
+    let (way, certain) = if higher >= 0.5 { ("higher", higher) } else { ("lower", 1.0 - higher) };
+    // Rounded down: nothing that was counted is quite certain.
+    format!("{:+.1} points ({way} with {:.0} %)", change * 100.0, (certain * 100.0).floor().min(99.0))
 }
 
 /// How it goes, in a line.
@@ -331,5 +376,13 @@ mod tests {
         assert_eq!(line(&campaign), said);
         let known = json!({"reports": {"click_rate": 0.1, "click_rate_from": 0.05, "click_rate_to": 0.2}});
         assert_eq!((rate(&known).as_str(), rate(&json!({"reports": null})).as_str()), ("10.0 % (5.0 to 20.0)", "-"));
+    }
+
+    #[test]
+    fn a_run_is_compared_with_the_one_before_and_never_quite_certainly() {
+        let since = |change: f64, higher: f64| since(&json!({"before": {"click_rate": change, "higher": higher}}));
+        assert_eq!(since(0.012, 0.97), "+1.2 points (higher with 97 %)");
+        assert_eq!(since(-0.012, 0.001), "-1.2 points (lower with 99 %)");
+        assert_eq!(super::since(&json!({"before": null})), "-");
     }
 }

@@ -54,6 +54,7 @@ fn hint(problem: &Details) -> &'static str {
         ("API key", " `bellwire key list` shows those that there are."),
         ("VAPID key", " `bellwire vapid list` shows those that there are."),
         ("message", " `bellwire message list` shows those that there are."),
+        ("campaign", " `bellwire campaign list` shows those that there are."),
         ("template", " `bellwire template list` shows those that there are."),
         ("topic", " `bellwire topic list` shows those that there are."),
         ("segment", " `bellwire segment list` shows those that there are."),

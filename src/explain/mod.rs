@@ -6,6 +6,7 @@
 //! that it is not known, and within which bounds it lies.
 
 mod ending;
+mod part;
 mod past;
 mod present;
 mod retries;
@@ -14,6 +15,7 @@ mod tests;
 mod words;
 
 use chrono::{DateTime, Utc};
+pub(crate) use part::{ByZone, Followed, Part};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -374,6 +376,8 @@ pub(crate) struct Facts {
     pub worker_lives: bool,
     /// What the message's filter says now; none: it has none.
     pub judged: Option<Judged>,
+    /// What the message is within its campaign; none: it is of none, or that was deleted.
+    pub part: Option<Part>,
 }
 
 impl Facts {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::retries::{Fit, Planned};
 use super::words::{count, rfc3339, seconds, span};
-use super::{Code, Facts, Judged, Row, Story, Subscription, Waiting};
+use super::{Code, Facts, Judged, Row, Story, Subscription, Waiting, part};
 use crate::model::clock::Timestamp;
 use crate::model::filter::{Sunset, Verdict};
 use crate::model::habits::Habits;
@@ -128,7 +128,7 @@ fn not_targeted(facts: &Facts, story: &Story) -> (String, Value) {
         let text = format!("it has been {} since {}", state.name(), rfc3339(*ended_at));
         return (text, json!({"state": state, "ended_at": rfc3339(*ended_at)}));
     }
-    let by_filter = facts.judged.as_ref().and_then(|judged| passed_over(judged, story));
+    let by_filter = facts.judged.as_ref().and_then(|judged| passed_over(facts, judged, story));
     match (&facts.message.topic, joined_at) {
         (Some(topic), None) => (format!("it is not a member of topic {topic} now"), json!({"topic": topic})),
         (Some(topic), Some(at)) if *at > accepted_at => {
@@ -147,8 +147,8 @@ fn not_targeted(facts: &Facts, story: &Story) -> (String, Value) {
     }
 }
 
-/// Why a message's filter passed over somebody who belongs to its segment, if it says so now as well.
-fn passed_over(judged: &Judged, story: &Story) -> Option<(String, Value)> {
+/// Why a message's filter passed over somebody for another reason than the author's segment, if it says so now as well.
+fn passed_over(facts: &Facts, judged: &Judged, story: &Story) -> Option<(String, Value)> {
     match judged.verdict {
         Verdict::Sunset => judged.sunset.as_ref().map(|rule| sunset(rule, &judged.habits, story)),
         Verdict::NotInPortion => {
@@ -163,7 +163,12 @@ fn passed_over(judged: &Judged, story: &Story) -> Option<(String, Value)> {
             };
             Some((text, json!({"own_hour": judged.own_hour})))
         }
-        Verdict::Taken | Verdict::NotInSegment => None,
+        // Zones and follow-ups are part of a campaign's expression.
+        Verdict::NotInSegment => {
+            let timezone = facts.subscription.as_ref().and_then(|subscription| subscription.timezone.as_deref());
+            facts.part.as_ref().and_then(|part| part::passed_over(part, timezone, story))
+        }
+        Verdict::Taken => None,
     }
 }
 

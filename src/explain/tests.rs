@@ -54,6 +54,7 @@ fn facts() -> Facts {
         flows: Vec::new(),
         worker_lives: true,
         judged: None,
+        part: None,
     }
 }
 
@@ -67,6 +68,20 @@ fn judged(verdict: Verdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Fa
     let sunset = Some(Sunset { unclicked: Some(10), unclicked_for_s: Some(5_184_000), welcome_s: 0 });
     let own_hour = habits.hours.best();
     Facts { judged: Some(Judged { verdict, habits, own_hour, sunset }), ..facts() }
+}
+
+/// A message by the recipients' clock that is for other zones than this one.
+fn of_zone(timezone: Option<&str>, due_at: Option<Timestamp>) -> Facts {
+    let mut facts = judged(Verdict::NotInSegment, 0, None);
+    facts.subscription.as_mut().unwrap().timezone = timezone.map(str::to_owned);
+    let zone = Some(ByZone { is_its: false, due_at });
+    Facts { part: Some(Part { zone, follows: None }), ..facts }
+}
+
+/// A follow-up to those who did not click `spring`.
+fn following(received: bool, did: bool) -> Facts {
+    let follows = Some(Followed { campaign: "spring".into(), did_not: "click", received, did });
+    Facts { part: Some(Part { zone: None, follows }), ..judged(Verdict::NotInSegment, 0, None) }
 }
 
 fn policy(place: Place, written: Value) -> InForce {
@@ -257,6 +272,11 @@ fn table() -> Vec<(Facts, Code, String)> {
         case(judged(Verdict::AtAnotherHour, 0, Some(at("07:00:00"))), NotTargeted, "The message was not for this subscription: its person clicks most at 18:00 by their clock, and gets the campaign then."),
         case(judged(Verdict::AtAnotherHour, 0, None), NotTargeted, "The message was not for this subscription: its person's own hour is not known, so that they get the campaign when it is due."),
         case(Facts { waiting: Some(Waiting::BehindCursor { due_at: Some(at("08:10:00")) }), ..judged(Verdict::Taken, 0, None) }, NotFannedOut, "The fan-out of its message has not come to this subscription: whether the message is for it is decided then."),
+        case(of_zone(Some("Asia/Tokyo"), Some(at("09:00:00"))), NotTargeted, "The message was not for this subscription: its campaign goes by the recipients' clock, and this message of it is for other time zones; that for Asia/Tokyo is another one, due at 2027-01-15T09:00:00Z (in 50 min)."),
+        case(of_zone(None, None), NotTargeted, "The message was not for this subscription: its campaign goes by the recipients' clock, and this message of it is for other time zones; there is none for its zone (not known: it counts as the app's): its time had passed when the campaign was started, or comes after it expires."),
+        case(following(false, false), NotTargeted, "The message was not for this subscription: it follows up campaign spring for those by whom that was not clicked, which it did not get within what is remembered of spring."),
+        case(following(true, true), NotTargeted, "The message was not for this subscription: it follows up campaign spring for those by whom that was not clicked, and it was clicked there."),
+        case(following(true, false), NotTargeted, "The message was not for this subscription: why is not known."),
         case(judged(Verdict::Taken, 0, None), NotTargeted, "The message was not for this subscription: why is not known."),
         case(facts(), NotTargeted, "The message was not for this subscription: why is not known."),
         case(Facts { subscription: None, ..facts() }, NotTargeted, "The message was not for this subscription: why is not known."),

@@ -9,6 +9,8 @@ mod calendar;
 mod campaign_dry_runs;
 mod campaign_log;
 mod campaign_plans;
+mod campaign_runs;
+mod campaign_stories;
 mod campaign_turns;
 mod campaigns;
 mod caps;

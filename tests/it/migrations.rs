@@ -191,6 +191,34 @@ async fn campaigns_that_were_fanned_out_before_there_was_progress_are_told_of() 
     assert_eq!(known, ["1", "2"], "3 and 4 are no campaigns, 5 is over");
 }
 
+#[tokio::test]
+async fn what_counted_towards_caps_in_wide_rows_goes_on_counting() {
+    let database = before(56).await;
+    sqlx::raw_sql(
+        "INSERT INTO cap_uses (app, shard, person, tiers, at, roots, refused)
+         VALUES ('00000000-0000-7000-8000-0000000000aa', 1, '00000000-0000-7000-8000-000000000001', 5,
+                 '{2026-12-02T00:00:00.000001Z, 2026-12-01T00:00:00Z}',
+                 '{00000000-0000-7000-8000-000000000002, 00000000-0000-7000-bfff-ffffffffffff}',
+                 '{00000000-0000-7000-8000-000000000003}'),
+                ('00000000-0000-7000-8000-0000000000aa', 2, '00000000-0000-7000-8000-000000000002', 2,
+                 '{2026-12-01T00:00:00Z}', '{00000000-0000-7000-8000-000000000004}', '{}')",
+    )
+    .execute(&database.pool)
+    .await
+    .expect("rows");
+    migrate(&database.pool, 56).await;
+    let rows = sqlx::query_scalar::<_, String>(
+        "SELECT concat_ws(' ', right(person::text, 1), right(app::text, 2), tiers, uses, refused) FROM cap_uses ORDER BY person",
+    );
+    let half = |last: u64| i64::from_be_bytes((0x8000_0000_0000_0000 | last).to_be_bytes());
+    let (day, next) = (1_796_083_200_000_000_i64, 1_796_169_600_000_001_i64);
+    let expected = [
+        format!("1 aa 5 {{{next},{},{day},{}}} {{{}}}", half(2), half(0x3fff_ffff_ffff_ffff), half(3)),
+        format!("2 aa 2 {{{day},{}}}", half(4)),
+    ];
+    assert_eq!(rows.fetch_all(&database.pool).await.expect("rows"), expected);
+}
+
 /// As if the last migration were still to come.
 async fn undo_the_last(database: &TestDatabase) {
     sqlx::raw_sql(

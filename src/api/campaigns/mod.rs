@@ -3,6 +3,8 @@
 mod dry_run;
 mod export;
 mod plan;
+mod runs;
+mod story;
 mod view;
 
 use aws_lc_rs::digest;
@@ -35,6 +37,7 @@ use crate::store::keys::audit::Action;
 use crate::vault::PLAN;
 pub(super) use export::plan_for_export;
 use plan::{CampaignBody, SLUG_RULE, Stored, is_slug};
+pub(super) use story::part_of;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use view::{CampaignView, GatewaysView, LocalesView};
@@ -45,6 +48,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(list, create))
         .routes(routes!(show, replace, remove))
         .routes(routes!(show_plan))
+        .routes(routes!(runs::list_runs))
+        .routes(routes!(runs::show_run))
         .routes(routes!(show_locales))
         .routes(routes!(show_gateways))
         .routes(routes!(dry_run::dry_run))

@@ -65,6 +65,8 @@ pub(crate) struct CampaignLinks {
     this: String,
     /// What its author wrote.
     plan: String,
+    /// How each run went.
+    runs: String,
     /// How it goes by language.
     locales: String,
     /// What was reported by push service.
@@ -90,19 +92,19 @@ pub(crate) struct CampaignProgress {
     audience_estimate: i64,
     /// Whether all recipients of the messages that were made have been found.
     expanded: bool,
-    /// What became of all deliveries.
+    /// What became of all deliveries of all runs: the sum. `runs` has each run's own.
     total: CampaignCounts,
     /// Deliveries that ended in a second, lately; null: none did, or its messages are too small to be charted.
     rate_per_second: Option<f64>,
     /// When the last will have ended if it goes on at that rate; null: not known.
     eta: Option<DateTime<Utc>>,
-    /// Of its variants, in their order.
+    /// Of its variants, in their order, all runs together.
     variants: Vec<CampaignVariantView>,
-    /// By push service.
+    /// By push service, all runs together.
     gateways: Vec<CampaignGatewayView>,
     /// The share of the audience that gets nothing.
     holdout: f64,
-    /// Its last runs, the latest first.
+    /// Its last 50 runs, the latest first; `links.runs` leads to all of them, with their figures.
     runs: Vec<CampaignRunView>,
 }
 
@@ -123,11 +125,11 @@ pub(crate) struct CampaignStanding {
 #[derive(Debug, Default, Clone, Copy, Serialize, ToSchema)]
 pub(crate) struct CampaignCounts {
     /// Deliveries that there are so far.
-    targeted: i64,
+    pub(super) targeted: i64,
     /// Of these, those that have not ended.
     waiting: i64,
     /// Taken by a push service, which does not say that anybody saw them.
-    accepted: i64,
+    pub(super) accepted: i64,
     /// The subscription does not exist any more.
     gone: i64,
     /// Their time to live ran out first.
@@ -265,6 +267,7 @@ impl CampaignView {
             standing: None,
             links: CampaignLinks {
                 plan: to("plan"),
+                runs: to("runs"),
                 locales: to("locales"),
                 gateways: to("gateways"),
                 start: to("start"),
@@ -312,7 +315,8 @@ pub(super) async fn standings(
 }
 
 impl CampaignCounts {
-    fn add(&mut self, it: &Outcomes) {
+    /// Adds what became of some deliveries.
+    pub(super) fn add(&mut self, it: &Outcomes) {
         let ended = it.accepted + it.gone + it.expired + it.dead + it.cancelled + it.capped;
         self.targeted += it.targeted;
         self.waiting += it.targeted - ended;
@@ -365,12 +369,11 @@ fn summary(
         total.add(it);
         gateways.entry(it.gateway).or_default().add(it);
     }
-    let name = |variant: i16| Some(plan.variants.get(usize::try_from(variant).ok()?)?.name.clone());
     let run = |row: RunRow| CampaignRunView {
         run: row.run,
         at: row.at,
         decide_at: row.decide_at,
-        winner: row.winner.and_then(name),
+        winner: row.winner.and_then(|variant| variant_name(plan, variant)),
         confidence: row.confidence,
     };
     CampaignProgress {
@@ -405,29 +408,52 @@ fn eta(total: &CampaignCounts, reach: Reach, rate: Option<f64>, now: Timestamp) 
     (left > 0).then(|| now + span)
 }
 
-fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reports: &[Reports]) -> CampaignVariantView {
+/// What a variant is called; none: the plan has none at that place.
+pub(super) fn variant_name(plan: &Plan, variant: i16) -> Option<String> {
+    Some(plan.variants.get(usize::try_from(variant).ok()?)?.name.clone())
+}
+
+/// A variant, and how it went by what was counted of it and others.
+pub(super) fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reported: &[Reports]) -> CampaignVariantView {
     let variant = &plan.variants[place];
     let is_its = |number: i16| usize::try_from(number) == Ok(place);
-    let (mut counts, mut may_report) = (CampaignCounts::default(), 0);
-    for it in outcomes.iter().filter(|it| is_its(it.variant)) {
-        counts.add(it);
+    let outcomes = || outcomes.iter().filter(|it| is_its(it.variant));
+    let mut counts = CampaignCounts::default();
+    outcomes().for_each(|it| counts.add(it));
+    let reported = reported.iter().filter(|it| is_its(it.variant));
+    let reports = variant.body.enveloped.then(|| reports(outcomes(), reported).0);
+    CampaignVariantView { name: variant.name.clone(), weight: variant.weight, counts, reports }
+}
+
+/// What browsers reported, all of these together, and what their click rate is of.
+pub(super) fn reports<'a>(
+    outcomes: impl Iterator<Item = &'a Outcomes>,
+    reported: impl Iterator<Item = &'a Reports>,
+) -> (CampaignReports, Count) {
+    let (mut count, mut may_report) = (Count { accepted: 0, clicked: 0 }, 0);
+    for it in outcomes {
+        count.accepted += it.accepted;
         may_report += if reports_from(it.gateway) { it.accepted } else { 0 };
     }
-    let reported = reports.iter().find(|it| is_its(it.variant)).copied();
-    let reported = reported.unwrap_or(Reports { variant: 0, acknowledged: 0, displayed: 0, clicked: 0, closed: 0 });
-    let count = Count { accepted: counts.accepted, clicked: reported.clicked };
+    let (mut acknowledged, mut displayed, mut closed) = (0, 0, 0);
+    for it in reported {
+        acknowledged += it.acknowledged;
+        displayed += it.displayed;
+        count.clicked += it.clicked;
+        closed += it.closed;
+    }
     let interval = count.interval();
-    let reports = variant.body.enveloped.then(|| CampaignReports {
+    let reports = CampaignReports {
         may_report,
-        acknowledged: reported.acknowledged,
-        displayed: reported.displayed,
-        clicked: reported.clicked,
-        closed: reported.closed,
+        acknowledged,
+        displayed,
+        clicked: count.clicked,
+        closed,
         click_rate: (count.accepted > 0).then(|| count.clicked as f64 / count.accepted as f64),
         click_rate_from: interval.map(|(from, _)| from),
         click_rate_to: interval.map(|(_, to)| to),
-    });
-    CampaignVariantView { name: variant.name.clone(), weight: variant.weight, counts, reports }
+    };
+    (reports, count)
 }
 
 /// How a campaign goes by language.

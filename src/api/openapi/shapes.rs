@@ -73,10 +73,12 @@ const TEXTS: &[(&str, Text)] = &[
     ("campaign", Id("cmp_")),
     ("Campaign.slug", SEGMENT),
     ("CampaignLinks.plan", Long(1, 2_048)),
+    ("CampaignLinks.runs", Long(1, 2_048)),
     ("CampaignLinks.locales", Long(1, 2_048)),
     ("CampaignLinks.gateways", Long(1, 2_048)),
     ("CampaignLinks.start", Long(1, 2_048)),
     ("CampaignRunView.winner", Long(1, 64)),
+    ("CampaignRunFigures.winner", Long(1, 64)),
     ("CampaignVariantView.name", Long(0, 64)),
     ("CampaignDryRunMessage.variant", Long(0, 64)),
     ("path.key", Long(1, 255)),
@@ -282,6 +284,9 @@ const NUMBERS: &[(&str, i64, i64)] = &[
     ("CampaignPace.spread_over", 60, 2_419_200),
     ("CampaignTest.after", 60, 2_419_200),
     ("CampaignFollow.after", 60, 2_419_200),
+    ("path.run", 1, i32::MAX as i64),
+    ("CampaignRunChange.targeted", -EXACT_MAX, EXACT_MAX),
+    ("CampaignRunChange.accepted", -EXACT_MAX, EXACT_MAX),
 ];
 
 /// Bounds everything in a description that is a text, a whole number or a list and says nothing of its own.

@@ -165,7 +165,7 @@ pub(crate) async fn export(
 
 async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<PersonHead, Problem> {
     let person = Person::of_user(app, user);
-    let frequency = caps::of(&state.pool, app, person).await?.into_iter();
+    let frequency = caps::of(&state.pool, person).await?.into_iter();
     let habits = habits::of_person(&state.pool, app, person).await?.map(|(habits, noted_at)| PersonHabits {
         noted_at,
         clicked_at: habits.clicked_at,

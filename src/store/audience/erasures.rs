@@ -307,7 +307,7 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
     browser::part(conn, row.id).await?;
     let webhook_requests = hooks::deliveries::forget(conn, vault, AppId(forgotten.app), row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
-    caps::forget(&mut *conn, AppId(forgotten.app), browser).await?;
+    caps::forget(&mut *conn, browser).await?;
     habits::forget(conn, AppId(forgotten.app), browser).await?;
     Ok(webhook_requests)
 }
@@ -406,7 +406,7 @@ pub(crate) async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, no
     let mut told = 0;
     if let Some(user_id) = &erasure.user_id {
         let user = Person::of_user(erasure.app, user_id);
-        caps::forget(&mut *tx, erasure.app, user).await?;
+        caps::forget(&mut *tx, user).await?;
         habits::forget(&mut tx, erasure.app, user).await?;
         told = hooks::deliveries::forget_user(&mut tx, vault, erasure.app, user_id, erasure.requested_at).await?;
     }

@@ -1,7 +1,8 @@
 //! Campaigns: rows and transitions. What the scheduler does is in [`steps`], what orders do in [`turning`], how it goes in
-//! [`progress`].
+//! [`progress`], and how each run went in [`runs`].
 
 pub(crate) mod progress;
+pub(crate) mod runs;
 pub(crate) mod steps;
 pub(crate) mod turning;
 

@@ -144,6 +144,19 @@ pub(crate) async fn read(
     Ok(Some(Stored { row, attempts, reports, letter, origins, flows, worker_lives, judged }))
 }
 
+/// Whether a filter takes a subscription now.
+pub(crate) async fn is_taken(
+    pool: &PgPool,
+    app: AppId,
+    filter: &Filter,
+    subscription: SubscriptionId,
+    now: Timestamp,
+) -> sqlx::Result<bool> {
+    let mut conn = pool.acquire().await?;
+    let verdict = judge::verdict_of(&mut conn, app, filter, subscription, now).await?;
+    Ok(verdict.is_some_and(|(verdict, _)| verdict.is_taken()))
+}
+
 async fn read_row(
     conn: &mut PgConnection,
     app: AppId,

@@ -19,6 +19,8 @@ use crate::store::operations::retrying::retrying;
 
 /// So many messages that were held back are remembered for each user, so that none of their browsers gets them.
 const REFUSED_KEPT: i32 = 8;
+/// How often one transaction asks again for what others changed in between. Twice is rare.
+const ROUNDS_MAX: usize = 8;
 /// Rows that retention looks at in one transaction.
 const CHUNK: i64 = 10_000;
 
@@ -46,8 +48,15 @@ pub(crate) struct Wish {
 
 impl Wish {
     /// The order in which rows are locked, and messages of one person take their places.
-    fn key(&self) -> (i16, Uuid, MessageId) {
-        (self.person.shard(), self.person.id(), self.root)
+    fn key(&self) -> (Uuid, MessageId) {
+        (self.person.id(), self.root)
+    }
+
+    /// What stands for the message in a person's row: the second half of its id, of which 62 bits are random, so that no two
+    /// of the 50 beside each other are taken for one. It is negative, which no time is.
+    fn root(&self) -> i64 {
+        let half = self.root.0.as_bytes().last_chunk().expect("an id has 16 octets");
+        i64::from_be_bytes(*half)
     }
 }
 
@@ -93,17 +102,13 @@ async fn reserve_one_each(
 ) -> sqlx::Result<Vec<(Wish, Refusal)>> {
     let (mut open, mut refused) = (wishes, Vec::new());
     for (n, counted) in caps.iter().enumerate() {
-        let row = Rows { app, counted };
-        let reserved = row.reserve(conn, &open, now).await?;
-        let left: Vec<Wish> = open.iter().filter(|it| !reserved.contains(&it.person.id())).copied().collect();
-        // What is known was let through before, by all caps there were.
-        let full = if left.is_empty() { Vec::new() } else { row.refuse(conn, &left, now).await? };
+        let Reserved { placed, full } = Rows { app, counted }.reserve(conn, open, now).await?;
         let rejected: Vec<Wish> = full.iter().map(|(it, _)| *it).collect();
         for before in &caps[..n] {
             Rows { app, counted: before }.give_back(conn, &rejected).await?;
         }
         refused.extend(full);
-        open.retain(|it| reserved.contains(&it.person.id()));
+        open = placed;
         if open.is_empty() {
             break;
         }
@@ -117,28 +122,81 @@ struct Rows<'a> {
     counted: &'a Counted,
 }
 
+/// What became of messages for which a place was asked, but for those that had one before: they were let through by all caps
+/// there were.
+#[derive(Default)]
+struct Reserved {
+    /// Those that have a place now.
+    placed: Vec<Wish>,
+    /// Those for which there is none.
+    full: Vec<(Wish, Refusal)>,
+}
+
+/// What there is to do about a message that found no place at first.
+enum Next {
+    /// Nothing: it had one before.
+    Go,
+    /// It is held back, and was before or needs not be remembered.
+    Refuse(Refusal),
+    /// It is held back, which the person's other browsers have to learn.
+    Remember(Refusal),
+    /// Another transaction made or cleared the row in between, or there is none.
+    Ask,
+}
+
 impl Rows<'_> {
-    /// Gives each message a place with its person, if that has one left and does not know the message. Returns whose got one.
-    /// Rows of the others are locked from now on, too.
-    async fn reserve(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
-        let [a, b, c, d] = self.counted.limits(now);
+    /// Gives each message a place with its person, if that has one left and does not know the message. The first statement is
+    /// nearly always enough, and all that most deliveries cost; rows that it does not change are not locked by it either.
+    async fn reserve(&self, conn: &mut PgConnection, wishes: Vec<Wish>, now: Timestamp) -> sqlx::Result<Reserved> {
+        let (mut open, mut reserved) = (wishes, Reserved::default());
+        for _ in 0..ROUNDS_MAX {
+            let taken = self.take(conn, &open, now).await?;
+            open = reserved.place(open, &taken);
+            if open.is_empty() {
+                return Ok(reserved);
+            }
+            let known = self.look(conn, &open, now).await?;
+            let (mut new, mut told) = (Vec::new(), Vec::new());
+            for it in open {
+                match known.get(&it.person.id()).unwrap_or(&Next::Ask) {
+                    Next::Go => {}
+                    Next::Refuse(refusal) => reserved.full.push((it, *refusal)),
+                    Next::Remember(refusal) => told.push((it, *refusal)),
+                    Next::Ask => new.push(it),
+                }
+            }
+            let remembered = self.remember(conn, &told).await?;
+            let (full, again): (Vec<_>, Vec<_>) =
+                told.into_iter().partition(|(it, _)| remembered.contains(&it.person.id()));
+            reserved.full.extend(full);
+            let made = self.make(conn, &new, now).await?;
+            open = reserved.place(new, &made);
+            // Whatever another transaction changed in between is asked once more, as that one left it.
+            open.extend(again.into_iter().map(|(it, _)| it));
+            open.sort_unstable_by_key(Wish::key);
+            if open.is_empty() {
+                return Ok(reserved);
+            }
+        }
+        Err(sqlx::Error::Protocol("rows of frequency caps change faster than they are read".to_owned()))
+    }
+
+    /// Adds messages to the rows of persons who have room for them and do not know them. Returns who these are.
+    async fn take(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
+        let [a, b, c, d] = self.counted.limits(now).map(|(place, since)| (index(place), since.timestamp_micros()));
         let rows = sqlx::query_scalar!(
-            "INSERT INTO cap_uses AS c (app, shard, person, tiers, at, roots)
-             SELECT $1, g.shard, g.person, $2, ARRAY[$3::timestamptz], ARRAY[g.root]
-             FROM unnest($4::smallint[], $5::uuid[], $6::uuid[]) AS g (shard, person, root)
-             ON CONFLICT (app, shard, person, tiers) DO UPDATE
-             SET at = greatest($3, c.at[1]) || c.at[1:$7], roots = excluded.roots || c.roots[1:$7]
-             WHERE excluded.roots[1] <> ALL (c.roots) AND excluded.roots[1] <> ALL (c.refused)
-               AND (c.at[$8::integer] > $12 OR c.at[$9::integer] > $13 OR c.at[$10::integer] > $14
-                    OR c.at[$11::integer] > $15) IS NOT TRUE
-             RETURNING person",
-            self.app.0,
-            self.counted.group.code(),
-            now,
-            &shards(wishes),
+            "UPDATE cap_uses AS c SET uses = ARRAY[greatest($1, c.uses[1]), g.root] || c.uses[1:$2]
+             FROM unnest($3::uuid[], $4::bigint[]) AS g (person, root)
+             WHERE c.person = g.person AND c.tiers = $5
+               AND g.root <> ALL (c.uses) AND (c.refused IS NULL OR g.root <> ALL (c.refused))
+               AND (c.uses[$6::integer] > $10 OR c.uses[$7::integer] > $11 OR c.uses[$8::integer] > $12
+                    OR c.uses[$9::integer] > $13) IS NOT TRUE
+             RETURNING c.person",
+            now.timestamp_micros(),
+            2 * (self.counted.kept() - 1),
             &persons(wishes),
-            &roots(wishes) as &[MessageId],
-            self.counted.kept() - 1,
+            &roots(wishes),
+            self.counted.group.code(),
             a.0,
             b.0,
             c.0,
@@ -153,54 +211,80 @@ impl Rows<'_> {
         Ok(rows.into_iter().collect())
     }
 
-    /// Of messages that got no place, whose rows are locked, those that had none before, each with what refuses it.
-    async fn refuse(
+    /// Makes the rows of persons who have none, with their first message. Returns who these are.
+    async fn make(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
+        if wishes.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let rows = sqlx::query_scalar!(
+            "INSERT INTO cap_uses (person, app, tiers, uses)
+             SELECT g.person, $1, $2, ARRAY[$3, g.root] FROM unnest($4::uuid[], $5::bigint[]) AS g (person, root)
+             ON CONFLICT DO NOTHING RETURNING person",
+            self.app.0,
+            self.counted.group.code(),
+            now.timestamp_micros(),
+            &persons(wishes),
+            &roots(wishes),
+        )
+        .fetch_all(conn)
+        .await?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Why messages found no place, by the persons who have a row. It locks none: a message keeps its place and stays refused, and
+    /// who has had enough has no more room at the same time later.
+    async fn look(
         &self,
         conn: &mut PgConnection,
         wishes: &[Wish],
         now: Timestamp,
-    ) -> sqlx::Result<Vec<(Wish, Refusal)>> {
+    ) -> sqlx::Result<HashMap<Uuid, Next>> {
         let rows = sqlx::query!(
-            r#"SELECT g.person AS "person!", c.at, g.root = ANY (c.roots) AS "is_known!", g.root = ANY (c.refused) AS "is_refused!"
-               FROM unnest($3::smallint[], $4::uuid[], $5::uuid[]) AS g (shard, person, root)
-               JOIN cap_uses c ON c.app = $1 AND c.shard = g.shard AND c.person = g.person AND c.tiers = $2"#,
-            self.app.0,
-            self.counted.group.code(),
-            &shards(wishes),
+            r#"SELECT c.person, c.uses, g.root = ANY (c.uses) AS "is_known!",
+                      c.refused IS NOT NULL AND g.root = ANY (c.refused) AS "is_refused!"
+               FROM unnest($1::uuid[], $2::bigint[]) AS g (person, root)
+               JOIN cap_uses c ON c.person = g.person AND c.tiers = $3"#,
             &persons(wishes),
-            &roots(wishes) as &[MessageId],
+            &roots(wishes),
+            self.counted.group.code(),
         )
-        .fetch_all(&mut *conn)
+        .fetch_all(conn)
         .await?;
-        let by_person: HashMap<Uuid, Wish> = wishes.iter().map(|it| (it.person.id(), *it)).collect();
-        let (mut refused, mut remembered) = (Vec::new(), Vec::new());
-        for row in rows.iter().filter(|row| !row.is_known) {
-            let Some(it) = by_person.get(&row.person) else { continue };
-            refused.push((*it, self.counted.refusal(&row.at, now).unwrap_or(Refusal::AsElsewhere)));
-            remembered.extend((it.person.is_user() && !row.is_refused).then_some(*it));
-        }
-        if !remembered.is_empty() {
-            self.remember(conn, &remembered).await?;
-        }
-        Ok(refused)
+        let users: HashSet<Uuid> = wishes.iter().filter(|it| it.person.is_user()).map(|it| it.person.id()).collect();
+        let next = rows.into_iter().map(|row| {
+            let refusal = self.counted.refusal(&times(&row.uses), now);
+            let next = match refusal {
+                _ if row.is_known => Next::Go,
+                _ if row.is_refused => Next::Refuse(refusal.unwrap_or(Refusal::AsElsewhere)),
+                Some(refusal) if users.contains(&row.person) => Next::Remember(refusal),
+                Some(refusal) => Next::Refuse(refusal),
+                None => Next::Ask,
+            };
+            (row.person, next)
+        });
+        Ok(next.collect())
     }
 
-    /// Remembers that these messages were held back.
-    async fn remember(&self, conn: &mut PgConnection, wishes: &[Wish]) -> sqlx::Result<()> {
-        sqlx::query!(
-            "UPDATE cap_uses c SET refused = g.root || c.refused[1:$6]
-             FROM unnest($3::smallint[], $4::uuid[], $5::uuid[]) AS g (shard, person, root)
-             WHERE c.app = $1 AND c.shard = g.shard AND c.person = g.person AND c.tiers = $2",
-            self.app.0,
+    /// Remembers that these messages were held back, but for those that got a place by now. Returns whose are remembered.
+    async fn remember(&self, conn: &mut PgConnection, held: &[(Wish, Refusal)]) -> sqlx::Result<HashSet<Uuid>> {
+        if held.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let wishes: Vec<Wish> = held.iter().map(|(it, _)| *it).collect();
+        let rows = sqlx::query_scalar!(
+            "UPDATE cap_uses c SET refused = g.root || c.refused[1:$4]
+             FROM unnest($1::uuid[], $2::bigint[]) AS g (person, root)
+             WHERE c.person = g.person AND c.tiers = $3
+               AND g.root <> ALL (c.uses) AND (c.refused IS NULL OR g.root <> ALL (c.refused))
+             RETURNING c.person",
+            &persons(&wishes),
+            &roots(&wishes),
             self.counted.group.code(),
-            &shards(wishes),
-            &persons(wishes),
-            &roots(wishes) as &[MessageId],
             REFUSED_KEPT - 1,
         )
-        .execute(conn)
-        .await
-        .map(drop)
+        .fetch_all(conn)
+        .await?;
+        Ok(rows.into_iter().collect())
     }
 
     /// Takes places back that were given to these messages in this transaction, since other caps refuse them.
@@ -209,14 +293,12 @@ impl Rows<'_> {
             return Ok(());
         }
         sqlx::query!(
-            "UPDATE cap_uses c SET at = c.at[2:], roots = c.roots[2:]
-             FROM unnest($3::smallint[], $4::uuid[], $5::uuid[]) AS g (shard, person, root)
-             WHERE c.app = $1 AND c.shard = g.shard AND c.person = g.person AND c.tiers = $2 AND c.roots[1] = g.root",
-            self.app.0,
-            self.counted.group.code(),
-            &shards(wishes),
+            "UPDATE cap_uses c SET uses = c.uses[3:]
+             FROM unnest($1::uuid[], $2::bigint[]) AS g (person, root)
+             WHERE c.person = g.person AND c.tiers = $3 AND c.uses[2] = g.root",
             &persons(wishes),
-            &roots(wishes) as &[MessageId],
+            &roots(wishes),
+            self.counted.group.code(),
         )
         .execute(conn)
         .await
@@ -224,61 +306,57 @@ impl Rows<'_> {
     }
 }
 
-fn shards(wishes: &[Wish]) -> Vec<i16> {
-    wishes.iter().map(|it| it.person.shard()).collect()
+impl Reserved {
+    /// Notes which of these messages got a place. Returns the others.
+    fn place(&mut self, wishes: Vec<Wish>, persons: &HashSet<Uuid>) -> Vec<Wish> {
+        let (placed, others) = wishes.into_iter().partition(|it| persons.contains(&it.person.id()));
+        self.placed.extend::<Vec<Wish>>(placed);
+        others
+    }
 }
 
 fn persons(wishes: &[Wish]) -> Vec<Uuid> {
     wishes.iter().map(|it| it.person.id()).collect()
 }
 
-fn roots(wishes: &[Wish]) -> Vec<MessageId> {
-    wishes.iter().map(|it| it.root).collect()
+fn roots(wishes: &[Wish]) -> Vec<i64> {
+    wishes.iter().map(Wish::root).collect()
+}
+
+/// Where the time at a place, from 1 on, stands in a row.
+fn index(place: i32) -> i32 {
+    place.saturating_mul(2).saturating_sub(1)
+}
+
+/// The times of a row, the newest first.
+fn times(uses: &[i64]) -> Vec<Timestamp> {
+    uses.iter().step_by(2).filter_map(|at| Timestamp::from_timestamp_micros(*at)).collect()
 }
 
 /// What counts towards caps of a person: of each group of tiers, when sending messages to them began, the newest first.
-pub(crate) async fn of(
-    executor: impl PgExecutor<'_>,
-    app: AppId,
-    person: Person,
-) -> sqlx::Result<Vec<(Group, Vec<Timestamp>)>> {
-    let rows = sqlx::query!(
-        "SELECT tiers, at FROM cap_uses WHERE app = $1 AND shard = $2 AND person = $3 ORDER BY tiers",
-        app.0,
-        person.shard(),
-        person.id()
-    )
-    .fetch_all(executor)
-    .await?;
+pub(crate) async fn of(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<Vec<(Group, Vec<Timestamp>)>> {
+    let rows = sqlx::query!("SELECT tiers, uses FROM cap_uses WHERE person = $1 ORDER BY tiers", person.id())
+        .fetch_all(executor)
+        .await?;
     let group = |code| Group::ALL.into_iter().find(|group| group.code() == code);
-    Ok(rows.into_iter().filter_map(|row| Some((group(row.tiers)?, row.at))).collect())
+    Ok(rows.into_iter().filter_map(|row| Some((group(row.tiers)?, times(&row.uses)))).collect())
 }
 
 /// Forgets what a person was sent.
-pub(crate) async fn forget(executor: impl PgExecutor<'_>, app: AppId, person: Person) -> sqlx::Result<()> {
-    sqlx::query!(
-        "DELETE FROM cap_uses WHERE app = $1 AND shard = $2 AND person = $3",
-        app.0,
-        person.shard(),
-        person.id()
-    )
-    .execute(executor)
-    .await
-    .map(drop)
+pub(crate) async fn forget(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<()> {
+    sqlx::query!("DELETE FROM cap_uses WHERE person = $1", person.id()).execute(executor).await.map(drop)
 }
 
 /// Where retention is in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    app: Uuid,
-    shard: i16,
     person: Uuid,
     tiers: i16,
 }
 
 impl Place {
     /// Before the first row.
-    pub(crate) const START: Self = Self { app: Uuid::nil(), shard: i16::MIN, person: Uuid::nil(), tiers: i16::MIN };
+    pub(crate) const START: Self = Self { person: Uuid::nil(), tiers: i16::MIN };
 }
 
 /// Looks at a chunk of the persons after one of them, and forgets those to whom nothing was sent that any cap may count still.
@@ -288,20 +366,16 @@ pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: Place) -> sqlx::
     let last = sqlx::query_as!(
         Place,
         "WITH looked AS (
-           SELECT app, shard, person, tiers, at[1] AS last_at FROM cap_uses
-           WHERE (app, shard, person, tiers) > ($1, $2, $3, $4)
-           ORDER BY app, shard, person, tiers LIMIT $6 FOR UPDATE SKIP LOCKED),
+           SELECT person, tiers, uses[1] AS last_at FROM cap_uses
+           WHERE (person, tiers) > ($1, $2)
+           ORDER BY person, tiers LIMIT $4 FOR UPDATE SKIP LOCKED),
          deleted AS (
            DELETE FROM cap_uses c USING looked l
-           WHERE c.app = l.app AND c.shard = l.shard AND c.person = l.person AND c.tiers = l.tiers
-             AND (l.last_at >= $5) IS NOT TRUE)
-         SELECT app, shard, person, tiers FROM looked
-         ORDER BY app DESC, shard DESC, person DESC, tiers DESC LIMIT 1",
-        after.app,
-        after.shard,
+           WHERE c.person = l.person AND c.tiers = l.tiers AND (l.last_at >= $3) IS NOT TRUE)
+         SELECT person, tiers FROM looked ORDER BY person DESC, tiers DESC LIMIT 1",
         after.person,
         after.tiers,
-        now - WINDOW_MAX,
+        (now - WINDOW_MAX).timestamp_micros(),
         CHUNK
     )
     .fetch_optional(&mut *tx)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Campaign, CampaignCounts, CampaignPlan, CampaignProgress, CampaignVariant } from "../src/api/types";
-import { actsOn, axisEnd, brief, byDay, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
+import { actsOn, axisEnd, brief, byDay, changeWords, consequence, going, intervals, monthOf, momentOf, occasions, otherMonth, parts, paceWords, receipts, scheduleWords, standing, startWords, STATES, testWords, verdict, weeksOf, winnerWords } from "../src/lib/campaigns";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -160,6 +160,13 @@ describe("results", () => {
     expect(winnerWords({ ...run, decide_at: "2027-01-15T12:00:00Z" }, NOW, "UTC")).toBe("Being tested: decided 12:00.");
     expect(winnerWords({ ...run, winner: "loud", confidence: 0.97 }, NOW, "UTC")).toBe("loud won: better than each other with a probability of 97 %.");
     expect(winnerWords({ ...run, confidence: 0.61 }, NOW, "UTC")).toBe("No winner: the best one was better than each other with a probability of 61 % only.");
+  });
+
+  it("of a run are compared with the run before, with a doubt where chance explains it", () => {
+    const before = { run: 1, targeted: 0, accepted: 0 };
+    expect(changeWords({ ...before, click_rate: 0.0123, higher: 0.97 })).toBe("+1.2 points");
+    expect(changeWords({ ...before, click_rate: -0.0123, higher: 0.3 })).toBe("−1.2 points, may be chance");
+    expect([changeWords(null), changeWords({ ...before, click_rate: null, higher: null })]).toEqual(["–", "–"]);
   });
 
   it("do not count as silent what nobody can know", () => {

@@ -143,7 +143,7 @@ impl Walk {
         let subscription = self.api.subscribe(&fcm(&format!("place-{n}")), json!({"topics": ["news"]})).await;
         let subscription_id = text(&subscription["id"]);
         let mut filled = Vec::new();
-        let (mut message, mut webhook) = (None, None::<String>);
+        let (mut message, mut webhook, mut of_campaign) = (None, None::<String>, None::<String>);
         for segment in template.split('/') {
             filled.push(match segment {
                 "{app}" => "shop".to_owned(),
@@ -177,7 +177,11 @@ impl Walk {
                     self.api.post("/messages", body).await.ok(202);
                     format!("key-{n}")
                 }
-                "{campaign}" => self.campaign(template, n).await,
+                "{campaign}" => {
+                    let id = self.campaign(template, n).await;
+                    of_campaign.insert(id).clone()
+                }
+                "{run}" => self.run(of_campaign.as_deref().expect("its campaign comes before it")).await,
                 "{dead_letter}" => self.dead_letter(&subscription_id).await,
                 "{api_key}" => {
                     let (api, app) = (&self.api, Some(self.api.app_id()));

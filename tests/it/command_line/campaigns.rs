@@ -19,6 +19,8 @@ async fn whoever_watches_a_campaign_is_told_of_each_change_until_it_is_over() {
         (told["later_runs"].as_array().map(Vec::len), &told["messages"][0]["audience_estimate"]),
         (Some(5), &0.into())
     );
+    let none = shell.json(&["campaign", "runs", "spring", "--app", "shop"]).await;
+    assert_eq!(none["data"], Value::Array(Vec::new()), "{none}");
     shell.ok(&["campaign", "start", "spring", "--app", "shop"]).await;
     let mut watch = shell.command(&["campaign", "watch", "spring", "--app", "shop", "--json"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("it runs");
@@ -31,4 +33,6 @@ async fn whoever_watches_a_campaign_is_told_of_each_change_until_it_is_over() {
     shell.ok(&["campaign", "cancel", "spring", "--app", "shop"]).await;
     assert_eq!(tokio::task::spawn_blocking(move || states.last()).await.unwrap().as_deref(), Some("cancelled"));
     assert!(tokio::task::spawn_blocking(move || watch.wait()).await.unwrap().unwrap().success());
+    let gone = shell.refused(&["campaign", "runs", "autumn", "--app", "shop"]).await;
+    assert!(gone.contains("There is no such campaign. `bellwire campaign list` shows those that there are."), "{gone}");
 }

@@ -464,6 +464,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/campaigns/{campaign}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Lists the runs of a campaign, the latest first, with the figures of each.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
+        get: operations["campaigns_runs_list_runs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/campaigns/{campaign}/runs/{run}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows a run of a campaign with its figures.
+         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
+        get: operations["campaigns_runs_show_run"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app}/campaigns/{campaign}/start": {
         parameters: {
             query?: never;
@@ -3623,6 +3663,8 @@ export interface components {
             plan: string;
             /** @description `POST` here to resume it. */
             resume: string;
+            /** @description How each run went. */
+            runs: string;
             /** @description The campaign. */
             self: string;
             /** @description `POST` here to start it. */
@@ -3680,7 +3722,7 @@ export interface components {
             eta?: string | null;
             /** @description Whether all recipients of the messages that were made have been found. */
             expanded: boolean;
-            /** @description By push service. */
+            /** @description By push service, all runs together. */
             gateways: components["schemas"]["CampaignGatewayView"][];
             /**
              * Format: double
@@ -3702,11 +3744,11 @@ export interface components {
              * @description Deliveries that ended in a second, lately; null: none did, or its messages are too small to be charted.
              */
             rate_per_second?: number | null;
-            /** @description Its last runs, the latest first. */
+            /** @description Its last 50 runs, the latest first; `links.runs` leads to all of them, with their figures. */
             runs: components["schemas"]["CampaignRunView"][];
-            /** @description What became of all deliveries. */
+            /** @description What became of all deliveries of all runs: the sum. `runs` has each run's own. */
             total: components["schemas"]["CampaignCounts"];
-            /** @description Of its variants, in their order. */
+            /** @description Of its variants, in their order, all runs together. */
             variants: components["schemas"]["CampaignVariantView"][];
         };
         /** @description What browsers reported of accepted deliveries: lower bounds. */
@@ -3752,6 +3794,75 @@ export interface components {
              *     tell nobody.
              */
             may_report: number;
+        };
+        /** @description How a run compares with the one before. */
+        CampaignRunChange: {
+            /**
+             * Format: int64
+             * @description How many more were accepted.
+             */
+            accepted: number;
+            /**
+             * Format: double
+             * @description By how much its click rate is higher; null: one of the two is not known.
+             */
+            click_rate?: number | null;
+            /**
+             * Format: double
+             * @description How probable it is that this is no chance: that its click rate is the higher one; null: one of the two is not known.
+             */
+            higher?: number | null;
+            /**
+             * Format: int32
+             * @description The number of the one before.
+             */
+            run: number;
+            /**
+             * Format: int64
+             * @description How many more deliveries this one has; negative: fewer.
+             */
+            targeted: number;
+        };
+        /** @description A run of a campaign, and how it went. When retention has deleted its messages, all of its figures are 0. */
+        CampaignRunFigures: {
+            /**
+             * Format: date-time
+             * @description The time that it is for.
+             */
+            at: string;
+            before?: components["schemas"]["CampaignRunChange"] | null;
+            /**
+             * Format: double
+             * @description How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+             */
+            confidence?: number | null;
+            /**
+             * Format: date-time
+             * @description When its test is decided; null: it has none, or it has been.
+             */
+            decide_at?: string | null;
+            /**
+             * Format: int64
+             * @description Messages that were made and are kept still.
+             */
+            messages: number;
+            /**
+             * Format: int64
+             * @description Messages that are still to be made.
+             */
+            messages_to_make: number;
+            reports?: components["schemas"]["CampaignReports"] | null;
+            /**
+             * Format: int32
+             * @description Its number, from 1.
+             */
+            run: number;
+            /** @description What became of the deliveries of this run. */
+            total: components["schemas"]["CampaignCounts"];
+            /** @description Of its variants, in their order. */
+            variants: components["schemas"]["CampaignVariantView"][];
+            /** @description The variant that won; null: none has. */
+            winner?: string | null;
         };
         /** @description A run. */
         CampaignRunView: {
@@ -5646,6 +5757,61 @@ export interface components {
                 state: components["schemas"]["CampaignState"];
                 /** @description Its tier. */
                 tier: components["schemas"]["Tier"];
+            }[];
+            /** @description Whether this is the last page. */
+            done: boolean;
+            /** @description What to ask the next page with, of older rows; null on the last one. */
+            iterator?: string | null;
+            /**
+             * Format: int32
+             * @description Rows per page.
+             */
+            limit: number;
+            /** @description What to ask the page before with, of newer rows; null on the first one. */
+            prev_iterator?: string | null;
+        };
+        /** @description A page of a list. */
+        Page_CampaignRunFigures: {
+            /** @description The rows, in the list's order whichever way the page was reached. */
+            data: {
+                /**
+                 * Format: date-time
+                 * @description The time that it is for.
+                 */
+                at: string;
+                before?: components["schemas"]["CampaignRunChange"] | null;
+                /**
+                 * Format: double
+                 * @description How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+                 */
+                confidence?: number | null;
+                /**
+                 * Format: date-time
+                 * @description When its test is decided; null: it has none, or it has been.
+                 */
+                decide_at?: string | null;
+                /**
+                 * Format: int64
+                 * @description Messages that were made and are kept still.
+                 */
+                messages: number;
+                /**
+                 * Format: int64
+                 * @description Messages that are still to be made.
+                 */
+                messages_to_make: number;
+                reports?: components["schemas"]["CampaignReports"] | null;
+                /**
+                 * Format: int32
+                 * @description Its number, from 1.
+                 */
+                run: number;
+                /** @description What became of the deliveries of this run. */
+                total: components["schemas"]["CampaignCounts"];
+                /** @description Of its variants, in their order. */
+                variants: components["schemas"]["CampaignVariantView"][];
+                /** @description The variant that won; null: none has. */
+                winner?: string | null;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -8917,6 +9083,7 @@ export interface operations {
                      *             "pause": "…",
                      *             "plan": "…",
                      *             "resume": "…",
+                     *             "runs": "…",
                      *             "self": "…",
                      *             "start": "…"
                      *           },
@@ -9122,6 +9289,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },
@@ -9276,6 +9444,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },
@@ -9477,6 +9646,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },
@@ -9661,6 +9831,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },
@@ -9820,6 +9991,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },
@@ -10138,6 +10310,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },
@@ -10441,6 +10614,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },
@@ -10554,6 +10728,239 @@ export interface operations {
             default: components["responses"]["Problem"];
         };
     };
+    campaigns_runs_list_runs: {
+        parameters: {
+            query?: {
+                /** @description Rows per page, 1 to 250; 50 by default. */
+                limit?: number;
+                /** @description `iterator` or `prev_iterator` of another page. */
+                iterator?: string;
+            };
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "before": {
+                     *             "accepted": 0,
+                     *             "click_rate": 0.5,
+                     *             "higher": 0.5,
+                     *             "run": 0,
+                     *             "targeted": 0
+                     *           },
+                     *           "confidence": 0.5,
+                     *           "decide_at": "2026-12-01T09:00:00Z",
+                     *           "messages": 0,
+                     *           "messages_to_make": 0,
+                     *           "reports": {
+                     *             "acknowledged": 0,
+                     *             "click_rate": 0.5,
+                     *             "click_rate_from": 0.5,
+                     *             "click_rate_to": 0.5,
+                     *             "clicked": 0,
+                     *             "closed": 0,
+                     *             "displayed": 0,
+                     *             "may_report": 0
+                     *           },
+                     *           "run": 0,
+                     *           "total": {
+                     *             "accepted": 0,
+                     *             "cancelled": 0,
+                     *             "capped": 0,
+                     *             "dead": 0,
+                     *             "expired": 0,
+                     *             "gone": 0,
+                     *             "sunset": 0,
+                     *             "targeted": 0,
+                     *             "waiting": 0
+                     *           },
+                     *           "variants": [
+                     *             {
+                     *               "counts": {
+                     *                 "accepted": 0,
+                     *                 "cancelled": 0,
+                     *                 "capped": 0,
+                     *                 "dead": 0,
+                     *                 "expired": 0,
+                     *                 "gone": 0,
+                     *                 "sunset": 0,
+                     *                 "targeted": 0,
+                     *                 "waiting": 0
+                     *               },
+                     *               "name": "news",
+                     *               "reports": {
+                     *                 "acknowledged": 0,
+                     *                 "click_rate": 0.5,
+                     *                 "click_rate_from": 0.5,
+                     *                 "click_rate_to": 0.5,
+                     *                 "clicked": 0,
+                     *                 "closed": 0,
+                     *                 "displayed": 0,
+                     *                 "may_report": 0
+                     *               },
+                     *               "weight": 0
+                     *             }
+                     *           ],
+                     *           "winner": "…"
+                     *         }
+                     *       ],
+                     *       "done": true,
+                     *       "iterator": "AZOlwntBfBGKUj8dLJtucA",
+                     *       "limit": 1,
+                     *       "prev_iterator": "…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Page_CampaignRunFigures"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    campaigns_runs_show_run: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description Id or slug */
+                campaign: string;
+                /** @description Its number, from 1 */
+                run: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "at": "2026-12-01T09:00:00Z",
+                     *       "before": {
+                     *         "accepted": 0,
+                     *         "click_rate": 0.5,
+                     *         "higher": 0.5,
+                     *         "run": 0,
+                     *         "targeted": 0
+                     *       },
+                     *       "confidence": 0.5,
+                     *       "decide_at": "2026-12-01T09:00:00Z",
+                     *       "messages": 0,
+                     *       "messages_to_make": 0,
+                     *       "reports": {
+                     *         "acknowledged": 0,
+                     *         "click_rate": 0.5,
+                     *         "click_rate_from": 0.5,
+                     *         "click_rate_to": 0.5,
+                     *         "clicked": 0,
+                     *         "closed": 0,
+                     *         "displayed": 0,
+                     *         "may_report": 0
+                     *       },
+                     *       "run": 0,
+                     *       "total": {
+                     *         "accepted": 0,
+                     *         "cancelled": 0,
+                     *         "capped": 0,
+                     *         "dead": 0,
+                     *         "expired": 0,
+                     *         "gone": 0,
+                     *         "sunset": 0,
+                     *         "targeted": 0,
+                     *         "waiting": 0
+                     *       },
+                     *       "variants": [
+                     *         {
+                     *           "counts": {
+                     *             "accepted": 0,
+                     *             "cancelled": 0,
+                     *             "capped": 0,
+                     *             "dead": 0,
+                     *             "expired": 0,
+                     *             "gone": 0,
+                     *             "sunset": 0,
+                     *             "targeted": 0,
+                     *             "waiting": 0
+                     *           },
+                     *           "name": "news",
+                     *           "reports": {
+                     *             "acknowledged": 0,
+                     *             "click_rate": 0.5,
+                     *             "click_rate_from": 0.5,
+                     *             "click_rate_to": 0.5,
+                     *             "clicked": 0,
+                     *             "closed": 0,
+                     *             "displayed": 0,
+                     *             "may_report": 0
+                     *           },
+                     *           "weight": 0
+                     *         }
+                     *       ],
+                     *       "winner": "…"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["CampaignRunFigures"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
     campaigns_start: {
         parameters: {
             query?: never;
@@ -10586,6 +10993,7 @@ export interface operations {
                      *         "pause": "…",
                      *         "plan": "…",
                      *         "resume": "…",
+                     *         "runs": "…",
                      *         "self": "…",
                      *         "start": "…"
                      *       },

@@ -15,6 +15,7 @@ export type CampaignLocale = Schemas["CampaignLocaleView"];
 export type CampaignPlan = Schemas["CampaignBody"];
 export type CampaignProgress = Schemas["CampaignProgress"];
 export type CampaignRun = Schemas["CampaignRunView"];
+export type CampaignRunFigures = Schemas["CampaignRunFigures"];
 export type CampaignSchedule = Schemas["CampaignSchedule"];
 export type CampaignStanding = Schemas["CampaignStanding"];
 export type CampaignVariant = Schemas["CampaignVariantView"];

@@ -1,5 +1,5 @@
 /** How a campaign stands and goes, and what may be done with it, in words and parts. Pure. */
-import type { Campaign, CampaignPlan, CampaignProgress, CampaignRun, CampaignSchedule, CampaignStanding, CampaignVariant } from "../api/types";
+import type { Campaign, CampaignPlan, CampaignProgress, CampaignRun, CampaignRunFigures, CampaignSchedule, CampaignStanding, CampaignVariant } from "../api/types";
 import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
 import type { Going, Part } from "./messages";
@@ -268,6 +268,13 @@ export function testWords({ test, variants = [] }: Pick<CampaignPlan, "test" | "
   const { share, after, confidence, otherwise } = test;
   const rest = otherwise === "stop" ? "nothing" : `${variants[0]?.name ?? "the first"}, the first`;
   return `${things(variants.length, "variant")} go to ${percent(share)} first. After ${duration(after)} the rest gets the one that is better than each other with a probability of ${percent(confidence ?? 0.95)}; if there is none, ${rest}.`;
+}
+
+/** How a run's click rate compares with that of the run before: percentage points, and a doubt where chance explains it. */
+export function changeWords(before: CampaignRunFigures["before"]): string {
+  if (before?.click_rate == null || before.higher == null) return "–";
+  const points = `${before.click_rate < 0 ? "−" : "+"}${Math.abs(before.click_rate * 100).toFixed(1)} points`;
+  return before.higher < 0.95 && before.higher > 0.05 ? `${points}, may be chance` : points;
 }
 
 /** Who won, in a sentence; undefined: there was nothing to decide. */

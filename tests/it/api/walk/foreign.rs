@@ -71,6 +71,7 @@ async fn things(api: &TestApi, app: &Value, key: &str) -> Things {
         ("api_key", api_key.unwrap().0.id.to_string()),
         ("identity_key", text(&call(Method::POST, "/identity-keys", json!({"name": "k"})).await["id"])),
         ("campaign", text(&campaign["id"])),
+        ("run", "1".to_owned()),
         ("import", text(&call(Method::POST, "/imports", json!([])).await["id"])),
         ("erasure", text(&call(Method::DELETE, "/users/erased", Value::Null).await["id"])),
     ])

@@ -22,6 +22,16 @@ impl Walk {
         made
     }
 
+    /// The first run of a campaign.
+    pub(super) async fn run(&self, campaign: &str) -> String {
+        let campaign = campaign.strip_prefix("cmp_").unwrap();
+        let insert =
+            "INSERT INTO campaign_runs (campaign, run, at, root) VALUES ($1::text::uuid, 1, $2, $1::text::uuid)";
+        let made = sqlx::query(insert).bind(campaign).bind(self.api.clock.now()).execute(&self.api.pool).await;
+        made.unwrap();
+        "1".to_owned()
+    }
+
     pub(super) async fn dead_letter(&self, to: &str) -> String {
         let message: MessageId = self.message(to).await.parse().unwrap();
         let subscription: SubscriptionId = to.parse().unwrap();

@@ -91,7 +91,7 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
   const all = parts(it);
   return (
     <div class="grid halves">
-      <Card title="Deliveries" class="wide" aside={progress.holdout > 0 ? <span class="fine">{percent(progress.holdout)} of the audience get nothing, to compare with</span> : undefined}>
+      <Card title={campaign.runs > 1 ? "Deliveries of all runs together" : "Deliveries"} class="wide" aside={progress.holdout > 0 ? <span class="fine">{percent(progress.holdout)} of the audience get nothing, to compare with</span> : undefined}>
         {wholeOf(it) === 0 ? (
           <p class="soft">Nothing has gone out yet.</p>
         ) : (
@@ -113,7 +113,7 @@ function Results({ app, campaign, progress }: Pick<Props, "app" | "campaign"> & 
         <Gateways progress={progress} />
       </Card>
       <Card title="Runs">
-        <Runs progress={progress} runs={campaign.runs} />
+        <Runs app={app} campaign={campaign} />
       </Card>
       <Card title="By language">
         <Locales app={app} campaign={campaign} />

@@ -1,7 +1,7 @@
 /** What the pages about campaigns ask the server for. */
 import { api, told } from "../../api/client";
 import { alike, type Condition } from "../../api/edit";
-import type { Campaign, CampaignLocale, CampaignPlan, Sent } from "../../api/types";
+import type { Campaign, CampaignLocale, CampaignPlan, CampaignRunFigures, Sent } from "../../api/types";
 import type { Act, CampaignState } from "../../lib/campaigns";
 import type { Filters } from "../../lib/url";
 
@@ -52,6 +52,10 @@ export interface Planned {
 export async function loadPlanned(app: string, named: string, signal: AbortSignal): Promise<Planned> {
   const campaign = await loadCampaign(app, named, signal);
   return alike({ campaign, plan: await loadPlan(app, named, signal) }, campaign);
+}
+
+export async function loadRuns(app: string, campaign: string, signal: AbortSignal): Promise<CampaignRunFigures[]> {
+  return (await told(api.GET("/v1/apps/{app}/campaigns/{campaign}/runs", { params: { path: { app, campaign } }, signal }))).data;
 }
 
 export async function loadLocales(app: string, campaign: string, signal: AbortSignal): Promise<CampaignLocale[]> {

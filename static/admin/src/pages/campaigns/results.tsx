@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { AppView, Campaign, CampaignLocale, CampaignProgress } from "../../api/types";
-import { axisEnd, intervals, verdict, winnerWords, type Interval } from "../../lib/campaigns";
+import { axisEnd, changeWords, intervals, verdict, winnerWords, type Interval } from "../../lib/campaigns";
 import { clock } from "../../lib/clock";
 import { capital, count, fullCount, languageWords, percent, things } from "../../lib/format";
 import { zone } from "../../lib/preferences";
@@ -10,7 +10,7 @@ import { Badge } from "../../ui/badge";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { loadLocales } from "./load";
+import { loadLocales, loadRuns } from "./load";
 
 /** Which variant works better, as far as that is known. */
 export function Variants({ progress: { variants, runs } }: { progress: CampaignProgress }) {
@@ -106,23 +106,31 @@ export function Gateways({ progress: { gateways } }: { progress: CampaignProgres
   );
 }
 
-/** The runs that the server keeps in view. */
-export function Runs({ progress: { runs }, runs: all }: { progress: CampaignProgress; runs: number }) {
+/** How each run went, the latest first, beside the one before it. */
+export function Runs({ app, campaign }: { app: AppView; campaign: Campaign }) {
+  const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), { everyS: 60 });
   const now = clock.shown.value;
   return (
-    <>
-      <Table
-        caption="Runs"
-        rows={runs}
-        id={({ run }) => run}
-        columns={[
-          { head: "Run", cell: ({ run }) => run },
-          { head: "For", cell: ({ at }) => <Time at={at} absolute /> },
-          { head: "What won", cell: (run) => winnerWords(run, now, zone.value) ?? <span class="soft">nothing to decide</span> },
-        ]}
-      />
-      {all > runs.length && <p class="fine">The last {things(runs.length, "run")} of {count(all)}.</p>}
-    </>
+    <Shown of={runs} what="runs" isEmpty={(rows) => rows.length === 0} empty={<p class="soft">None has begun.</p>}>
+      {(rows) => (
+        <>
+          <Table
+            caption="Runs"
+            rows={rows}
+            id={({ run }) => run}
+            columns={[
+              { head: "Run", cell: ({ run }) => run },
+              { head: "For", cell: ({ at }) => <Time at={at} absolute /> },
+              { head: "Accepted", isNumber: true, cell: ({ total }) => <Count n={total.accepted} /> },
+              { head: "Click rate", isNumber: true, cell: ({ reports }) => (reports?.click_rate == null ? "not known" : percent(reports.click_rate)) },
+              { head: "Than the run before", isNumber: true, isExtra: true, cell: ({ before }) => changeWords(before) },
+              { head: "What won", cell: (run) => winnerWords(run, now, zone.value) ?? <span class="soft">nothing to decide</span> },
+            ]}
+          />
+          {campaign.runs > rows.length && <p class="fine">The last {things(rows.length, "run")} of {count(campaign.runs)}.</p>}
+        </>
+      )}
+    </Shown>
   );
 }
 

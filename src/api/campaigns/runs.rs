@@ -1,0 +1,211 @@
+//! `/v1/apps/{app}/campaigns/{campaign}/runs`: how each run of a campaign went, and whether it went better than the one before.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use axum::extract::State;
+use axum::http::Uri;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::PgPool;
+use utoipa::ToSchema;
+
+use super::super::ApiState;
+use super::super::auth::{MayRead, Server};
+use super::super::extract::{At, PathParam, Query};
+use super::super::paging::{Page, Paging};
+use super::super::problem::Problem;
+use super::view::{self, CampaignCounts, CampaignReports, CampaignVariantView};
+use super::{CampaignRef, find, open};
+use crate::campaign::plan::Plan;
+use crate::campaign::winner::{Count, is_better};
+use crate::model::id::CampaignId;
+use crate::store::campaigns::progress::{Outcomes, Reports, RunRow};
+use crate::store::campaigns::runs::{self, RunMessages};
+use crate::store::keyset::{Keyset, key_of};
+
+/// A run's number, as paths name it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunNumber(i32);
+
+impl FromStr for RunNumber {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse().ok().filter(|number| *number > 0).map(Self).ok_or("must be the number of a run, from 1")
+    }
+}
+
+impl PathParam for RunNumber {
+    const NAME: &'static str = "run";
+}
+
+/// A run of a campaign, and how it went. When retention has deleted its messages, all of its figures are 0.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignRunFigures {
+    /// Its number, from 1.
+    run: i32,
+    /// The time that it is for.
+    at: DateTime<Utc>,
+    /// When its test is decided; null: it has none, or it has been.
+    decide_at: Option<DateTime<Utc>>,
+    /// The variant that won; null: none has.
+    winner: Option<String>,
+    /// How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+    confidence: Option<f64>,
+    /// Messages that were made and are kept still.
+    messages: i64,
+    /// Messages that are still to be made.
+    messages_to_make: i64,
+    /// What became of the deliveries of this run.
+    total: CampaignCounts,
+    /// What browsers reported of this run, its variants together; null: its pushes carry no receipts, so nobody can know.
+    reports: Option<CampaignReports>,
+    /// Of its variants, in their order.
+    variants: Vec<CampaignVariantView>,
+    /// How it compares with the run before; null: it is the first, or of that one no messages are kept.
+    before: Option<CampaignRunChange>,
+}
+
+/// How a run compares with the one before.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignRunChange {
+    /// The number of the one before.
+    run: i32,
+    /// How many more deliveries this one has; negative: fewer.
+    targeted: i64,
+    /// How many more were accepted.
+    accepted: i64,
+    /// By how much its click rate is higher; null: one of the two is not known.
+    click_rate: Option<f64>,
+    /// How probable it is that this is no chance: that its click rate is the higher one; null: one of the two is not known.
+    higher: Option<f64>,
+}
+
+/// Lists the runs of a campaign, the latest first, with the figures of each.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug"), Paging),
+    security(("api_key" = ["read"])), responses((status = 200, body = Page<CampaignRunFigures>)))]
+pub(crate) async fn list_runs(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+    uri: Uri,
+    Query(paging): Query<Paging>,
+) -> Result<Response, Problem> {
+    let cut = paging.cut()?;
+    let row = find(&state, &server.app, &campaign).await?;
+    let plan = open(&state, &row)?.checked;
+    let rows = runs::page(&state.pool, row.id, cut.ask()).await?;
+    let figures = Figures::of(&state.pool, row.id, &rows).await?;
+    Ok(cut.page(rows, |row| key_of(row.run), |row| figures.view(&plan, row)).answer(&uri))
+}
+
+/// Shows a run of a campaign with its figures.
+#[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs/{run}", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug"),
+        ("run" = i32, Path, description = "Its number, from 1")),
+    security(("api_key" = ["read"])), responses((status = 200, body = CampaignRunFigures)))]
+pub(crate) async fn show_run(
+    server: Server<MayRead>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+    At(RunNumber(run)): At<RunNumber>,
+) -> Result<axum::Json<CampaignRunFigures>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    let plan = open(&state, &row)?.checked;
+    let rows = runs::page(&state.pool, row.id, Keyset::from_number(run)).await?;
+    let found = rows.into_iter().find(|row| row.run == run).ok_or_else(|| Problem::not_found("run"))?;
+    let figures = Figures::of(&state.pool, row.id, std::slice::from_ref(&found)).await?;
+    Ok(axum::Json(figures.view(&plan, found)))
+}
+
+/// What is counted of some runs and those before them.
+struct Figures {
+    messages: Vec<RunMessages>,
+    outcomes: Vec<(i32, Outcomes)>,
+    reports: Vec<(i32, Reports)>,
+}
+
+/// What a run comes to, its variants together.
+struct Sum {
+    total: CampaignCounts,
+    /// Of the variants whose pushes carry receipts; none: there is no such variant.
+    reports: Option<(CampaignReports, Count)>,
+}
+
+impl Figures {
+    async fn of(pool: &PgPool, id: CampaignId, rows: &[RunRow]) -> Result<Self, Problem> {
+        let numbers: BTreeSet<i32> = rows.iter().flat_map(|row| [row.run, row.run - 1]).collect();
+        let numbers: Vec<i32> = numbers.into_iter().collect();
+        Ok(Self {
+            messages: runs::messages(pool, id, &numbers).await?,
+            outcomes: runs::outcomes(pool, id, &numbers).await?,
+            reports: runs::reports(pool, id, &numbers).await?,
+        })
+    }
+
+    fn messages_of(&self, run: i32) -> RunMessages {
+        let found = self.messages.iter().find(|it| it.run == run);
+        found.copied().unwrap_or(RunMessages { run, made: 0, to_make: 0 })
+    }
+
+    fn outcomes_of(&self, run: i32) -> Vec<Outcomes> {
+        self.outcomes.iter().filter(|(of, _)| *of == run).map(|(_, it)| it.clone()).collect()
+    }
+
+    fn reports_of(&self, run: i32) -> Vec<Reports> {
+        self.reports.iter().filter(|(of, _)| *of == run).map(|(_, it)| *it).collect()
+    }
+
+    fn sum(&self, plan: &Plan, run: i32) -> Sum {
+        let (outcomes, reports) = (self.outcomes_of(run), self.reports_of(run));
+        let mut total = CampaignCounts::default();
+        outcomes.iter().for_each(|it| total.add(it));
+        let tells = |variant: i16| {
+            let of = usize::try_from(variant).ok().and_then(|place| plan.variants.get(place));
+            of.is_some_and(|variant| variant.body.enveloped)
+        };
+        let reports = plan.variants.iter().any(|variant| variant.body.enveloped).then(|| {
+            view::reports(outcomes.iter().filter(|it| tells(it.variant)), reports.iter().filter(|it| tells(it.variant)))
+        });
+        Sum { total, reports }
+    }
+
+    fn view(&self, plan: &Plan, row: RunRow) -> CampaignRunFigures {
+        let RunMessages { made, to_make, .. } = self.messages_of(row.run);
+        let (outcomes, reports) = (self.outcomes_of(row.run), self.reports_of(row.run));
+        let sum = self.sum(plan, row.run);
+        let has_before = self.messages_of(row.run - 1).made > 0 && made > 0;
+        let before = has_before.then(|| change(row.run - 1, &sum, &self.sum(plan, row.run - 1)));
+        let variants = (0..plan.variants.len()).map(|place| view::variant(plan, place, &outcomes, &reports)).collect();
+        CampaignRunFigures {
+            run: row.run,
+            at: row.at,
+            decide_at: row.decide_at,
+            winner: row.winner.and_then(|variant| view::variant_name(plan, variant)),
+            confidence: row.confidence,
+            messages: made,
+            messages_to_make: to_make,
+            total: sum.total,
+            reports: sum.reports.map(|(reports, _)| reports),
+            variants,
+            before,
+        }
+    }
+}
+
+/// How a run compares with the one before, of that number.
+fn change(run: i32, this: &Sum, before: &Sum) -> CampaignRunChange {
+    let counts = this.reports.as_ref().zip(before.reports.as_ref()).map(|((_, this), (_, before))| (*this, *before));
+    let known = counts.filter(|(this, before)| this.accepted > 0 && before.accepted > 0);
+    let rate = |count: Count| count.clicked as f64 / count.accepted as f64;
+    CampaignRunChange {
+        run,
+        targeted: this.total.targeted - before.total.targeted,
+        accepted: this.total.accepted - before.total.accepted,
+        click_rate: known.map(|(this, before)| rate(this) - rate(before)),
+        higher: known.map(|(this, before)| is_better(this, before)),
+    }
+}

@@ -1,0 +1,54 @@
+//! What a message is within its campaign, for [`explain`](crate::explain): by which zones and which follow-up it was narrowed down.
+
+use super::super::ApiState;
+use super::super::problem::Problem;
+use super::{CampaignRef, find_any, open};
+use crate::campaign::plan::DidNot;
+use crate::explain::{ByZone, Followed, Part};
+use crate::model::clock::Timestamp;
+use crate::model::filter::{Expression, Filter};
+use crate::model::id::{MessageId, SubscriptionId};
+use crate::store::campaigns::runs;
+use crate::store::keys::apps::App;
+use crate::store::outcomes::stories;
+
+/// What a message is within its campaign to a subscription in that zone. None: it is of no campaign, or that was deleted.
+pub(in crate::api) async fn part_of(
+    state: &ApiState,
+    app: &App,
+    message: MessageId,
+    (subscription, timezone): (SubscriptionId, Option<&str>),
+    now: Timestamp,
+) -> Result<Option<Part>, Problem> {
+    let Some(part) = runs::part_of(&state.pool, message).await? else { return Ok(None) };
+    let zone = match &part.narrow.0.zones {
+        None => None,
+        Some(zones) => {
+            let beside = runs::parts_beside(&state.pool, &part).await?;
+            let is_its = |narrow: &crate::campaign::parts::Narrow| {
+                narrow.zones.as_ref().is_some_and(|zones| zones.holds(timezone))
+            };
+            let due_at = beside.iter().find(|(_, narrow)| is_its(&narrow.0)).map(|(due_at, _)| *due_at);
+            Some(ByZone { is_its: zones.holds(timezone), due_at })
+        }
+    };
+    let Some(row) = find_any(state, app, &CampaignRef::Id(part.campaign)).await? else { return Ok(None) };
+    let stored = open(state, &row)?;
+    let follows = match stored.checked.follows.zip(stored.given.follows) {
+        None => None,
+        Some((follow, given)) => {
+            let (did_not, act) = match follow.did_not {
+                DidNot::Click => ("click", "clicked"),
+                DidNot::Display => ("display", "displayed"),
+            };
+            let has = async |act: &str| {
+                let text = format!("{act}(\"{}\")", follow.campaign);
+                let expression = serde_json::from_value::<Expression>(text.into()).map_err(|_| Problem::internal())?;
+                let filter = Filter::from(expression);
+                Ok::<_, Problem>(stories::is_taken(&state.pool, app.id, &filter, subscription, now).await?)
+            };
+            Some(Followed { campaign: given.campaign, did_not, received: has("received").await?, did: has(act).await? })
+        }
+    };
+    Ok(Some(Part { zone, follows }))
+}
