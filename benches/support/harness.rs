@@ -93,11 +93,20 @@ async fn forget_tuning(postgres: &Embedded) {
 impl Harness {
     /// Sets everything up and says on what machine.
     pub async fn open() -> Self {
-        Self::beside(&[]).await
+        Self::with(&[], false).await
     }
 
-    /// The same, with receivers of webhooks that the server knows.
+    /// The same, sealing eight payloads at a time where that is built in: all other figures are of a server without.
+    pub async fn accelerated() -> Self {
+        Self::with(&[], true).await
+    }
+
+    /// The same as the first, with receivers of webhooks that the server knows.
     pub async fn beside(receivers: &[Receiver]) -> Self {
+        Self::with(receivers, false).await
+    }
+
+    async fn with(receivers: &[Receiver], multi_buffer: bool) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
         let options = Options {
@@ -111,7 +120,7 @@ impl Harness {
             forget_tuning(&postgres.0).await;
         }
         let master_key = STANDARD.encode(rand::random::<[u8; 32]>());
-        let (server, address) = serve(&dir, &postgres.0, &simulator, receivers, &master_key).await;
+        let (server, address) = serve(&dir, &postgres.0, &simulator, receivers, &master_key, multi_buffer).await;
         let pool =
             store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
         let clock = Clock::system();
@@ -232,6 +241,7 @@ async fn serve(
     simulator: &Simulator,
     receivers: &[Receiver],
     master_key: &str,
+    multi_buffer: bool,
 ) -> (Process, String) {
     // Somebody could take the port before the server does, who would then say so and end.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
@@ -256,6 +266,7 @@ async fn serve(
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
             .env("BELLWIRE_TRUSTED_PROXIES", "1") // browsers of a benchmark have addresses of their own
             .env("BELLWIRE_RUNAWAY_FACTOR", "0") // a benchmark is nothing but that
+            .env("BELLWIRE_MULTI_BUFFER", multi_buffer.to_string())
             .env("BELLWIRE_LOG", "warn")
             .env("BELLWIRE_LOG_FORMAT", "json") // without the words of welcome
             .stdout(Stdio::null()); // warnings come on standard error
