@@ -2,8 +2,11 @@
 //! put it. What is named wins, so that nobody links another library than they meant to.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::exit;
+
+const ARCHIVE: &str = "libcrypto_mb.a";
 
 fn main() {
     println!("cargo:rerun-if-env-changed=CRYPTO_MB_DIR");
@@ -24,12 +27,29 @@ fn main() {
 }
 
 fn archive(directory: &Path) -> bool {
-    directory.join("libcrypto_mb.a").is_file()
+    directory.join(ARCHIVE).is_file()
 }
 
+/// Links a copy of the archive that asks for no OpenSSL: functions that nobody calls name three of its functions, which get other
+/// names of the same length (src/ffi.rs).
 fn link(directory: &Path) {
-    println!("cargo:rustc-link-search=native={}", directory.display());
+    let mut archive = fs::read(directory.join(ARCHIVE)).expect("the archive can be read");
+    for name in ["num_bits", "bn2lebinpad", "bin2bn"] {
+        let theirs = format!("\0BN_{name}\0");
+        let mut from = 0;
+        while let Some(at) = find(&archive[from..], theirs.as_bytes()) {
+            archive[from + at + 1..][..2].copy_from_slice(b"NO");
+            from += at + 1;
+        }
+    }
+    let out = env::var("OUT_DIR").expect("cargo sets it");
+    fs::write(Path::new(&out).join(ARCHIVE), archive).expect("the copy can be written");
+    println!("cargo:rustc-link-search=native={out}");
     println!("cargo:rustc-link-lib=static=crypto_mb");
+}
+
+fn find(octets: &[u8], wanted: &[u8]) -> Option<usize> {
+    octets.windows(wanted.len()).position(|window| window == wanted)
 }
 
 fn fail(why: &str) -> ! {

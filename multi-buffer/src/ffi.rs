@@ -41,18 +41,18 @@ unsafe extern "C" {
 }
 
 // The library's objects hold a second form of each function, over OpenSSL's numbers, and so name functions of OpenSSL. Nobody
-// calls those forms: instead of linking OpenSSL, what they name is given a place that traps. Hidden and weak, so that no other
-// library in the process sees it, and one that defines them is not contradicted.
+// calls those forms: instead of linking OpenSSL, what they name is given a place that traps. In an archive that we link, build.rs
+// has changed the names to these, so that calls of the real ones, which a program may hold, too, never come here.
 std::arch::global_asm!(
     ".pushsection .text.bellwire_no_openssl,\"ax\",@progbits",
-    ".weak BN_num_bits, BN_bn2lebinpad, BN_bin2bn",
-    ".hidden BN_num_bits, BN_bn2lebinpad, BN_bin2bn",
-    ".type BN_num_bits, @function",
-    ".type BN_bn2lebinpad, @function",
-    ".type BN_bin2bn, @function",
-    "BN_num_bits:",
-    "BN_bn2lebinpad:",
-    "BN_bin2bn:",
+    ".weak NO_num_bits, NO_bn2lebinpad, NO_bin2bn",
+    ".hidden NO_num_bits, NO_bn2lebinpad, NO_bin2bn",
+    ".type NO_num_bits, @function",
+    ".type NO_bn2lebinpad, @function",
+    ".type NO_bin2bn, @function",
+    "NO_num_bits:",
+    "NO_bn2lebinpad:",
+    "NO_bin2bn:",
     "ud2",
     ".popsection",
 );
