@@ -4,10 +4,10 @@
 .DEFAULT_GOAL := help
 # Node, where the system's is missing or too old: `deps` puts it there.
 export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
-.PHONY: help demo run test test-api lint bench fuzz sqlx pictures web sdk admin deps
+.PHONY: help demo run test test-multi-buffer test-api lint bench fuzz sqlx pictures web sdk admin deps
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: deps web ## Deliver a campaign to 10,000 simulated browsers and check the account; KEEP=1 leaves the server up
 	cargo run --profile demo --locked --bin bellwire -- demo $(if $(KEEP),--keep)
@@ -17,7 +17,7 @@ run: deps web ## Start the real server with a Postgres of its own
 
 # What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
 test: deps web $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site) ## Check style, then run all tests, those in Firefox and Chromium included
-	cargo fmt --check
+	cargo fmt --all --check
 	tests/install-deps
 	cd static/sdk && npm run check && npm exec vitest run
 	cd static/admin && npm run check && npm exec vitest run
@@ -27,11 +27,19 @@ test: NEEDS = --test
 test: export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/scripts/strict-rustc
 
 lint: web ## Check formatting, and let clippy complain
-	cargo fmt --check
+	cargo fmt --all --check
 	cargo clippy --locked --all-targets -- -D warnings
 
 bench: deps web ## Measure what docs/scale.md quotes
 	scripts/bench
+
+# The million agreements with AWS-LC take two minutes; `make test` needs neither the library nor the processor.
+test-multi-buffer: web ## Test what seals eight payloads at a time, on a processor with AVX-512 IFMA; AGREEMENTS=1000000
+	scripts/install-deps --multi-buffer
+	cargo clippy --locked -p bellwire-multi-buffer --all-targets -- -D warnings
+	AGREEMENTS=$(or $(AGREEMENTS),1000000) cargo test --release --locked -p bellwire-multi-buffer
+	cargo test --locked --features multi-buffer --lib webpush::
+	cargo test --locked --features multi-buffer --test it sealing::
 
 test-api: web ## Send what schemathesis makes up to a server: no 5xx, nothing that is not described; SECONDS_MAX=120
 	scripts/test-api

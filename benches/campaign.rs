@@ -4,6 +4,12 @@
 //! `N` subscriptions (200,000), `ROUNDS` campaigns (3), of which the median counts; `STOCK=1` on a Postgres
 //! that plans by its default settings. Ends with an error if the account of
 //! any of them does not add up.
+//!
+//! Where an accelerator is built in, campaigns of a second server that seals eight payloads at a time take turns with those of the
+//! first, and the ratio of both is shown.
+
+use bellwire::testkit::model::id::AppId;
+use bellwire::testkit::webpush::sealer::Sealer;
 
 use crate::support::cpu::per;
 use crate::support::harness::{Campaign, Harness, notice};
@@ -11,25 +17,58 @@ use crate::support::seed;
 use crate::support::setting;
 use crate::support::table::{Bar, figure, heading, number};
 
+/// Deliveries per second with an accelerator, for each without.
+const ACCELERATED: Bar = Bar::AtLeast(1.45);
+
 pub async fn run() {
     let (n, rounds) = (setting("N", 200_000), setting("ROUNDS", 3).max(1));
-    let harness = Harness::open().await;
-    let app = harness.app("campaign").await;
-    seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
-    let mut campaigns = Vec::new();
+    let plain = Site::open(Harness::open().await, n).await;
+    let accelerated = match Sealer::fastest().is_accelerated() {
+        true => Some(Site::open(Harness::accelerated().await, n).await),
+        false => None,
+    };
+    let (mut campaigns, mut others) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        campaigns.push(harness.campaign(app, n, &notice()).await);
+        campaigns.push(plain.harness.campaign(plain.app, n, &notice()).await);
+        if let Some(Site { harness, app }) = &accelerated {
+            others.push(harness.campaign(*app, n, &notice()).await);
+        }
     }
+    heading(&format!("A campaign to {} over four gateways, durable; the median of {rounds} rounds", number(n.into())));
+    let rate = show(&campaigns);
+    if accelerated.is_some() {
+        heading(&format!("The same, sealed {}", Sealer::fastest()));
+        let faster = show(&others) / rate;
+        figure("multi-buffer: deliveries per second, of one at a time", faster, "×", ACCELERATED);
+    }
+}
+
+/// A server with an app whose subscriptions are there.
+struct Site {
+    harness: Harness,
+    app: AppId,
+}
+
+impl Site {
+    async fn open(harness: Harness, n: u32) -> Self {
+        let app = harness.app("campaign").await;
+        seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
+        Self { harness, app }
+    }
+}
+
+/// Shows the medians. Returns deliveries per second.
+fn show(campaigns: &[Campaign]) -> f64 {
     let median = |figure: fn(&Campaign) -> f64| {
         let mut figures: Vec<f64> = campaigns.iter().map(figure).collect();
         figures.sort_by(f64::total_cmp);
         figures[figures.len() / 2]
     };
-    let n = number(n.into());
-    heading(&format!("A campaign to {n} over four gateways, durable; the median of {rounds} rounds"));
-    figure("Deliveries per second", median(Campaign::rate), "/s", Bar::AtLeast(14_000.0));
+    let rate = median(Campaign::rate);
+    figure("Deliveries per second", rate, "/s", Bar::AtLeast(14_000.0));
     let us = "µs";
     figure("Server, CPU per delivery", median(|c| per(c.usage.server, c.deliveries)), us, Bar::AtMost(92.0));
     figure("Postgres, CPU per delivery", median(|c| per(c.usage.postgres, c.deliveries)), us, Bar::AtMost(7.0));
     figure("Simulated gateways, CPU per delivery", median(|c| per(c.usage.simulator, c.deliveries)), us, Bar::None);
+    rate
 }

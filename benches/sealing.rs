@@ -1,5 +1,6 @@
 //! What preparing one push message costs, on one core, in CPU time: encryption and, where the contender's interface
-//! makes it part of a message, the VAPID signature. `scripts/bench sealing`
+//! makes it part of a message, the VAPID signature. Where an accelerator is built in, also what it makes of bursts of each
+//! length. `scripts/bench sealing`
 //!
 //! Contenders take turns in rounds, so that a busy neighbour slows all of them; the median round counts. Every
 //! contender's output is opened before anything is timed.
@@ -19,6 +20,7 @@ use bellwire::testkit::vault::Vault;
 use bellwire::testkit::webpush::keys::SigningKey;
 use bellwire::testkit::webpush::payload::{Stamp, Template};
 use bellwire::testkit::webpush::seal::{padded_len, seal};
+use bellwire::testkit::webpush::sealer::{LANES, Plain, Sealer};
 use bellwire::testkit::webpush::stamp::{delivery_id, receipt_token};
 use bellwire::testkit::webpush::vapid::TokenCache;
 use p256::elliptic_curve::Generate as _;
@@ -37,6 +39,9 @@ const ORIGIN: &str = "https://updates.push.services.mozilla.com";
 /// Rounds, of which the median counts.
 const ROUNDS: usize = 21;
 const ROUND: Duration = Duration::from_millis(100);
+
+/// Eight at a time is to cost at most this share of one at a time.
+const SHARE_MAX: f64 = 0.4;
 
 /// A way to prepare a message: leaves the body in the buffer it is given.
 type Prepare<'a> = Box<dyn FnMut(&mut Vec<u8>) + 'a>;
@@ -78,6 +83,38 @@ pub fn run() {
     for (((name, _), micros), median) in contenders.iter().zip(&rounds).zip(&medians) {
         println!("{name:<38} {median:>12.1} {:>12.1} {:>7.1}x", micros[0], median / medians[0]);
     }
+    eight_at_a_time(&browser, &keys, payload.as_bytes());
+}
+
+/// Bursts of each length by the accelerator, in rounds with AWS-LC alone, and the share of eight.
+fn eight_at_a_time(browser: &ece::EcKeyComponents, keys: &BrowserKeys, plaintext: &[u8]) {
+    let sealer = Sealer::fastest();
+    if !sealer.is_accelerated() {
+        return println!("\nmulti-buffer: not measured: this build or this processor has none");
+    }
+    let payloads = [Plain { keys, plaintext, pad_to: 0 }; LANES];
+    for body in sealer.seal_all(&payloads) {
+        let plain = ece::decrypt(browser, &keys.auth, &body.expect("seals")).expect("opens");
+        assert_eq!(plain, plaintext);
+    }
+    let mut ways: Vec<(usize, Prepare)> = (1..=LANES)
+        .map(|n| -> (usize, Prepare) { (n, Box::new(move |_| drop(black_box(sealer.seal_all(&payloads[..n]))))) })
+        .collect();
+    ways.push((1, Box::new(|out| seal(keys, plaintext, 0, out).expect("seals"))));
+    let mut rounds = vec![Vec::with_capacity(ROUNDS); ways.len()];
+    for _ in 0..ROUNDS {
+        for ((n, way), micros) in ways.iter_mut().zip(&mut rounds) {
+            micros.push(round(way) / *n as f64);
+        }
+    }
+    let medians: Vec<f64> = rounds.iter_mut().map(|micros| median(micros)).collect();
+    println!("\nSealed {sealer}: bursts of each length, CPU-µs for one message; alone {:.1}\n", medians[LANES]);
+    for (at, median) in medians[..LANES].iter().enumerate() {
+        println!("{:>6} {median:>12.1}", at + 1);
+    }
+    let share = medians[LANES - 1] / medians[LANES];
+    let verdict = if share <= SHARE_MAX { "" } else { "  missed" };
+    println!("\nmulti-buffer: {share:.2} of one at a time (bar: ≤ {SHARE_MAX}){verdict}");
 }
 
 /// CPU-µs that Bellwire takes for one message, measured now on this machine.

@@ -248,6 +248,9 @@ pub mod webpush {
     pub mod seal {
         pub use crate::webpush::seal::{padded_len, seal};
     }
+    pub mod sealer {
+        pub use crate::webpush::sealer::{Accelerator, Exchange, LANES, Plain, Sealer};
+    }
     pub mod vapid {
         pub use crate::webpush::vapid::TokenCache;
     }

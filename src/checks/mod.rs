@@ -25,6 +25,7 @@ use crate::store;
 use crate::store::operations::{partitions, setup, workers};
 use crate::store::outcomes::reliability;
 use crate::store::queue::guards;
+use crate::webpush::sealer::Sealer;
 
 /// No look takes longer: what hangs is a finding, too.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -98,6 +99,8 @@ pub struct Setup {
     pub master_key_file: Option<PathBuf>,
     /// Where the embedded Postgres keeps its data; none: the database is another's.
     pub data_dir: Option<PathBuf>,
+    /// Whether payloads may be sealed eight at a time.
+    pub multi_buffer: bool,
 }
 
 impl Default for Setup {
@@ -107,6 +110,7 @@ impl Default for Setup {
             public_url: None,
             master_key_file: None,
             data_dir: None,
+            multi_buffer: true,
         }
     }
 }
@@ -139,6 +143,7 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
         }
         _ => rules::master_key_given(),
     });
+    findings.push(rules::sealing(Sealer::fastest(), setup.multi_buffer));
     if let Some(directory) = setup.data_dir.clone() {
         let room = blocking(move || {
             let found = statvfs(&directory)?;

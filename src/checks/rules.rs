@@ -13,6 +13,7 @@ use super::{Finding, Health};
 use crate::postgres::OLDEST_MAJOR;
 use crate::store::operations::setup::{Holder, Settings, Standing};
 use crate::store::operations::workers::VERSION;
+use crate::webpush::sealer::{BUILT_IN, Sealer};
 
 /// API keys that expire within this are worth a word.
 pub(crate) const KEYS_EXPIRE_WITHIN: TimeDelta = TimeDelta::days(14);
@@ -108,6 +109,24 @@ pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> Finding {
         .advise("Put it back from its backup before anything is restarted."),
         Err(error) => Finding::failure(MASTER_KEY, format!("{name} cannot be looked at: {error}.")),
     }
+}
+
+/// How a worker of this program seals on this machine.
+pub(super) fn sealing(fastest: &Sealer, is_wanted: bool) -> Finding {
+    const CHECK: &str = "sealing";
+    if fastest.is_faulty() {
+        return Finding::warning(CHECK, format!("Payloads are sealed {fastest}."))
+            .advise("Nothing is sealed wrong any more. Look after the machine; until then, have it seal one at a time.")
+            .by("BELLWIRE_MULTI_BUFFER=false");
+    }
+    let why = match (BUILT_IN, fastest.is_accelerated(), is_wanted) {
+        (_, true, true) => "",
+        (_, true, false) => " BELLWIRE_MULTI_BUFFER says so.",
+        (true, false, _) => " This processor has no AVX-512 IFMA, with which it would be eight.",
+        (false, ..) => " Eight at a time takes a build with the feature `multi-buffer`.",
+    };
+    let sealer = if is_wanted { fastest } else { Sealer::single() };
+    Finding::ok(CHECK, format!("Payloads are sealed {sealer}.{why}"))
 }
 
 /// The disk under the embedded Postgres, in octets.

@@ -253,6 +253,7 @@ impl Config {
             public_url: self.public_url.clone(),
             master_key_file: file,
             data_dir: self.database_url.is_none().then(|| self.data_dir.clone()),
+            multi_buffer: self.multi_buffer,
         }
     }
 

@@ -216,6 +216,9 @@ settings! {
     connections_per_gateway: u32 = "4", shown, number(1..=64);
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
     lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
+    /// Whether payloads are sealed eight at a time where program and processor can (`cargo build --features multi-buffer`, AVX-512
+    /// IFMA).
+    multi_buffer: bool = "true", shown, switch();
     /// Recipients of a batch, at least.
     batch_min: u32 = "50", shown, number(1..=500);
     /// Recipients of a batch, at most.

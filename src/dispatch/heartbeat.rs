@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::warn;
 
+use super::Settings;
 use super::catalog::Catalog;
 use super::fair::FairQueue;
 use super::settle::Settling;
@@ -14,6 +15,7 @@ use super::shared::Shared;
 use crate::model::clock::Timestamp;
 use crate::store;
 use crate::store::operations::reports;
+use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::queue::claims::LEASE;
 
 /// How often stops and lane states are read.
@@ -142,6 +144,7 @@ impl Heartbeat {
         self.shared.metrics.in_flight.set(i64::try_from(load.in_flight).unwrap_or(i64::MAX));
         self.shared.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));
         self.shared.metrics.lanes_open.set(i64::try_from(load.broken).unwrap_or(i64::MAX));
+        self.shared.metrics.multi_buffer.set(i64::from(self.shared.settings.sealer.is_accelerated()));
         for (kind, n) in store::outcomes::alerts::open(&self.shared.pool).await? {
             self.shared.metrics.alerts_open(kind.name(), n);
         }
@@ -155,11 +158,28 @@ impl Heartbeat {
 
     /// Tells all that people look at and no delivery waits for.
     pub(super) async fn report_all(&self) -> sqlx::Result<()> {
+        self.report_fault().await?;
         self.report_reliability(self.shared.clock.now()).await?;
         match self.shared.progress.is_stopping() {
             true => Ok(()), // this worker leaves the list, and its limits with it
             false => self.report_lanes().await,
         }
+    }
+
+    /// Raises an alert, once, when what seals eight at a time was found to be wrong.
+    async fn report_fault(&self) -> sqlx::Result<()> {
+        let Shared { pool, clock, settings: Settings { sealer, .. }, .. } = &*self.shared;
+        if !sealer.has_untold_fault() {
+            return Ok(());
+        }
+        let detail = format!(
+            "Payloads are sealed {sealer}: what it makes of this processor and AWS-LC differ. Pushes that it sealed before \
+             may have been lost in browsers. Look after the machine, or start with BELLWIRE_MULTI_BUFFER=false."
+        );
+        let alert = Alert { app: None, kind: Kind::Sealing, subject: "multi-buffer", detail: &detail };
+        alerts::raise(&mut *pool.acquire().await?, &alert, clock.now()).await?;
+        sealer.told();
+        Ok(())
     }
 
     /// Tells people how much each lane lets through, and what gateways last said. What could not be told is said again.

@@ -72,6 +72,7 @@ use crate::store::queue::claims::{ClaimedRow, LEASE};
 use crate::store::queue::flows::Flow;
 use crate::store::queue::stops::Stop;
 use crate::vault::Vault;
+use crate::webpush::sealer::Sealer;
 
 use admit::Admission;
 use catalog::Catalog;
@@ -100,6 +101,8 @@ pub(crate) use prepare::ATTEMPT_DEADLINE;
 pub struct Settings {
     /// Threads that seal. Each keeps a core busy while there is work and nobody else wants it.
     pub sealers: usize,
+    /// How they seal.
+    pub sealer: &'static Sealer,
     /// POSTs in flight per lane and origin at most.
     pub lane_limit_max: u32,
     /// Fewest recipients of a batch.
@@ -113,7 +116,14 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { sealers: cores, lane_limit_max: 256, batch_min: 50, batch_max: 500, policy: policy::Settings::DEFAULT }
+        Self {
+            sealers: cores,
+            sealer: Sealer::fastest(),
+            lane_limit_max: 256,
+            batch_min: 50,
+            batch_max: 500,
+            policy: policy::Settings::DEFAULT,
+        }
     }
 }
 

@@ -5,6 +5,9 @@
 //!          └──► the same, one by one, on one thread for transactional deliveries
 //! ```
 //!
+//! A burst is what has its turn at once, and never waited for: where an accelerator seals eight at a time, one of a campaign's
+//! is two passes of it, and one of one or two deliveries is sealed as ever.
+//!
 //! Sealers run at the lowest priority, so they soak up whatever is left of the machine: a request, an answer or a one-time
 //! code does not stand in line behind a campaign that is being encrypted. But a thread that nobody schedules must not hold
 //! what others wait for. So sealers touch nothing but the two channels between preparer and poster, which wait for nobody
@@ -21,7 +24,8 @@ use tokio::task::JoinSet;
 
 use super::fair::Taker;
 use super::line::Line;
-use super::seal::{Sealed, Unsealed};
+use super::seal::{Sealed, Unsealed, seal_all};
+use crate::webpush::sealer::Sealer;
 
 /// How much nicer than the others the sealers are (nice(2)).
 const NICENESS: i32 = 19;
@@ -43,8 +47,8 @@ pub(super) fn start(line: &Arc<Line>, n: usize, tasks: &mut JoinSet<()>) {
     spawn("transactional", tasks, until_unwanted(wanted.clone(), seal_transactional(line.clone())));
     spawn("preparer", tasks, until_unwanted(wanted, prepare_bursts(line.clone(), to_seal)));
     for number in 0..n {
-        let (unsealed, to_post) = (unsealed.clone(), to_post.clone());
-        spawn(&format!("sealer {number}"), tasks, move |_| seal_bursts(&unsealed, &to_post));
+        let (unsealed, to_post, sealer) = (unsealed.clone(), to_post.clone(), line.shared.settings.sealer);
+        spawn(&format!("sealer {number}"), tasks, move |_| seal_bursts(sealer, &unsealed, &to_post));
     }
     let line = line.clone();
     spawn("poster", tasks, move |runtime| post_bursts(&line, &runtime, &sealed));
@@ -113,12 +117,12 @@ async fn prepare_bursts(line: Arc<Line>, to_seal: SyncSender<Vec<Unsealed>>) {
 }
 
 /// Seals until the preparer is gone.
-fn seal_bursts(unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &SyncSender<Vec<Sealed>>) {
+fn seal_bursts(sealer: &Sealer, unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &SyncSender<Vec<Sealed>>) {
     be_nice();
     loop {
         let burst = unsealed.lock().recv();
         let Ok(burst) = burst else { return };
-        if to_post.send(burst.into_iter().map(Unsealed::seal).collect()).is_err() {
+        if to_post.send(seal_all(sealer, burst)).is_err() {
             return;
         }
     }

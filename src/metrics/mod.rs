@@ -104,6 +104,8 @@ pub struct Metrics {
     alerts_open: Family<KindLabel, Gauge>,
     /// POSTs without an answer yet.
     pub in_flight: Gauge,
+    /// Whether payloads are sealed eight at a time: 1 or 0.
+    pub multi_buffer: Gauge,
     /// By how many seconds the database's clock is ahead of this host's.
     pub clock_offset_s: Gauge<f64, AtomicU64>,
     connections: Family<PoolLabels, Gauge>,
@@ -169,6 +171,7 @@ impl Metrics {
             lanes_open: gauge(r, "lanes_open", "Lanes whose breaker is open or half open"),
             breaker_trips: counter(r, "breaker_trips", "Times that a breaker opened"),
             in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
+            multi_buffer: gauge(r, "multi_buffer", "Whether payloads are sealed eight at a time: 1 or 0"),
             clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
             connections,
             database_writable: gauge(r, "database_writable", "Whether a host of the database takes writes"),

@@ -43,6 +43,7 @@ use crate::policy::runaway::Guard;
 use crate::receipts;
 use crate::store::connections::watch;
 use crate::store::outcomes::rollups::MetricsKept;
+use crate::webpush::sealer::Sealer;
 use context::{Context, Migrations};
 use exposition::Exposition;
 use maintenance::Retention;
@@ -154,12 +155,14 @@ fn start_engines(
     let (mut dispatcher, mut engines) = (None, JoinSet::new());
     if config.roles.worker {
         let settings = dispatch::Settings {
+            sealer: sealer(config),
             lane_limit_max: config.lane_concurrency_max,
             batch_min: config.batch_min as usize,
             batch_max: config.batch_max as usize,
             policy: config.policy(),
             ..dispatch::Settings::default()
         };
+        info!(sealing = %settings.sealer, "dispatching");
         let (pool, vault, clock) = (worker_pool.clone(), vault.clone(), clock.clone());
         let (gateways, metrics, tracer) = (gateways.clone(), metrics.clone(), tracer.clone());
         let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics, tracer, settings);
@@ -180,6 +183,11 @@ fn start_engines(
         engines.spawn(hooks::send_on(sender));
     }
     (dispatcher, engines)
+}
+
+/// What seals payloads here.
+fn sealer(config: &Config) -> &'static Sealer {
+    if config.multi_buffer { Sealer::fastest() } else { Sealer::single() }
 }
 
 /// Waits until the requests that have begun are answered and nothing is in flight, for as long as `patience` at most.

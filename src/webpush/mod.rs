@@ -2,13 +2,14 @@
 //! randomness that fresh keys and salts need.
 //!
 //! [`payload`] writes the plaintext, [`stamp`] makes what tells deliveries apart in it, [`shrink`] makes it smaller where a
-//! gateway insists, [`seal`] encrypts it for one browser (RFC 8291 over RFC 8188), [`vapid`] says who sends it (RFC 8292),
-//! [`keys`] reads and writes the key pairs that say so. The browser's side is the simulator's own, which shares no code with
+//! gateway insists, [`seal`] encrypts it for one browser (RFC 8291 over RFC 8188), [`sealer`] does so for several at a time
+//! where it can, [`vapid`] says who sends it (RFC 8292), [`keys`] reads and writes the key pairs that say so. The browser's side is the simulator's own, which shares no code with
 //! this.
 
 pub(crate) mod keys;
 pub(crate) mod payload;
 pub(crate) mod seal;
+pub(crate) mod sealer;
 pub(crate) mod shrink;
 pub(crate) mod stamp;
 pub(crate) mod vapid;
@@ -30,7 +31,12 @@ const NONCE_INFO: &[u8] = b"Content-Encoding: nonce\0\x01";
 /// HMAC-SHA-256 over the parts. It serves as HKDF too, which here never needs more than one block: extracting is
 /// `hmac(salt, input)`, expanding `hmac(prk, info | 1)` (RFC 5869).
 fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
-    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+    hmac_by(&hmac::Key::new(hmac::HMAC_SHA256, key), parts)
+}
+
+/// The same under a key that is ready: a third of the work, where it serves more than once.
+fn hmac_by(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
+    let mut context = hmac::Context::with_key(key);
     for part in parts {
         context.update(part);
     }
@@ -44,9 +50,9 @@ fn keying_material(shared: &[u8], auth: &[u8; 16], browser: &[u8; 65], sender: &
 
 /// Content encryption key and nonce of the only record (RFC 8188 sections 2.2 and 2.3, sequence number 0).
 fn record_key(keying_material: &[u8], salt: &[u8; SALT_LEN]) -> ([u8; 16], [u8; 12]) {
-    let prk = hmac_sha256(salt, &[keying_material]);
+    let prk = hmac::Key::new(hmac::HMAC_SHA256, &hmac_sha256(salt, &[keying_material]));
     let (mut key, mut nonce) = ([0; 16], [0; 12]);
-    key.copy_from_slice(&hmac_sha256(&prk, &[CEK_INFO])[..16]);
-    nonce.copy_from_slice(&hmac_sha256(&prk, &[NONCE_INFO])[..12]);
+    key.copy_from_slice(&hmac_by(&prk, &[CEK_INFO])[..16]);
+    nonce.copy_from_slice(&hmac_by(&prk, &[NONCE_INFO])[..12]);
     (key, nonce)
 }

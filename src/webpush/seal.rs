@@ -64,15 +64,34 @@ fn seal_with(
     salt: &[u8; SALT_LEN],
     out: &mut Vec<u8>,
 ) -> Result<(), SealError> {
-    if plaintext.len() > PLAINTEXT_MAX {
-        return Err(SealError::TooLong { octets: plaintext.len() });
-    }
+    check_len(plaintext)?;
     let public = ephemeral.compute_public_key().map_err(|_| SealError::Crypto)?;
+    let public = public.as_ref().try_into().expect("an uncompressed point has 65 octets");
     let browser = UnparsedPublicKey::new(&ECDH_P256, &keys.p256dh);
-    let material = agreement::agree(ephemeral, browser, SealError::BadKey, |shared| {
-        Ok(keying_material(shared, &keys.auth, &keys.p256dh, public.as_ref()))
-    })?;
-    seal_record(&material, salt, public.as_ref(), plaintext, pad_to.min(PLAINTEXT_MAX), out)
+    agreement::agree(ephemeral, browser, SealError::BadKey, |shared| {
+        seal_agreed(keys, plaintext, pad_to, (public, shared), salt, out)
+    })
+}
+
+/// [`seal`] with a public key of ours and the secret that its private half and the browser's key have agreed on.
+pub(super) fn seal_agreed(
+    keys: &BrowserKeys,
+    plaintext: &[u8],
+    pad_to: usize,
+    (public, shared): (&[u8; 65], &[u8]),
+    salt: &[u8; SALT_LEN],
+    out: &mut Vec<u8>,
+) -> Result<(), SealError> {
+    check_len(plaintext)?;
+    let material = keying_material(shared, &keys.auth, &keys.p256dh, public);
+    seal_record(&material, salt, public, plaintext, pad_to.min(PLAINTEXT_MAX), out)
+}
+
+fn check_len(plaintext: &[u8]) -> Result<(), SealError> {
+    match plaintext.len() {
+        octets if octets > PLAINTEXT_MAX => Err(SealError::TooLong { octets }),
+        _ => Ok(()),
+    }
 }
 
 /// Appends header and record of RFC 8188 section 2. `key_id` has at most 255 octets.

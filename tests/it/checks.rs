@@ -32,6 +32,7 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
         "database version",
         "database connections",
         "cleaning",
+        "sealing",
         "old transactions",
         "partitions",
         "api keys",

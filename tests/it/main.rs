@@ -59,6 +59,7 @@ mod replicas;
 mod retention;
 mod scheduled;
 mod sdk_contract;
+mod sealing;
 mod search;
 mod segments;
 mod series;

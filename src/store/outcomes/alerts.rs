@@ -26,6 +26,9 @@ named! {
         /// A webhook was disabled since it failed for days or is gone, or events for it are dropped since too much waits. Whoever sends
         /// to it, or packs, raises it.
         Webhook = "webhook",
+        /// What seals eight payloads at a time computed something else than AWS-LC. The worker that found it seals one at a time since,
+        /// and raises it.
+        Sealing = "sealing",
     }
 }
 
