@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bellwire::testkit::simulate::gateways::HostMapping;
 use serde::Deserialize;
@@ -40,9 +41,11 @@ impl Drop for Process {
 pub struct TempDir(PathBuf);
 
 impl TempDir {
-    /// Makes it.
+    /// Makes it, as one of its own: a benchmark may have several.
     pub fn new() -> Self {
-        let dir = std::env::temp_dir().join(format!("bellwire-bench-{}", std::process::id()));
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("bellwire-bench-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("the system's temporary directory can be written");
         Self(dir)
     }
