@@ -113,7 +113,8 @@ impl Harness {
         Self::begin(receivers, &[]).await
     }
 
-    /// The same as the first, sealing eight payloads at a time where that is built in: all other figures are of a server without.
+    /// The same as the first, sealing eight payloads at a time where that is built in: all other figures are of a server
+    /// without, unless `MULTI_BUFFER=1` asks for them.
     pub async fn accelerated() -> Self {
         Self::open_with(&[("BELLWIRE_MULTI_BUFFER", "true")]).await
     }
@@ -301,7 +302,7 @@ async fn serve(
             .env("BELLWIRE_ALLOW_LOOPBACK", "true")
             .env("BELLWIRE_TRUSTED_PROXIES", "1") // browsers of a benchmark have addresses of their own
             .env("BELLWIRE_RUNAWAY_FACTOR", "0") // a benchmark is nothing but that
-            .env("BELLWIRE_MULTI_BUFFER", "false")
+            .env("BELLWIRE_MULTI_BUFFER", (setting("MULTI_BUFFER", 0) > 0).to_string())
             .envs(settings.iter().copied())
             .env("BELLWIRE_LOG", "warn")
             .env("BELLWIRE_LOG_FORMAT", "json") // without the words of welcome
