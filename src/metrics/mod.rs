@@ -115,7 +115,7 @@ pub struct Metrics {
     pub database_failovers: Counter,
     /// Whether Postgres waits for standbys instead of confirming commits.
     pub commits_unconfirmed: Gauge,
-    read_replica_in_use: Gauge,
+    read_replica_active: Gauge,
     read_replica_lag_s: Gauge<f64, AtomicU64>,
     subscriptions_active: Family<GatewayLabel, Gauge>,
     webhook_requests: [Counter; DeliveryState::ALL.len()],
@@ -181,7 +181,7 @@ impl Metrics {
                 "commits_unconfirmed",
                 "Whether Postgres waits for standbys that are not there",
             ),
-            read_replica_in_use: gauge(r, "read_replica_in_use", "Whether a standby is read from"),
+            read_replica_active: gauge(r, "read_replica_active", "Whether a standby is read from"),
             read_replica_lag_s: seconds(r, "read_replica_lag", "How far that standby lags, as far as is known"),
             subscriptions_active,
             webhook_requests: webhook_requests(r),
@@ -268,7 +268,7 @@ impl Metrics {
 
     /// Shows whether a standby is read from, and how far it lags.
     pub(crate) fn read_replica(&self, is_usable: bool, lag: Option<Duration>) {
-        self.read_replica_in_use.set(is_usable.into());
+        self.read_replica_active.set(is_usable.into());
         if let Some(lag) = lag {
             self.read_replica_lag_s.set(lag.as_secs_f64());
         }
