@@ -106,7 +106,10 @@ async fn count_statements(postgres: &Embedded) {
     for (statement, then_restart) in said {
         let connected = PgConnection::connect_with(&postgres.connect_options(DATABASE)).await;
         let mut connection = connected.expect("a connection");
-        sqlx::query(statement).execute(&mut connection).await.expect("it is ours, and a contributed module of Postgres");
+        sqlx::query(statement)
+            .execute(&mut connection)
+            .await
+            .expect("it is ours, and a contributed module of Postgres");
         connection.close().await.expect("closed");
         if then_restart {
             postgres.restart().expect("Postgres starts again");
