@@ -38,6 +38,7 @@ pub mod hooks {
     pub use crate::hooks::{Sender, pack};
 }
 pub mod http_server {
+    pub use crate::http_server::tls::Tls;
     pub use crate::http_server::{Limits, serve};
 }
 pub mod live {
