@@ -1,7 +1,7 @@
 //! A certificate in files: what browsers get, what they are told, and that it is read again when it changes.
 
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -12,7 +12,7 @@ use crate::support::{Server, TempDir, TestApp};
 const GET: &str = "GET /healthz HTTP/1.1\r\nHost: push.example.com\r\nConnection: close\r\n\r\n";
 
 /// What is answered to a request after which the connection is closed.
-async fn exchange(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin, request: &str) -> String {
+async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut octets = Vec::new();
     timeout(PATIENCE, stream.read_to_end(&mut octets)).await.expect("it is closed").expect("in order");

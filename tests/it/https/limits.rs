@@ -128,7 +128,7 @@ async fn those_who_have_shaken_hands_do_not_count_as_handshakes_but_as_connectio
 async fn a_connection_that_asks_nothing_is_closed_whatever_else_it_says_and_one_with_an_open_request_is_not() {
     let server = Running::start(Limits { idle: SHORT, ..PATIENT }).await;
     let (mut sender, ended) = server.frames(65_535).await;
-    begin(&mut sender, "/ping").await;
+    drop(begin(&mut sender, "/ping").await);
     timeout(PATIENCE, ended).await.expect("it is closed").unwrap().expect("in good order");
     let (mut busy, ended) = server.frames(65_535).await;
     let request = Request::get(format!("https://{HOST}/never")).body(()).unwrap();
@@ -204,7 +204,7 @@ async fn a_head_has_a_size_and_a_connection_so_many_requests() {
     assert_eq!(client.get("/ping").await.body(), "pong");
     let (sender, _connection) = server.frames(65_535).await;
     let mut sender = sender.ready().await.unwrap();
-    begin(&mut sender, "/ping").await;
+    drop(begin(&mut sender, "/ping").await);
     assert_eq!(sender.current_max_send_streams(), 100);
 }
 
