@@ -39,6 +39,19 @@ pub mod hooks {
 }
 pub mod http_server {
     pub use crate::http_server::{Limits, serve};
+
+    use crate::http_server::certificate::{Certificate, Shown};
+    use crate::http_server::tls::Tls;
+
+    /// TLS with this certificate and key, both PEM.
+    ///
+    /// # Panics
+    /// If they are not a pair.
+    pub fn tls(chain: &str, key: &str) -> Tls {
+        let shown = Shown::default();
+        shown.show(Certificate::parse(chain.as_bytes(), key.as_bytes()).expect("a pair"));
+        Tls::new(shown.into(), None).expect("TLS")
+    }
 }
 pub mod live {
     pub use crate::live::Settings;

@@ -38,6 +38,7 @@ pub(crate) mod flows;
 pub(crate) mod gateways;
 pub(crate) mod guard;
 pub(crate) mod health;
+pub(crate) mod hsts;
 pub(crate) mod hygiene;
 pub(crate) mod identity;
 pub(crate) mod identity_keys;

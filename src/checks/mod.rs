@@ -1,6 +1,7 @@
 //! Whether everything is set up right: what a server, or `bellwire doctor` without one, can say of itself. [`rules`] judge what
 //! was found and have no I/O; here it is looked for, each thing for so long at most.
 
+mod certificate;
 pub(crate) mod rules;
 
 use std::fmt::Display;
@@ -88,6 +89,20 @@ impl Finding {
     }
 }
 
+/// Where the certificate is by which the server speaks HTTPS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Certificate {
+    /// In a file (PEM).
+    File(PathBuf),
+    /// In the database, ordered by ACME.
+    Ordered {
+        /// URL of the authority's directory.
+        directory: String,
+        /// The host that it is for.
+        domain: String,
+    },
+}
+
 /// What of the settings is looked at.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -95,6 +110,10 @@ pub struct Setup {
     pub listen: SocketAddr,
     /// The URL under which browsers reach it, if it was given.
     pub public_url: Option<Url>,
+    /// Proxies in front that are believed.
+    pub trusted_proxies: usize,
+    /// By what certificate it speaks HTTPS itself; none: it does not.
+    pub certificate: Option<Certificate>,
     /// The file of the master key; none: the key is given by a variable.
     pub master_key_file: Option<PathBuf>,
     /// Where the embedded Postgres keeps its data; none: the database is another's.
@@ -108,6 +127,8 @@ impl Default for Setup {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8_787)),
             public_url: None,
+            trusted_proxies: 0,
+            certificate: None,
             master_key_file: None,
             data_dir: None,
             multi_buffer: true,
@@ -119,6 +140,7 @@ impl Default for Setup {
 pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Finding> {
     let mut findings = of_machine(setup).await;
     findings.push(asked("schema", store::check_schema(&pool.connect_options()), |()| rules::schema()).await);
+    findings.extend(of_certificate(pool, setup, now).await);
     findings.extend(of_database(pool).await);
     findings.extend(of_upkeep(pool, now).await);
     findings.extend(of_dispatch(pool, now).await);
@@ -133,7 +155,7 @@ pub(crate) fn by_gravity(mut findings: Vec<Finding>) -> Vec<Finding> {
 
 /// What the settings and this machine tell.
 pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
-    let mut findings = vec![rules::reach(setup.public_url.as_ref(), setup.listen)];
+    let mut findings = vec![rules::reach(setup)];
     let key = setup.master_key_file.clone();
     let mode = key.clone().map(|file| blocking(move || std::fs::metadata(file).map(|found| found.mode())));
     findings.push(match (key, mode) {
@@ -153,6 +175,12 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
         findings.push(asked("disk", room, |(free, all)| rules::disk(free, all)).await);
     }
     findings
+}
+
+/// For how long the server's certificate is good; nothing, where it has none.
+pub(crate) async fn of_certificate(pool: &PgPool, setup: &Setup, now: Timestamp) -> Option<Finding> {
+    let certificate = setup.certificate.as_ref()?;
+    Some(asked(certificate::CHECK, certificate::look(pool, certificate), |found| certificate::judge(&found, now)).await)
 }
 
 async fn blocking<T: Send + 'static>(look: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use url::{Host, Url};
 
-use super::{Finding, Health};
+use super::{Finding, Health, Setup};
 use crate::postgres::OLDEST_MAJOR;
 use crate::store::operations::setup::{Holder, Settings, Standing};
 use crate::store::operations::workers::VERSION;
@@ -47,18 +47,31 @@ pub(super) fn too_slow(check: &'static str) -> Finding {
         .advise("Run the checks again; if it stays so, look what the database is busy with.")
 }
 
+/// Whether HTTP can be read on its way: it is spoken beyond this machine, without TLS and without a proxy that is known to end it.
+pub(crate) fn is_in_the_clear(setup: &Setup) -> bool {
+    !setup.listen.ip().is_loopback() && setup.certificate.is_none() && setup.trusted_proxies == 0
+}
+
 /// How browsers reach the server.
-pub(super) fn reach(public_url: Option<&Url>, listen: SocketAddr) -> Finding {
+pub(super) fn reach(setup: &Setup) -> Finding {
     const CHECK: &str = "public URL";
-    let set = "BELLWIRE_PUBLIC_URL=https://push.example.com";
-    match public_url {
+    let listen = setup.listen;
+    match &setup.public_url {
+        Some(url) if url.scheme() == "https" && is_in_the_clear(setup) => Finding::warning(
+            CHECK,
+            format!(
+                "Browsers reach this server at {url}, but it listens at {listen} without TLS, and believes no proxy."
+            ),
+        )
+        .advise("Say how many proxies end TLS in front of it, or have it speak HTTPS itself.")
+        .by("BELLWIRE_TRUSTED_PROXIES=1"),
         Some(url) if url.scheme() == "https" => Finding::ok(CHECK, format!("Browsers reach this server at {url}.")),
         Some(url) if is_this_machine(url) => Finding::ok(CHECK, format!("Only this machine reaches it, at {url}.")),
         Some(url) => {
             let detail =
                 format!("People sign in at {url}, without TLS: passwords, sessions and keys can be read on their way.");
             Finding::failure(CHECK, detail)
-                .advise("Put a proxy in front that ends TLS, and name its address.")
+                .advise("Have it speak HTTPS itself, or put a proxy in front that ends TLS; and name the address.")
                 .by(format!("BELLWIRE_PUBLIC_URL=https://{}", url.host_str().unwrap_or("push.example.com")))
         }
         None if listen.ip().is_loopback() => {
@@ -69,7 +82,7 @@ pub(super) fn reach(public_url: Option<&Url>, listen: SocketAddr) -> Finding {
             format!("It listens at {listen}, and no public URL is set: links and passkeys do not work from elsewhere."),
         )
         .advise("Name the URL under which browsers reach it.")
-        .by(set),
+        .by("BELLWIRE_PUBLIC_URL=https://push.example.com"),
     }
 }
 

@@ -162,6 +162,7 @@ async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -
 async fn of_server(pool: &PgPool, config: &Config) -> Vec<Finding> {
     let now = Clock::system().now();
     let mut findings = checks::of_machine(&config.setup()).await;
+    findings.extend(checks::of_certificate(pool, &config.setup(), now).await);
     findings.extend(checks::of_upkeep(pool, now).await);
     if workers::any(pool, now).await.unwrap_or(false) {
         findings.extend(checks::of_dispatch(pool, now).await);

@@ -80,10 +80,11 @@ fn ignores_hangup() -> bool {
 
 /// What a person needs to know who started it for the first time.
 fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
-    let address = reachable(address);
+    let scheme = if config.speaks_https() { "https" } else { "http" };
+    let here = format!("{scheme}://{}", reachable(address));
     let url = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-        None => format!("http://{address}"),
+        None => here.clone(),
     };
     let (data, same) = match (&config.database_url, config.is_default("data_dir")) {
         (Some(_), _) => (format!("the Postgres of {}", config.origin("database_url")), String::new()),
@@ -94,13 +95,13 @@ fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
     let example = match config.example.filter(|_| config.roles.api) {
         Some(Audience::Everybody) => format!("  Try:   {url}/example/\n"),
         Some(Audience::ThisMachine) if config.trusted_proxies == 0 => {
-            format!("  Try:   http://{address}/example/ (on this machine)\n")
+            format!("  Try:   {here}/example/ (on this machine)\n")
         }
         _ => String::new(),
     };
     let first = match config.roles.api {
         true => format!("Bellwire is up at {url} (API: {url}/openapi.json)"),
-        false => format!("Bellwire is up, without the API; its health: http://{address}/readyz"),
+        false => format!("Bellwire is up, without the API; its health: {here}/readyz"),
     };
     format!(
         "\n  {first}\n{example}  Data:  {data}\n  A key: {program} key create --operator --name me{same}{settings}\n  Stop:  Ctrl-C\n\n"

@@ -110,7 +110,11 @@ impl Config {
     }
 
     /// Checks what one setting alone cannot tell.
-    fn consistent(self) -> Result<Self, Error> {
+    fn consistent(mut self) -> Result<Self, Error> {
+        if let (None, Some(domain)) = (&self.public_url, &self.acme_domain) {
+            // Not with the port of `listen`: the authority, and so everybody, reaches the host at 443.
+            self.public_url = Some(Url::parse(&format!("https://{domain}")).expect("a domain makes a URL"));
+        }
         if self.batch_min > self.batch_max {
             let allowed = format!("at most batch_max, which is {}", self.batch_max);
             return Err(wrong("batch_min", &format!("is {}", self.batch_min), &allowed));
@@ -128,11 +132,34 @@ impl Config {
                 return Err(wrong("public_url", "is not on https", "so with oidc_issuer, unless it is this machine"));
             }
         }
+        self.consistently_https()?;
         if self.oidc_newcomer_role.is_some() && self.oidc_domains.is_empty() {
             let allowed = "given together with oidc_newcomer_role: it would let in whomever the provider knows";
             return Err(wrong("oidc_domains", "is empty", allowed));
         }
         Ok(self)
+    }
+
+    fn consistently_https(&self) -> Result<(), Error> {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            let missing = if self.tls_key.is_none() { "tls_key" } else { "tls_cert" };
+            return Err(wrong(missing, "is empty", "given together with tls_cert and tls_key"));
+        }
+        if self.tls_cert.is_some() && self.acme_domain.is_some() {
+            return Err(wrong("acme_domain", "is given", "empty with tls_cert: certificates come from one of the two"));
+        }
+        if !self.speaks_https() && self.redirect_listen.is_some() {
+            return Err(wrong("redirect_listen", "is given", "empty without tls_cert and acme_domain"));
+        }
+        if self.speaks_https() && self.public_url.as_ref().is_some_and(|url| url.scheme() != "https") {
+            return Err(wrong("public_url", "is not on https", "so with tls_cert and acme_domain"));
+        }
+        Ok(())
+    }
+
+    /// Whether `listen` speaks HTTPS itself.
+    pub(crate) fn speaks_https(&self) -> bool {
+        self.tls_cert.is_some() || self.acme_domain.is_some()
     }
 
     /// What we are to the OpenID provider, if one is named.
@@ -216,7 +243,8 @@ impl Config {
     /// The URL under which browsers reach this server.
     pub(crate) fn base_url(&self) -> Url {
         self.public_url.clone().unwrap_or_else(|| {
-            Url::parse(&format!("http://{}", reachable(self.listen))).expect("an address and a port make a URL")
+            let scheme = if self.speaks_https() { "https" } else { "http" };
+            Url::parse(&format!("{scheme}://{}", reachable(self.listen))).expect("an address and a port make a URL")
         })
     }
 
@@ -251,6 +279,15 @@ impl Config {
         checks::Setup {
             listen: self.listen,
             public_url: self.public_url.clone(),
+            trusted_proxies: self.trusted_proxies as usize,
+            certificate: match (&self.tls_cert, &self.acme_domain) {
+                (Some(file), _) => Some(checks::Certificate::File(file.clone())),
+                (None, Some(domain)) => Some(checks::Certificate::Ordered {
+                    directory: self.acme_directory.as_str().to_owned(),
+                    domain: domain.clone(),
+                }),
+                (None, None) => None,
+            },
             master_key_file: file,
             data_dir: self.database_url.is_none().then(|| self.data_dir.clone()),
             multi_buffer: self.multi_buffer,

@@ -9,8 +9,8 @@ use url::Url;
 
 use super::sources::{Given, Sources};
 use super::value::{
-    LogFormat, Roles, Secret, collector, duration, fraction, headers, keyword, list, listener, name, number, optional,
-    parsed, path, private_url, roles, secret, share, switch, text,
+    LogFormat, Roles, Secret, collector, domain, duration, fraction, headers, https_url, keyword, list, listener,
+    mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
 };
 use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
 use crate::api::example::Audience;
@@ -99,7 +99,24 @@ macro_rules! settings {
 settings! {
     /// Address and port of the HTTP server.
     listen: SocketAddr = "127.0.0.1:8787", shown, listener();
-    /// The URL under which browsers reach this server; empty: derived from `listen`.
+    /// The file of the certificate (PEM, with what it is signed by) with which `listen` speaks HTTPS, read again when it changes; empty: none.
+    tls_cert: Option<PathBuf> = "", shown, optional(path());
+    /// The file of that certificate's private key (PEM).
+    tls_key: Option<PathBuf> = "", shown, optional(path());
+    /// The host for which certificates are ordered by ACME, such as push.example.com, so that `listen` speaks HTTPS; empty: none. The
+    /// authority must reach `listen` at port 443 of that host. To set it is to agree to the authority's terms of service.
+    acme_domain: Option<String> = "", shown, optional(domain());
+    /// Where the authority of ACME is; by default Let's Encrypt.
+    acme_directory: Url = "https://acme-v02.api.letsencrypt.org/directory", shown, https_url();
+    /// An email address under which the authority of ACME may reach you; empty: none.
+    acme_email: Option<String> = "", shown, optional(mailbox());
+    /// Certificates (PEM) that the authority of ACME is trusted by, beside Mozilla's.
+    acme_ca_file: Option<PathBuf> = "", shown, optional(path());
+    /// Address and port of a listener that sends browsers on to HTTPS, such as 0.0.0.0:80; empty: none. For `tls_cert` and `acme_domain`.
+    redirect_listen: Option<SocketAddr> = "", shown, optional(listener());
+    /// For how long browsers are told to come by HTTPS only (Strict-Transport-Security), whenever they came by it; 0s: they are not told.
+    hsts_max_age: Duration = "365d", shown, duration(Duration::ZERO..=Duration::from_secs(63_072_000));
+    /// The URL under which browsers reach this server; empty: derived from `acme_domain`, else from `listen`.
     public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
     /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
     /// ~/.local/share/bellwire.
@@ -142,7 +159,7 @@ settings! {
     /// How long a connection may stay open without a request; longer than a proxy in front keeps it, so that the proxy
     /// does not find it closed.
     idle_timeout: Duration = "150s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
-    /// How long a request's line and headers may take, from their first octet on.
+    /// How long a request's line and headers may take, from their first octet on; and how long a TLS handshake.
     header_timeout: Duration = "15s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// Octets of a request's line and headers, at most.
     header_limit_octets: u32 = "16384", shown, number(8_192..=262_144);
@@ -203,7 +220,7 @@ settings! {
     /// Certificates (PEM) that the OpenID provider is trusted by, beside Mozilla's.
     oidc_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
-    /// the header is not believed.
+    /// that header is not believed, nor X-Forwarded-Proto.
     trusted_proxies: u32 = "0", shown, number(0..=8);
     /// Hosts that stand for gateways, as `host=gateway` or `host=gateway@ip:port` to connect there instead: for the
     /// simulator and for private push services.

@@ -108,6 +108,8 @@ pub struct Metrics {
     pub multi_buffer: Gauge,
     /// By how many seconds the database's clock is ahead of this host's.
     pub clock_offset_s: Gauge<f64, AtomicU64>,
+    /// When the certificate expires that this process shows, in seconds since 1970; 0: it shows none.
+    pub certificate_expires_s: Gauge<f64, AtomicU64>,
     connections: Family<PoolLabels, Gauge>,
     /// Whether a host of the database takes writes.
     pub database_writable: Gauge,
@@ -173,6 +175,11 @@ impl Metrics {
             in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
             multi_buffer: gauge(r, "multi_buffer", "Whether payloads are sealed eight at a time: 1 or 0"),
             clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
+            certificate_expires_s: seconds(
+                r,
+                "tls_certificate_expiry_timestamp",
+                "When the certificate expires that is shown, since 1970; 0: there is none",
+            ),
             connections,
             database_writable: gauge(r, "database_writable", "Whether a host of the database takes writes"),
             database_failovers: counter(r, "database_failovers", "Times that another primary was found"),

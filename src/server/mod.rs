@@ -4,6 +4,7 @@ pub(crate) mod campaigns;
 mod connections;
 pub(crate) mod context;
 mod exposition;
+mod https;
 pub(crate) mod maintenance;
 pub(crate) mod telemetry;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use axum::Router;
 use axum::http::header;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch::channel;
@@ -27,15 +29,17 @@ use url::Url;
 
 use crate::api::auth::Scraper;
 use crate::api::example::Example;
+use crate::api::hsts::{self, Hsts};
 use crate::api::limits::Rate;
 use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, Engine, Work};
+use crate::checks::rules;
 use crate::config::{Config, OidcClient};
 use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
 use crate::hooks;
-use crate::http_server;
+use crate::http_server::{self, redirect};
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
 use crate::otlp::{Otlp, Tracer};
@@ -69,6 +73,13 @@ pub(crate) async fn run(
     let context = Context::open(&config, migrations).await?;
     let address = listener.local_addr().context("the listener has no address")?;
     info!(%address, data = %context.data(&config), "started");
+    if rules::is_in_the_clear(&config.setup()) {
+        warn!(
+            %address,
+            "HTTP is spoken beyond this machine without TLS: whoever is in between reads keys and sessions. Have HTTPS spoken by \
+             BELLWIRE_TLS_CERT or BELLWIRE_ACME_DOMAIN, or put a proxy in front that ends TLS, and say so by BELLWIRE_TRUSTED_PROXIES"
+        );
+    }
     started(address);
     let ended = serve(&context, &config, listener, shutdown).await;
     context.close().await;
@@ -106,17 +117,28 @@ async fn serve(
     if let Some(otlp) = &otlp {
         engines.spawn(tell_metrics_on(otlp.clone(), exposition.clone()));
     }
+    let https = https::open(context, config, &metrics).await?;
+    let tls = https.as_ref().map(|https| https.tls.clone());
+    if let Some(https) = https {
+        engines.spawn(https.keep);
+    }
     connections::open(context, config).await;
     let told = Told { metrics, tracer, exposition: exposition.clone() };
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = channel(false);
     let mut serving = JoinSet::new();
-    serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
+    let port = listener.local_addr()?.port();
+    serving.spawn(http_server::serve(listener, tls, served.main, http_limits(config), stop.clone()));
+    if let Some(address) = config.redirect_listen {
+        let listener = listen(address, "redirections").await?;
+        info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
+        let router = redirect::router(config.public_url.as_ref(), port);
+        serving.spawn(http_server::serve(listener, None, router, http_limits(config), stop.clone()));
+    }
     if let Some(address) = config.metrics_listen {
-        let listener =
-            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for metrics"))?;
+        let listener = listen(address, "metrics").await?;
         info!(address = %listener.local_addr()?, "metrics without authentication");
-        serving.spawn(http_server::serve(listener, served.metrics, http_limits(config), stop));
+        serving.spawn(http_server::serve(listener, None, served.metrics, http_limits(config), stop));
     }
     let failure = tokio::select! {
         () = shutdown => None,
@@ -139,6 +161,10 @@ async fn serve(
             Err(failure)
         }
     }
+}
+
+async fn listen(address: SocketAddr, what_for: &str) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for {what_for}"))
 }
 
 /// Starts what this process's roles ask for. Returns the dispatcher, if it is a worker, and everything that must not end by
@@ -268,8 +294,13 @@ fn routes(
         let show = show.clone();
         move |_: Scraper| show()
     };
+    let main = main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state));
+    let hsts = Hsts::new(config.hsts_max_age, config.trusted_proxies as usize);
     Ok(Served {
-        main: main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state)),
+        main: match hsts {
+            Some(hsts) => main.layer(from_fn_with_state(hsts, hsts::tell)),
+            None => main,
+        },
         metrics: Router::new().route("/metrics", get(show)),
     })
 }
@@ -302,7 +333,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         guard: guard(config),
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
-        cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
+        cookies: Cookies { secure: config.base_url().scheme() == "https" },
         oidc: sign_in_by_oidc(config)?,
         relying_party: config.public_url.as_ref().and_then(RelyingParty::of),
         policy: config.policy(),

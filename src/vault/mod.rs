@@ -60,6 +60,11 @@ pub(crate) const WEBHOOK_SECRET: Column = "webhooks.secret";
 /// What a webhook's receiver is still to be told.
 pub(crate) const WEBHOOK_BODY: Column = "webhook_deliveries.body";
 
+/// The private key of a certificate that was ordered by ACME.
+pub(crate) const ACME_PRIVATE: Column = "acme_certificates.private_key";
+/// The account by which it was.
+pub(crate) const ACME_ACCOUNT: Column = "acme_accounts.credentials";
+
 /// What a browser keeps while its user is at the OpenID provider: in no table, but in a cookie.
 pub(crate) const OIDC_ATTEMPT: Column = "cookie.oidc";
 

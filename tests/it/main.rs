@@ -36,6 +36,7 @@ mod gateways;
 mod guard;
 mod habits;
 mod http_server;
+mod https;
 mod identity;
 mod key_holds;
 mod lanes;
