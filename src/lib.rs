@@ -18,6 +18,7 @@
 //! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
 
 mod api;
+mod backup;
 mod campaign;
 mod checks;
 mod classify;

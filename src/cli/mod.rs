@@ -7,15 +7,18 @@
 pub(crate) mod admin;
 mod app;
 mod audit;
+mod backup;
 mod campaign;
 mod cap;
 mod dead_letters;
 mod explain;
 mod export;
+mod held;
 mod identity;
 mod import;
 mod init;
 mod key;
+mod keys;
 mod local;
 mod message;
 mod metrics;
@@ -70,6 +73,15 @@ const IMPORT_EXAMPLES: &str = "Examples:
   bellwire import shop.ndjson
   bellwire import subscriptions.csv --app shop --dry-run
   bellwire import subscriptions.csv --app shop --resume";
+
+const BACKUP_EXAMPLES: &str = "Examples:
+  bellwire backup --output /backups/bellwire-2030-01-31
+  bellwire backup --recipient age1… | ssh backups 'cat > bellwire-2030-01-31.age'";
+
+const RESTORE_EXAMPLES: &str = "Examples:
+  bellwire restore /backups/bellwire-2030-01-31
+  bellwire restore bellwire-2030-01-31.age --identity key.txt --data-dir /var/lib/bellwire
+  bellwire restore --in-place --since 2030-01-31T08:00:00Z";
 
 const EXPLAIN_EXAMPLE: &str = "Example:
   bellwire explain msg_0198… sub_0197…";
@@ -281,6 +293,20 @@ enum Verb {
     /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
     #[command(after_help = EXIT_CODES)]
     Demo(demo::Args),
+    /// Copy out the whole database while servers are at work. The master key is not in it: keep that, too, and apart.
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup(backup::Backup),
+    /// Bring a backup back, into a database that is empty, and hold back what was pending: it may have been sent since.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(backup::Restore),
+    /// List what a restore has held back, let it go on, or cancel it.
+    #[command(after_help = MORE_SETTINGS)]
+    Held {
+        #[command(subcommand)]
+        verb: held::Held,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate {
@@ -296,19 +322,15 @@ enum Verb {
     Doctor(Settings),
     /// Manage the key that protects all others.
     #[command(subcommand)]
-    MasterKey(MasterKeyVerb),
+    MasterKey(keys::MasterKey),
+    /// Manage the keys that secrets are sealed with in the database.
+    #[command(subcommand)]
+    Keys(keys::Keys),
     /// Run push services to test against: they check, decrypt and count what they get, and fail as they are told.
     ///
     /// Prints one line of JSON once it serves: the address of its HTTP interface, and where each host listens.
     #[command(after_help = SIMULATOR_EXAMPLE)]
     SimulateGateway(gateways::Args),
-}
-
-#[derive(Debug, Subcommand)]
-enum MasterKeyVerb {
-    /// Replace the file of the master key and wrap the data keys anew. Restart servers elsewhere with the new file.
-    #[command(after_help = EXIT_CODES)]
-    Rotate(Settings),
 }
 
 /// Runs the program and returns its exit code.
@@ -381,11 +403,11 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
         Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
-        Verb::MasterKey(MasterKeyVerb::Rotate(settings)) => {
-            let rotation = admin::rotate_master_key(&settings.load()?).await?;
-            let text = "The data keys are wrapped by the new master key.";
-            out.say(&serde_json::json!({"rotation": rotation}), text)?;
-        }
+        Verb::Backup(backup) => backup.run(out).await?,
+        Verb::Restore(restore) => restore.run(out).await?,
+        Verb::Held { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::MasterKey(verb) => verb.run(out).await?,
+        Verb::Keys(verb) => verb.run(out).await?,
         Verb::Policy(verb) => verb.run(out)?,
         Verb::Demo(args) => {
             let adds_up = demo::run(&args, out.json, serve::told_to_stop()?, std::io::stdout()).await?;

@@ -77,6 +77,15 @@ pub enum Error {
         /// Which versions would do.
         wanted: String,
     },
+    /// No `pg_dump` and `pg_restore` for a server of that version.
+    #[error(
+        "pg_dump and pg_restore {major} or newer are not installed: on Debian or Ubuntu, `apt-get install \
+         postgresql-client-{major}`; or name their directory by BELLWIRE_POSTGRES_BIN"
+    )]
+    NoTools {
+        /// The server's major version.
+        major: u32,
+    },
     /// Root was to run programs that somebody else may have written.
     #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
     Untrusted {

@@ -10,6 +10,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 
+use super::restoring;
 use super::workers::SILENCE;
 use crate::postgres::OLDEST_MAJOR;
 use crate::store::connections::{ACQUIRE_TIMEOUT, plain};
@@ -87,6 +88,12 @@ pub enum SchemaError {
         /// How many.
         workers: i64,
     },
+    /// Workers are at work on a database that is to be replaced.
+    #[error("{workers} worker(s) are at work on this database: stop all servers, and try again")]
+    AtWork {
+        /// How many.
+        workers: i64,
+    },
     /// Somebody else has a schema of our name.
     #[error(
         "the schema `{SCHEMA}` holds {table}, which Bellwire did not make: drop or rename it, or use another database"
@@ -101,6 +108,11 @@ pub enum SchemaError {
          <the role>`"
     )]
     Forbidden,
+    /// A restore is under way, or broke off.
+    #[error(
+        "a backup is being restored into this database, or that broke off: let it end, or run `bellwire restore` again"
+    )]
+    Restoring,
     /// Something else about migrations.
     #[error("the database cannot be migrated: {0}")]
     Other(MigrateError),
@@ -137,6 +149,9 @@ pub enum Contents {
 /// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
 pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
+    if restoring::is_under_way(&mut connection).await? {
+        return Err(SchemaError::Restoring);
+    }
     let contents = contents(&mut connection).await?;
     connection.close().await?;
     Ok(contents)
@@ -216,6 +231,20 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
     MIGRATIONS.run_direct(None, &mut connection, false).await?;
     Ok(connection.close().await?)
+}
+
+/// The number of the newest migration that this program knows.
+pub(crate) fn newest() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Refuses a database on which a worker lives, of whatever version.
+pub(crate) async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let mut connection = connect_once(options, SCHEMA).await?;
+    match refuse_beside_workers(&mut connection, SCHEMA).await {
+        Err(SchemaError::InUse { workers }) => Err(SchemaError::AtWork { workers }),
+        refused => refused,
+    }
 }
 
 /// Refuses to go on while a worker lives, as the table of workers in that schema tells, if there is one yet.
