@@ -4,6 +4,7 @@
 
 mod api;
 mod audience_counts;
+mod backups;
 mod browser;
 mod calendar;
 mod campaign_dry_runs;
@@ -42,6 +43,7 @@ mod lanes;
 mod live;
 mod lock_order;
 mod migrations;
+mod migrations_online;
 mod otlp;
 mod outcomes;
 mod owners;
@@ -59,6 +61,7 @@ mod replicas;
 mod retention;
 mod scheduled;
 mod sdk_contract;
+mod seal_keys;
 mod sealing;
 mod search;
 mod segments;

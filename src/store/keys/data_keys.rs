@@ -18,7 +18,7 @@ const SEAL: &str = "seal";
 const LOOKUP: &str = "lookup";
 /// How long after it was made a seal key takes over: servers look for it every few seconds, and one that has not heard of it could
 /// not open what others seal.
-pub(crate) const TAKES_OVER_AFTER: Duration = Duration::from_secs(60);
+pub const TAKES_OVER_AFTER: Duration = Duration::from_secs(60);
 
 /// Why the vault stays closed. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +139,7 @@ pub(crate) async fn open_wrapped(rows: &[WrappedKey], source: &Source) -> Result
 
 /// A seal key that was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct Added {
+pub struct Added {
     /// Its number.
     pub number: i16,
     /// When it takes over.
@@ -147,7 +147,7 @@ pub(crate) struct Added {
 }
 
 /// Adds a seal key within the caller's transaction. It takes over in a while, when all servers have heard of it.
-pub(crate) async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timestamp) -> Result<Added, Error> {
+pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timestamp) -> Result<Added, Error> {
     let rows = locked_rows(tx).await?;
     rows.iter().try_for_each(|row| row.unwrap(master).map(drop))?;
     let newest = rows.iter().map(|row| row.number).max().ok_or(Error::Lost)?;
@@ -158,7 +158,7 @@ pub(crate) async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now:
 
 /// Takes in seal keys that were added, and lets the one seal whose time has come. The master key is asked for only if there is one
 /// that the vault does not have. Returns whether anything is different now.
-pub(crate) async fn refresh(pool: &PgPool, source: &Source, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
+pub async fn refresh(pool: &PgPool, source: &Source, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
     let newest = sqlx::query_scalar!(r#"SELECT max(number) AS "newest!" FROM data_keys"#).fetch_one(pool).await?;
     let current = current(pool, now).await?;
     let known = vault.seal_keys();

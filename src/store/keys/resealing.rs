@@ -111,7 +111,7 @@ pub(crate) async fn done(pool: &PgPool, number: i16, now: Timestamp) -> sqlx::Re
 
 /// A seal key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct SealKey {
+pub struct SealKey {
     /// Its number.
     pub number: i32,
     /// From when on it seals, or sealed.
@@ -123,7 +123,7 @@ pub(crate) struct SealKey {
 }
 
 /// All seal keys, the newest last, with a count of what is sealed under each: that reads every sealed value.
-pub(crate) async fn seal_keys(pool: &PgPool) -> sqlx::Result<Vec<SealKey>> {
+pub async fn seal_keys(pool: &PgPool) -> sqlx::Result<Vec<SealKey>> {
     let rows = sqlx::query!(
         r#"SELECT number::integer AS "number!", coalesce(seals_from, created_at) AS "seals_from!", resealed_at FROM data_keys
            WHERE purpose = 'seal' ORDER BY number"#

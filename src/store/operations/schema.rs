@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migrator};
+use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{Instant, sleep};
@@ -27,6 +27,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// SQLSTATE of a statement that names a table that is not there.
 const UNDEFINED_TABLE: &str = "42P01";
+
+/// How a migration says that servers of the version before may run beside it, and programs that do not know it may start.
+const BESIDE: &str = "-- beside: yes";
 
 /// The migrations, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!();
@@ -219,9 +222,15 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
     connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
     let contents = contents(&mut connection).await?;
     if let (Beside::Refuse, Contents::Ours { schema, applied }) = (beside, &contents)
-        && (*schema != SCHEMA || MIGRATIONS.iter().any(|ours| !applied.iter().any(|it| it.version == ours.version)))
+        && (*schema != SCHEMA || missing_of(applied).any(|missing| !runs_beside(missing)))
     {
         refuse_beside_workers(&mut connection, schema).await?;
+    }
+    if let Contents::Ours { schema: SCHEMA, applied } = &contents
+        && missing_of(applied).next().is_none()
+        && foreign_of(&mut connection, applied).await?.is_none()
+    {
+        return Ok(connection.close().await?); // a newer program has been here, beside which this one may run
     }
     match contents {
         Contents::Ours { schema: SCHEMA, .. } => {}
@@ -230,7 +239,35 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
     }
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
     MIGRATIONS.run_direct(None, &mut connection, false).await?;
+    let beside: Vec<_> = MIGRATIONS.iter().filter(|ours| runs_beside(ours)).map(|ours| ours.version).collect();
+    sqlx::query!("INSERT INTO migrations_beside (version) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING", &beside)
+        .execute(&mut connection)
+        .await?;
     Ok(connection.close().await?)
+}
+
+/// The migrations of this program that are not among those.
+fn missing_of(applied: &[AppliedMigration]) -> impl Iterator<Item = &'static Migration> {
+    MIGRATIONS.iter().filter(|ours| !applied.iter().any(|applied| applied.version == ours.version))
+}
+
+/// Whether servers of the version before may run beside a migration.
+fn runs_beside(migration: &Migration) -> bool {
+    migration.sql.as_str().lines().any(|line| line == BESIDE)
+}
+
+/// The first of those that this program does not know, and beside which it may not run.
+async fn foreign_of(connection: &mut PgConnection, applied: &[AppliedMigration]) -> sqlx::Result<Option<i64>> {
+    let unknown: Vec<_> =
+        applied.iter().map(|applied| applied.version).filter(|it| !MIGRATIONS.version_exists(*it)).collect();
+    let there =
+        sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, format!("{SCHEMA}.migrations_beside"));
+    if unknown.is_empty() || !there.fetch_one(&mut *connection).await? {
+        return Ok(unknown.first().copied());
+    }
+    let beside = sqlx::query_scalar!("SELECT version FROM migrations_beside WHERE version = ANY ($1)", &unknown);
+    let beside = beside.fetch_all(connection).await?;
+    Ok(unknown.into_iter().find(|version| !beside.contains(version)))
 }
 
 /// The number of the newest migration that this program knows.
@@ -281,8 +318,8 @@ pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError>
         Contents::Ours { .. } => return Err(SchemaError::Unmoved),
         Contents::Nothing | Contents::Others(_) => Vec::new(),
     };
-    if let Some(foreign) = applied.iter().find(|applied| !MIGRATIONS.version_exists(applied.version)) {
-        return Err(SchemaError::Foreign { version: foreign.version });
+    if let Some(version) = foreign_of(&mut connect_once(options, SCHEMA).await?, &applied).await? {
+        return Err(SchemaError::Foreign { version });
     }
     let mut missing = Vec::new();
     for ours in MIGRATIONS.iter() {
