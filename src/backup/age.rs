@@ -344,6 +344,22 @@ mod tests {
     }
 
     #[test]
+    fn what_age_itself_has_encrypted_is_read() {
+        // `printf 'Hello from age' | age -r age1zwlyl6h2… | base64`, by age 1.1.1.
+        let file = base64::engine::general_purpose::STANDARD
+            .decode(concat!(
+                "YWdlLWVuY3J5cHRpb24ub3JnL3YxCi0+IFgyNTUxOSBQYUo4amM1TllsQkFmeEovYkFTVForVzhJUUNzWWIwMndOYjBYVlNsM21v",
+                "CitXY0hwekt6aitFSXc0Wk1idzltZ0NESDR3d0ZTK0VpNlNsZDMrK2l6K3MKLS0tIFdpM3RuTlJSN1VrK0VnaDY1aWFIMzYzR0dU",
+                "T3FNUi9tcnQxd0xTSVpvVTgKRY6qhz3SOXDUAuO7V6tos6MOvBOef1h3/BXxA4MgMOOBFMMVfhE0F209mYRXiA==",
+            ))
+            .unwrap();
+        let (identities, recipient) = pair();
+        assert_eq!(decrypted(&file, &identities).unwrap(), b"Hello from age");
+        let known = "age1zwlyl6h27gzv0lfntr7fcqrjrzqazap8sy5zylkxwneh7llf0dksu37mwt";
+        assert_eq!(known.parse::<Recipient>().unwrap(), recipient);
+    }
+
+    #[test]
     fn a_file_that_was_cut_off_or_changed_is_refused() {
         let (identities, recipient) = pair();
         let file = encrypted(&vec![7; CHUNK + 100], &[recipient]);

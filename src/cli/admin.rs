@@ -12,12 +12,12 @@ use sqlx::postgres::PgConnectOptions;
 use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::model::clock::{Clock, Timestamp};
-use crate::postgres::{Binaries, Embedded};
+use crate::postgres::{self, Binaries, Embedded, Upgraded};
 use crate::server::context::{self, Context, Migrations};
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::keys::data_keys::{self, Added};
 use crate::store::keys::resealing::{self, SealKey};
-use crate::store::operations::schema::{self, Contents};
+use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::workers;
 use crate::store::{self};
 use crate::vault::master_key::{MasterKey, Source};
@@ -160,6 +160,28 @@ pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<Added> {
 /// The seal keys, and what is sealed under each.
 pub(crate) async fn seal_keys(config: &Config) -> anyhow::Result<Vec<SealKey>> {
     on_database(config, async |pool| Ok(resealing::seal_keys(pool).await?)).await
+}
+
+/// Moves the embedded Postgres to a newer major version, and lets it learn what its tables hold.
+pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded> {
+    if config.database_url.is_some() {
+        bail!("the Postgres of {} is run by somebody else, who upgrades it", config.origin("database_url"));
+    }
+    let options = config.postgres_options();
+    if !Embedded::exists(&options) {
+        bail!("there is no data in {}", config.data_dir.display());
+    }
+    let at = options.clone();
+    let upgraded = tokio::task::spawn_blocking(move || postgres::upgrade(&at)).await??;
+    // Statistics of tables stay behind, and plans without them may take for ever.
+    let (embedded, options) = context::database(config).await?;
+    let mut connection = schema::connect_once(&options, SCHEMA).await?;
+    store::operations::setup::analyze(&mut connection).await?;
+    drop(connection);
+    if let Some(embedded) = embedded {
+        tokio::task::spawn_blocking(move || embedded.stop()).await?;
+    }
+    Ok(upgraded)
 }
 
 /// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first.

@@ -46,6 +46,7 @@ use clap::{Parser, Subcommand};
 use crate::checks::{Finding, Health};
 use crate::config;
 use crate::model::delivery::Tier;
+use crate::postgres;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
@@ -326,11 +327,21 @@ enum Verb {
     /// Manage the keys that secrets are sealed with in the database.
     #[command(subcommand)]
     Keys(keys::Keys),
+    /// Manage the embedded Postgres.
+    #[command(subcommand)]
+    Postgres(PostgresVerb),
     /// Run push services to test against: they check, decrypt and count what they get, and fail as they are told.
     ///
     /// Prints one line of JSON once it serves: the address of its HTTP interface, and where each host listens.
     #[command(after_help = SIMULATOR_EXAMPLE)]
     SimulateGateway(gateways::Args),
+}
+
+#[derive(Debug, Subcommand)]
+enum PostgresVerb {
+    /// Move the embedded Postgres to the newest major version that is installed, or to that of `postgres_bin`. Stop the server before.
+    #[command(after_help = EXIT_CODES)]
+    Upgrade(Settings),
 }
 
 /// Runs the program and returns its exit code.
@@ -408,6 +419,15 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Held { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::MasterKey(verb) => verb.run(out).await?,
         Verb::Keys(verb) => verb.run(out).await?,
+        Verb::Postgres(PostgresVerb::Upgrade(settings)) => {
+            let upgraded = admin::upgrade_postgres(&settings.load()?).await?;
+            let postgres::Upgraded { from, to, old } = &upgraded;
+            let text = format!(
+                "Postgres {from} became {to}. The cluster of before is {}; delete it when all is well.",
+                old.display()
+            );
+            out.say(&serde_json::to_value(&upgraded)?, &text)?;
+        }
         Verb::Policy(verb) => verb.run(out)?,
         Verb::Demo(args) => {
             let adds_up = demo::run(&args, out.json, serve::told_to_stop()?, std::io::stdout()).await?;

@@ -79,5 +79,6 @@ mod throttles;
 mod tiers;
 mod tokens;
 mod transfer;
+mod upgrades;
 mod webhooks;
 mod wire;

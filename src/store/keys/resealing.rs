@@ -73,7 +73,9 @@ pub(crate) async fn reseal(pool: &PgPool, vault: &Vault, of: Sealed, after: Plac
             Ok(plain) => {
                 let plain = zeroize::Zeroizing::new(plain);
                 anew.push(vault.seal(place, id, &plain));
-                (shards.push(shard), ids.push(id), before.push(sealed));
+                shards.push(shard);
+                ids.push(id);
+                before.push(sealed);
             }
             // It stays as it is: whoever needs it says so.
             Err(error) => tracing::warn!(%error, table, "a value cannot be sealed anew"),
