@@ -134,7 +134,7 @@ pub mod server {
     }
     pub mod maintenance {
         pub use crate::server::maintenance::{
-            Retention, erase, fold_habits, fold_metrics, keep_house, refresh_statistics, remove_apps, sweep,
+            Retention, erase, fold_habits, fold_metrics, keep_house, refresh_statistics, remove_apps, reseal, sweep,
             tend_partitions,
         };
     }
@@ -171,7 +171,12 @@ pub mod store {
             pub use crate::store::keys::audit::{Action, Actor, Entry};
         }
         pub mod data_keys {
-            pub use crate::store::keys::data_keys::{Error, check, open, rotate_master};
+            pub use crate::store::keys::data_keys::{
+                Error, TAKES_OVER_AFTER, add_seal_key, check, open, refresh, rotate_master,
+            };
+        }
+        pub mod resealing {
+            pub use crate::store::keys::resealing::seal_keys;
         }
         pub mod vapid_keys {
             pub use crate::store::keys::vapid_keys::active;

@@ -1,6 +1,7 @@
 //! Whether everything is set up right: what a server, or `bellwire doctor` without one, can say of itself. [`rules`] judge what
 //! was found and have no I/O; here it is looked for, each thing for so long at most.
 
+mod backups;
 mod certificate;
 pub(crate) mod rules;
 
@@ -23,7 +24,7 @@ use utoipa::ToSchema;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::named;
 use crate::store;
-use crate::store::operations::{partitions, setup, workers};
+use crate::store::operations::{partitions, restoring, setup, workers};
 use crate::store::outcomes::reliability;
 use crate::store::queue::guards;
 use crate::webpush::sealer::Sealer;
@@ -212,6 +213,8 @@ pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
         asked("partitions", partitions::days_ahead(pool, now), rules::partitions).await,
         asked("api keys", setup::expiring_keys(pool, rules::KEYS_EXPIRE_WITHIN, now), |keys| rules::api_keys(&keys))
             .await,
+        asked("backups", store::operations::backups::known(pool), |known| backups::age(known, now)).await,
+        asked("restore", restoring::last(pool), backups::held).await,
     ]
 }
 

@@ -7,15 +7,18 @@
 pub(crate) mod admin;
 mod app;
 mod audit;
+mod backup;
 mod campaign;
 mod cap;
 mod dead_letters;
 mod explain;
 mod export;
+mod held;
 mod identity;
 mod import;
 mod init;
 mod key;
+mod keys;
 mod local;
 mod message;
 mod metrics;
@@ -43,6 +46,7 @@ use clap::{Parser, Subcommand};
 use crate::checks::{Finding, Health};
 use crate::config;
 use crate::model::delivery::Tier;
+use crate::postgres;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
@@ -70,6 +74,15 @@ const IMPORT_EXAMPLES: &str = "Examples:
   bellwire import shop.ndjson
   bellwire import subscriptions.csv --app shop --dry-run
   bellwire import subscriptions.csv --app shop --resume";
+
+const BACKUP_EXAMPLES: &str = "Examples:
+  bellwire backup --output /backups/bellwire-2030-01-31
+  bellwire backup --recipient age1… | ssh backups 'cat > bellwire-2030-01-31.age'";
+
+const RESTORE_EXAMPLES: &str = "Examples:
+  bellwire restore /backups/bellwire-2030-01-31
+  bellwire restore bellwire-2030-01-31.age --identity key.txt --data-dir /var/lib/bellwire
+  bellwire restore --in-place --since 2030-01-31T08:00:00Z";
 
 const EXPLAIN_EXAMPLE: &str = "Example:
   bellwire explain msg_0198… sub_0197…";
@@ -281,6 +294,20 @@ enum Verb {
     /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
     #[command(after_help = EXIT_CODES)]
     Demo(demo::Args),
+    /// Copy out the whole database while servers are at work. The master key is not in it: keep that, too, and apart.
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup(backup::Backup),
+    /// Bring a backup back, into a database that is empty, and hold back what was pending: it may have been sent since.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(backup::Restore),
+    /// List what a restore has held back, let it go on, or cancel it.
+    #[command(after_help = MORE_SETTINGS)]
+    Held {
+        #[command(subcommand)]
+        verb: held::Held,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate {
@@ -296,7 +323,13 @@ enum Verb {
     Doctor(Settings),
     /// Manage the key that protects all others.
     #[command(subcommand)]
-    MasterKey(MasterKeyVerb),
+    MasterKey(keys::MasterKey),
+    /// Manage the keys that secrets are sealed with in the database.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Manage the embedded Postgres.
+    #[command(subcommand)]
+    Postgres(PostgresVerb),
     /// Run push services to test against: they check, decrypt and count what they get, and fail as they are told.
     ///
     /// Prints one line of JSON once it serves: the address of its HTTP interface, and where each host listens.
@@ -305,10 +338,10 @@ enum Verb {
 }
 
 #[derive(Debug, Subcommand)]
-enum MasterKeyVerb {
-    /// Replace the file of the master key and wrap the data keys anew. Restart servers elsewhere with the new file.
+enum PostgresVerb {
+    /// Move the embedded Postgres to the newest major version that is installed, or to that of `postgres_bin`. Stop the server before.
     #[command(after_help = EXIT_CODES)]
-    Rotate(Settings),
+    Upgrade(Settings),
 }
 
 /// Runs the program and returns its exit code.
@@ -381,10 +414,19 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
         Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
-        Verb::MasterKey(MasterKeyVerb::Rotate(settings)) => {
-            let rotation = admin::rotate_master_key(&settings.load()?).await?;
-            let text = "The data keys are wrapped by the new master key.";
-            out.say(&serde_json::json!({"rotation": rotation}), text)?;
+        Verb::Backup(backup) => backup.run(out).await?,
+        Verb::Restore(restore) => restore.run(out).await?,
+        Verb::Held { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::MasterKey(verb) => verb.run(out).await?,
+        Verb::Keys(verb) => verb.run(out).await?,
+        Verb::Postgres(PostgresVerb::Upgrade(settings)) => {
+            let upgraded = admin::upgrade_postgres(&settings.load()?).await?;
+            let postgres::Upgraded { from, to, old } = &upgraded;
+            let text = format!(
+                "Postgres {from} became {to}. The cluster of before is {}; delete it when all is well.",
+                old.display()
+            );
+            out.say(&serde_json::to_value(&upgraded)?, &text)?;
         }
         Verb::Policy(verb) => verb.run(out)?,
         Verb::Demo(args) => {

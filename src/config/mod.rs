@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use url::Url;
+use zeroize::Zeroizing;
 
 use crate::checks;
 use crate::oidc;
@@ -118,6 +119,10 @@ impl Config {
         if self.batch_min > self.batch_max {
             let allowed = format!("at most batch_max, which is {}", self.batch_max);
             return Err(wrong("batch_min", &format!("is {}", self.batch_min), &allowed));
+        }
+        if self.master_key_command.is_some() && (self.master_key.is_some() || self.master_key_file.is_some()) {
+            let allowed = "given without master_key and master_key_file: the master key comes from one place";
+            return Err(wrong("master_key_command", "is given", allowed));
         }
         if self.oidc_issuer.is_some() {
             let missing = [
@@ -274,7 +279,7 @@ impl Config {
     pub(crate) fn setup(&self) -> checks::Setup {
         let file = match self.master_key_source() {
             master_key::Source::File(file) => Some(file),
-            master_key::Source::Given(_) => None,
+            master_key::Source::Given(_) | master_key::Source::Command(_) => None,
         };
         checks::Setup {
             listen: self.listen,
@@ -296,6 +301,9 @@ impl Config {
 
     /// Where the master key comes from.
     pub(crate) fn master_key_source(&self) -> master_key::Source {
+        if let Some(command) = &self.master_key_command {
+            return master_key::Source::Command(Zeroizing::new(command.expose().to_owned()));
+        }
         match self.master_key.as_ref().and_then(|secret| MasterKey::parse(secret.expose()).ok()) {
             Some(key) => master_key::Source::Given(key),
             None => master_key::Source::File(

@@ -148,6 +148,9 @@ settings! {
     master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
     /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
     master_key_file: Option<PathBuf> = "", shown, optional(path());
+    /// A command of the shell that prints the master key, such as the client of a key management service; it runs at the start, and
+    /// when a seal key was added. Empty: it is in `master_key` or `master_key_file`.
+    master_key_command: Option<Secret> = "", masked, optional(secret("a command of 1 to 4096 characters", |text| (1..=4_096).contains(&text.len())));
     /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
     /// none. At `listen` /metrics takes an API key.
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());

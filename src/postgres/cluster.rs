@@ -22,6 +22,8 @@ use super::{Error, Options, SUPERUSER};
 const SYSTEM_USER: &str = "postgres";
 /// The database that is made with the cluster.
 pub const DATABASE: &str = "bellwire";
+/// The first major version that makes checksums of pages unless told otherwise.
+const CHECKSUMS_BY_DEFAULT: u32 = 18;
 /// A log larger than this is moved aside at the next start.
 const LOG_LIMIT_BYTES: u64 = 10 << 20;
 /// How much of the log an error quotes.
@@ -185,26 +187,40 @@ impl Cluster {
     /// Makes the cluster beside its final place and moves it there when it is whole, so that an interrupted attempt is
     /// simply made again.
     fn initdb(&self) -> Result<(), Error> {
-        let new = self.data_dir.join("postgres.new");
-        if new.exists() {
-            fs::remove_dir_all(&new).map_err(at("cannot remove", &new))?;
-        }
-        DirBuilder::new().mode(0o700).create(&new).map_err(at("cannot make", &new))?;
-        self.give_away(&new)?;
-        let mut initdb = Command::new(self.binaries.program("initdb"));
-        // "trust" is right because only the owner (and root) can enter the socket's directory. With the C locale text
-        // sorts by its octets, the same on every machine.
-        initdb.args(["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
-        initdb.arg("--pgdata").arg(&new);
-        match self.durability {
-            Durability::Full => initdb.arg("--data-checksums"),
-            Durability::Fast => initdb.arg("--no-sync"),
-        };
-        self.run_to_end(&mut initdb, "")?;
+        let new = self.beside("postgres.new");
+        self.make_new(&self.binaries, &new, self.durability == Durability::Full)?;
         let mut single = Command::new(self.binaries.program("postgres"));
         single.arg("--single").arg("-D").arg(&new).arg("postgres");
         self.run_to_end(&mut single, &format!("CREATE DATABASE {DATABASE}\n"))?;
         fs::rename(&new, self.cluster()).map_err(at("cannot move", &new))
+    }
+
+    /// A path beside the cluster.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.data_dir.join(name)
+    }
+
+    /// Makes a cluster there, in place of what an interrupted attempt has left.
+    pub(super) fn make_new(&self, binaries: &Binaries, new: &Path, checksums: bool) -> Result<(), Error> {
+        if new.exists() {
+            fs::remove_dir_all(new).map_err(at("cannot remove", new))?;
+        }
+        DirBuilder::new().mode(0o700).create(new).map_err(at("cannot make", new))?;
+        self.give_away(new)?;
+        let mut initdb = Command::new(binaries.program("initdb"));
+        // "trust" is right because only the owner (and root) can enter the socket's directory. With the C locale text
+        // sorts by its octets, the same on every machine.
+        initdb.args(["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
+        initdb.arg("--pgdata").arg(new);
+        if checksums {
+            initdb.arg("--data-checksums");
+        } else if binaries.major >= CHECKSUMS_BY_DEFAULT {
+            initdb.arg("--no-data-checksums");
+        }
+        if self.durability == Durability::Fast {
+            initdb.arg("--no-sync");
+        }
+        self.run_to_end(&mut initdb, "")
     }
 
     /// Runs a program of Postgres with that input; what it said is the error.
@@ -269,7 +285,7 @@ impl Cluster {
     }
 }
 
-fn at(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
+pub(super) fn at(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
     Error::io(format!("{what} {}", path.display()))
 }
 

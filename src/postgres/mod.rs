@@ -16,6 +16,7 @@
 mod binaries;
 mod cluster;
 mod settings;
+mod upgrade;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -33,6 +34,7 @@ pub(crate) use binaries::{Binaries, OLDEST_MAJOR};
 pub use cluster::DATABASE;
 use cluster::{Cluster, Status};
 pub use settings::Durability;
+pub(crate) use upgrade::{Upgraded, upgrade};
 
 /// The superuser that `initdb` makes; only those who can open the socket's directory can be it.
 const SUPERUSER: &str = "postgres";
@@ -63,7 +65,7 @@ pub enum Error {
     /// The cluster was made by a major version that is not installed any more.
     #[error(
         "the data directory was made by Postgres {major}, which is not installed: on Debian or Ubuntu, `apt-get \
-         install postgresql-{major}`; to move to a newer version, dump and restore it with pg_dumpall"
+         install postgresql-{major}`; to move to a newer version, install both and run `bellwire postgres upgrade`"
     )]
     OtherVersion {
         /// The version that made it.
@@ -76,6 +78,15 @@ pub enum Error {
         dir: PathBuf,
         /// Which versions would do.
         wanted: String,
+    },
+    /// No `pg_dump` and `pg_restore` for a server of that version.
+    #[error(
+        "pg_dump and pg_restore {major} or newer are not installed: on Debian or Ubuntu, `apt-get install \
+         postgresql-client-{major}`; or name their directory by BELLWIRE_POSTGRES_BIN"
+    )]
+    NoTools {
+        /// The server's major version.
+        major: u32,
     },
     /// Root was to run programs that somebody else may have written.
     #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
@@ -112,6 +123,21 @@ pub enum Error {
         /// How it failed.
         source: std::io::Error,
     },
+    /// A cluster that is to be upgraded runs.
+    #[error("a Postgres runs on the data directory: stop all that use it, and try again")]
+    Running,
+    /// There is nothing to upgrade to.
+    #[error(
+        "no Postgres newer than {major}, which made the data directory, is installed: install one beside it, or name its directory \
+         by BELLWIRE_POSTGRES_BIN"
+    )]
+    NothingNewer {
+        /// The version that made it.
+        major: u32,
+    },
+    /// `pg_upgrade` failed; what it said last.
+    #[error("pg_upgrade failed, and nothing has changed: {0}")]
+    Upgrade(String),
     /// `initdb` failed.
     #[error("initdb failed: {0}")]
     InitDb(String),

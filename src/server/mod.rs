@@ -5,6 +5,7 @@ mod connections;
 pub(crate) mod context;
 mod exposition;
 mod https;
+mod keys;
 pub(crate) mod maintenance;
 pub(crate) mod telemetry;
 
@@ -143,7 +144,6 @@ async fn serve(
     let failure = tokio::select! {
         () = shutdown => None,
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
-        // A process that only serves the API has none.
         Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
         postgres = context.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
@@ -194,7 +194,9 @@ fn start_engines(
         let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics, tracer, settings);
         (dispatcher, engines) = (Some(started), tasks);
     }
+    engines.spawn(keys::watch_on(pool.clone(), vault.clone(), clock.clone(), config.master_key_source()));
     if config.roles.maintenance {
+        engines.spawn(maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone()));
         engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
         engines.spawn(maintenance::fold_on(pool.clone(), clock.clone(), guard(config)));
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));

@@ -179,6 +179,12 @@ actions! {
     UserExported = "user.exported",
     /// Whatever was known of a subscription's browser was erased.
     SubscriptionErased = "subscription.erased",
+    /// The database was brought back from a backup.
+    DatabaseRestored = "database.restored",
+    /// The master key was replaced.
+    MasterKeyRotated = "master_key.rotated",
+    /// A seal key was added, under which all that is sealed is sealed anew.
+    SealKeyAdded = "seal_key.added",
     /// An alert was resolved.
     AlertResolved = "alert.resolved",
     /// A teammate was invited.

@@ -8,6 +8,7 @@ pub(crate) mod data_keys;
 pub(crate) mod identity_keys;
 pub(crate) mod oidc;
 pub(crate) mod passkeys;
+pub(crate) mod resealing;
 pub(crate) mod sessions;
 pub(crate) mod team;
 pub(crate) mod vapid_keys;

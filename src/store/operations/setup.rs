@@ -1,7 +1,7 @@
 //! How the database is set up, and what goes on in it: for checks, which compare it with what Bellwire needs.
 
 use chrono::TimeDelta;
-use sqlx::PgPool;
+use sqlx::{PgConnection, PgPool};
 
 use crate::model::clock::Timestamp;
 
@@ -42,6 +42,11 @@ pub(crate) async fn settings(pool: &PgPool) -> sqlx::Result<Settings> {
     )
     .fetch_one(pool)
     .await
+}
+
+/// Has Postgres look at what all tables hold, by which it plans.
+pub(crate) async fn analyze(connection: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::raw_sql("ANALYZE").execute(connection).await.map(drop)
 }
 
 /// Something that keeps dead rows from being cleared.

@@ -38,6 +38,11 @@ impl Server {
         Self::run(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire"))).await
     }
 
+    /// The same, of another program than this version's.
+    pub async fn of(app: &TestApp, args: &[&str], program: &str) -> Self {
+        Self::run(app, args, Command::new(program)).await
+    }
+
     /// The same, with no more descriptors than that.
     pub async fn with_descriptors(app: &TestApp, args: &[&str], descriptors: u32) -> Self {
         let mut command = Command::new("/bin/sh");
