@@ -12,6 +12,8 @@ mod cap;
 mod dead_letters;
 mod explain;
 mod export;
+mod generate;
+mod health;
 mod identity;
 mod import;
 mod init;
@@ -34,14 +36,16 @@ mod vapid;
 mod watch;
 mod webhook;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::checks::{Finding, Health};
 use crate::config;
+use crate::http_server::inherited::Inherited;
 use crate::model::delivery::Tier;
 use crate::server::telemetry;
 use crate::simulate::demo;
@@ -70,6 +74,9 @@ const IMPORT_EXAMPLES: &str = "Examples:
   bellwire import shop.ndjson
   bellwire import subscriptions.csv --app shop --dry-run
   bellwire import subscriptions.csv --app shop --resume";
+
+const COMPLETIONS_EXAMPLE: &str = "Example:
+  bellwire completions bash > ~/.local/share/bash-completion/completions/bellwire";
 
 const EXPLAIN_EXAMPLE: &str = "Example:
   bellwire explain msg_0198… sub_0197…";
@@ -294,6 +301,22 @@ enum Verb {
     /// Check what a start depends on, without changing anything.
     #[command(after_help = EXIT_CODES)]
     Doctor(Settings),
+    /// Ask the server on this machine whether it can serve, as a container's health check does: it answers and so does its database.
+    ///
+    /// It is looked for at the address that `listen` names.
+    #[command(after_help = EXIT_CODES)]
+    Health(FewSettings),
+    /// Print what completes commands of `bellwire` in a shell. Packages have put it in its place.
+    #[command(after_help = COMPLETIONS_EXAMPLE)]
+    Completions {
+        /// Which shell's.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages of all commands and of bellwire.toml into a directory. Packages have put them in their place.
+    Man {
+        /// Where to; it is made if it is not there.
+        directory: PathBuf,
+    },
     /// Manage the key that protects all others.
     #[command(subcommand)]
     MasterKey(MasterKeyVerb),
@@ -337,6 +360,7 @@ fn program() -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let inherited = Inherited::take(); // while this is the only thread
     // A campaign keeps hundreds of short tasks ready; at tokio's usual 61 polls between looks at the sockets a one-time code
     // would wait for many of them at each of its round trips.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -344,17 +368,17 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         .event_interval(EVENT_INTERVAL)
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(dispatch(cli.verb, Output { json: cli.json }))
+    runtime.block_on(dispatch(cli.verb, inherited, Output { json: cli.json }))
 }
 
-async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
+async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
     macro_rules! run {
         ($verb:ident, $settings:ident, $beginning:expr) => {
             $settings.with($beginning, async |local| $verb.run(local, out).await).await?
         };
     }
     match verb {
-        Verb::Serve(args) => serve::serve(args, out).await?,
+        Verb::Serve(args) => serve::serve(args, inherited, out).await?,
         Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
@@ -381,6 +405,9 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
         Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
+        Verb::Health(settings) => health::ask(&settings.0, out).await?,
+        Verb::Completions { shell } => generate::completions(Cli::command(), shell)?,
+        Verb::Man { directory } => generate::man(Cli::command(), &directory)?,
         Verb::MasterKey(MasterKeyVerb::Rotate(settings)) => {
             let rotation = admin::rotate_master_key(&settings.load()?).await?;
             let text = "The data keys are wrapped by the new master key.";
@@ -420,14 +447,13 @@ fn doctor(out: Output, findings: &[Finding]) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
     use crate::config::Flags;
 
     #[test]
     fn every_argument_is_sound() {
         Cli::command().debug_assert();
+        generate::visible(&Cli::command()).debug_assert();
     }
 
     #[test]

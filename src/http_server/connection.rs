@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -16,11 +17,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::sleep;
 use tower::Service as _;
 use tracing::debug;
 
 use super::Limits;
 use super::socket::{Phase, Progress, Socket};
+
+/// How long connections stay open after a stop, whether they have a request or not: one may be on its way, and would be lost with
+/// the connection. It is answered, as the last one. Longer than a packet takes around the world.
+const LAST_CALL: Duration = Duration::from_millis(500);
 
 /// Serves one request after the other until the client or we have had enough. Each finds the client's address in its
 /// extensions, as [`ConnectInfo`].
@@ -57,6 +63,10 @@ pub(super) async fn serve(
         biased;
         ended = connection.as_mut() => return log(ended, peer),
         _ = told.wait_for(|stop| *stop) => {}
+    }
+    tokio::select! {
+        ended = connection.as_mut() => return log(ended, peer),
+        () = sleep(LAST_CALL) => {}
     }
     // The library takes a half-sent head for none. Its request is still answered, as the last one.
     if progress.phase() != Phase::Head {

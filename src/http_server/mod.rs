@@ -10,6 +10,8 @@
 
 pub(crate) mod address;
 mod connection;
+pub(crate) mod inherited;
+pub(crate) mod probe;
 mod slots;
 mod socket;
 
@@ -79,8 +81,8 @@ impl Limits {
     }
 }
 
-/// Serves until `stop` is true or its sender is gone. Then it closes the listener and every connection that asks
-/// nothing, and returns when all requests that had begun, half-sent ones included, are answered. Whoever drops it before
+/// Serves until `stop` is true or its sender is gone. Then it closes the listener and, half a second later, every connection
+/// that asks nothing, and returns when all requests that had begun, half-sent ones included, are answered. Whoever drops it before
 /// cuts them.
 pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: watch::Receiver<bool>) {
     let (http, slots) = (limits.http(), ConnectionSlots::new(&limits));

@@ -3,7 +3,7 @@
 //! ```text
 //! bellwire ══pipe══▶ sh (guard.sh) ──▶ postgres          <data dir>/postgres      the cluster
 //!     └──────────── unix socket ──────────┘               <data dir>/postgres.log  what it says
-//!                                                         /tmp/bellwire-<hash>/    its socket, mode 0700
+//!                                                         <data dir>/postgres.socket/   its socket, mode 0700
 //! ```
 //!
 //! Postgres ends when the process that started it does, even by SIGKILL, because the guard then reads the end of the

@@ -5,6 +5,7 @@ mod connections;
 pub(crate) mod context;
 mod exposition;
 pub(crate) mod maintenance;
+mod service_manager;
 pub(crate) mod telemetry;
 
 use std::future::Future;
@@ -70,7 +71,7 @@ pub(crate) async fn run(
     let address = listener.local_addr().context("the listener has no address")?;
     info!(%address, data = %context.data(&config), "started");
     started(address);
-    let ended = serve(&context, &config, listener, shutdown).await;
+    let ended = serve(&context, &config, listener, address, shutdown).await;
     context.close().await;
     ended
 }
@@ -82,6 +83,7 @@ async fn serve(
     context: &Context,
     config: &Config,
     listener: TcpListener,
+    address: SocketAddr,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let metrics = Metrics::new();
@@ -118,14 +120,17 @@ async fn serve(
         info!(address = %listener.local_addr()?, "metrics without authentication");
         serving.spawn(http_server::serve(listener, served.metrics, http_limits(config), stop));
     }
+    service_manager::tell_ready();
     let failure = tokio::select! {
         () = shutdown => None,
+        () = service_manager::feed_watchdog(address) => None, // it never ends
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
         // A process that only serves the API has none.
         Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
         postgres = context.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
     info!("stopping");
+    service_manager::tell_stopping(config.shutdown_deadline);
     let _ = stop_serving.send(true);
     wind_down(&mut serving, dispatcher, config.shutdown_deadline).await;
     engines.shutdown().await;

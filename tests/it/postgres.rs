@@ -215,7 +215,7 @@ fn a_socket_directory_that_is_open_to_others_is_refused() {
     let postgres = Embedded::start(&options(dir.path())).expect("it starts");
     let sockets = postgres.socket().parent().expect("a directory").to_owned();
     postgres.stop();
-    assert!(!sockets.exists(), "a stop leaves nothing behind in /tmp");
+    assert!(!sockets.exists(), "a stop leaves no socket behind");
     std::fs::create_dir(&sockets).expect("somebody else was here");
     std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o755)).expect("open to others");
     let error = Embedded::start(&options(dir.path())).expect_err("anybody could listen there");
