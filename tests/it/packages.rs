@@ -132,3 +132,47 @@ fn every_verb_and_every_setting_is_in_the_man_pages() {
         assert!(file.contains(key), "{key}");
     }
 }
+
+/// A program of Python that `make deps` puts there for tests.
+fn container_tool(program: &str) -> Command {
+    let tools = root().join(".deps/containers");
+    let mut command = Command::new(tools.join("bin").join(program));
+    command.env("PYTHONPATH", tools).current_dir(root());
+    command
+}
+
+#[track_caller]
+fn finds_nothing(command: &mut Command) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}; run `make deps NEEDS=--test`"));
+    let (told, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}:\n{told}\n{said}");
+}
+
+#[test]
+fn the_files_for_containers_are_what_their_specifications_ask_for() {
+    let mut compose = container_tool("check-jsonschema");
+    finds_nothing(compose.args(["--builtin-schema", "vendor.compose-spec", "contrib/compose/compose.yaml"]));
+    finds_nothing(container_tool("hadolint").args(["--failure-threshold", "style", "Containerfile"]));
+}
+
+#[test]
+fn the_containers_are_closed_and_name_settings_and_verbs_that_there_are() {
+    let (image, compose) = (read("Containerfile"), read("contrib/compose/compose.yaml"));
+    let last_stage = image.rsplit("\nFROM ").next().expect("a stage");
+    assert!(last_stage.starts_with("scratch\n"), "nothing but the program");
+    assert!(last_stage.contains("\nUSER 65532:65532\n"), "not root");
+    let health = last_stage.split("CMD [\"/bellwire\", \"").nth(1).and_then(|rest| rest.split('"').next());
+    bellwire(&[health.expect("a health check"), "--help"]);
+    let compose: serde_json::Value = serde_norway::from_str(&compose).expect("YAML");
+    let server = &compose["services"]["server"];
+    assert_eq!((&server["read_only"], &server["cap_drop"][0]), (&true.into(), &"ALL".into()));
+    let known = text(bellwire(&["serve", "--print-config"]));
+    let named = last_stage.split_whitespace().filter_map(|word| word.split_once('=')).map(|(name, _)| name);
+    let environment = server["environment"].as_object().expect("variables");
+    let ours = named.chain(environment.keys().map(String::as_str)).filter_map(|name| name.strip_prefix("BELLWIRE_"));
+    let ours: Vec<String> = ours.map(str::to_lowercase).collect();
+    assert!(ours.len() >= 5, "variables are not found: {ours:?}");
+    for key in ours {
+        assert!(known.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{key} = "))), "{key}");
+    }
+}
