@@ -301,9 +301,9 @@ enum Verb {
     /// Check what a start depends on, without changing anything.
     #[command(after_help = EXIT_CODES)]
     Doctor(Settings),
-    /// Ask the server on this machine whether it can serve, as a container's health check does: it answers and so does its database.
+    /// Ask the server on this machine whether it can serve, for health checks of containers.
     ///
-    /// It is looked for at the address that `listen` names.
+    /// It is looked for at the address that `listen` names, and can serve if its database answers.
     #[command(after_help = EXIT_CODES)]
     Health(FewSettings),
     /// Print what completes commands of `bellwire` in a shell. Packages have put it in its place.

@@ -60,6 +60,7 @@ impl Cluster {
         let data_dir = fs::canonicalize(&options.data_dir).map_err(at("cannot resolve", &options.data_dir))?;
         if let Some(user) = &user {
             refuse_closed_path(&data_dir, user)?;
+            refuse_anothers(&data_dir.join("postgres"), user)?;
         }
         let existing = existing_major(&data_dir.join("postgres"))?;
         let binaries = Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), existing)?;
@@ -312,6 +313,20 @@ fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Postgres serves nobody's cluster but its user's. One that a service runs as a user of its own is not for root, either.
+fn refuse_anothers(cluster: &Path, user: &User) -> Result<(), Error> {
+    let owner = match fs::metadata(cluster) {
+        Ok(found) => Uid::from_raw(found.uid()),
+        Err(_) => return Ok(()), // there is none yet, or it is about to be told why it cannot be read
+    };
+    if owner == user.uid {
+        return Ok(());
+    }
+    let named = User::from_uid(owner).ok().flatten();
+    let owner = named.map_or_else(|| owner.to_string(), |user| user.name);
+    Err(Error::Anothers { dir: cluster.to_owned(), owner })
 }
 
 /// Whether the data directory holds a whole cluster.

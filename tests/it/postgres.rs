@@ -252,6 +252,18 @@ fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() 
 }
 
 #[test]
+fn root_is_told_whose_database_it_is_that_a_service_runs_as_another_user() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = TempDir::new();
+    Embedded::start(&options(dir.path())).expect("it starts").stop();
+    nix::unistd::chown(&dir.path().join("postgres"), Some(STRANGER), None).expect("theirs");
+    let error = Embedded::start(&options(dir.path())).expect_err("it is theirs").to_string();
+    assert!(error.contains(&format!("run this as that user, such as by `sudo -u {STRANGER}`")), "{error}");
+}
+
+#[test]
 fn programs_that_others_may_have_written_are_not_run_as_root() {
     use std::os::unix::fs::PermissionsExt;
     let dir = TempDir::new();
