@@ -59,8 +59,8 @@ impl Cluster {
         make_dir(&options.data_dir)?;
         let data_dir = fs::canonicalize(&options.data_dir).map_err(at("cannot resolve", &options.data_dir))?;
         if let Some(user) = &user {
-            refuse_closed_path(&data_dir, user)?;
             refuse_anothers(&data_dir.join("postgres"), user)?;
+            refuse_closed_path(&data_dir, user)?;
         }
         let existing = existing_major(&data_dir.join("postgres"))?;
         let binaries = Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), existing)?;
