@@ -57,7 +57,7 @@ fn the_units_agree_with_the_settings_and_with_each_other() {
     let command =
         service.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/bellwire ")).expect("a command");
     bellwire(&[command, "--help"]);
-    let sysusers = read("packaging/debian/bellwire.sysusers");
+    let sysusers = read("packaging/bellwire.sysusers");
     let user = service.lines().find_map(|line| line.strip_prefix("User=")).expect("a user");
     assert!(sysusers.lines().any(|line| line.starts_with(&format!("u {user} "))), "{user} is not made");
 }
