@@ -13,6 +13,8 @@ mod cap;
 mod dead_letters;
 mod explain;
 mod export;
+mod generate;
+mod health;
 mod held;
 mod identity;
 mod import;
@@ -37,14 +39,16 @@ mod vapid;
 mod watch;
 mod webhook;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::checks::{Finding, Health};
 use crate::config;
+use crate::http_server::inherited::Inherited;
 use crate::model::delivery::Tier;
 use crate::postgres;
 use crate::server::telemetry;
@@ -83,6 +87,9 @@ const RESTORE_EXAMPLES: &str = "Examples:
   bellwire restore /backups/bellwire-2030-01-31
   bellwire restore bellwire-2030-01-31.age --identity key.txt --data-dir /var/lib/bellwire
   bellwire restore --in-place --since 2030-01-31T08:00:00Z";
+
+const COMPLETIONS_EXAMPLE: &str = "Example:
+  bellwire completions bash > ~/.local/share/bash-completion/completions/bellwire";
 
 const EXPLAIN_EXAMPLE: &str = "Example:
   bellwire explain msg_0198… sub_0197…";
@@ -321,6 +328,22 @@ enum Verb {
     /// Check what a start depends on, without changing anything.
     #[command(after_help = EXIT_CODES)]
     Doctor(Settings),
+    /// Ask the server on this machine whether it can serve, for health checks of containers.
+    ///
+    /// It is looked for at the address that `listen` names, and can serve if its database answers.
+    #[command(after_help = EXIT_CODES)]
+    Health(FewSettings),
+    /// Print what completes commands of `bellwire` in a shell. Packages have put it in its place.
+    #[command(after_help = COMPLETIONS_EXAMPLE)]
+    Completions {
+        /// Which shell's.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages of all commands and of bellwire.toml into a directory. Packages have put them in their place.
+    Man {
+        /// Where to; it is made if it is not there.
+        directory: PathBuf,
+    },
     /// Manage the key that protects all others.
     #[command(subcommand)]
     MasterKey(keys::MasterKey),
@@ -370,6 +393,7 @@ fn program() -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let inherited = Inherited::take(); // while this is the only thread
     // A campaign keeps hundreds of short tasks ready; at tokio's usual 61 polls between looks at the sockets a one-time code
     // would wait for many of them at each of its round trips.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -377,17 +401,17 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         .event_interval(EVENT_INTERVAL)
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(dispatch(cli.verb, Output { json: cli.json }))
+    runtime.block_on(dispatch(cli.verb, inherited, Output { json: cli.json }))
 }
 
-async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
+async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
     macro_rules! run {
         ($verb:ident, $settings:ident, $beginning:expr) => {
             $settings.with($beginning, async |local| $verb.run(local, out).await).await?
         };
     }
     match verb {
-        Verb::Serve(args) => serve::serve(args, out).await?,
+        Verb::Serve(args) => serve::serve(args, inherited, out).await?,
         Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
@@ -414,6 +438,9 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
         Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
+        Verb::Health(settings) => health::ask(&settings.0, out).await?,
+        Verb::Completions { shell } => generate::completions(Cli::command(), shell)?,
+        Verb::Man { directory } => generate::man(Cli::command(), &directory)?,
         Verb::Backup(backup) => backup.run(out).await?,
         Verb::Restore(restore) => restore.run(out).await?,
         Verb::Held { verb, settings } => run!(verb, settings, Beginning::Before),
@@ -462,14 +489,13 @@ fn doctor(out: Output, findings: &[Finding]) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
     use crate::config::Flags;
 
     #[test]
     fn every_argument_is_sound() {
         Cli::command().debug_assert();
+        generate::visible(&Cli::command()).debug_assert();
     }
 
     #[test]

@@ -13,7 +13,8 @@ use super::admin;
 use super::output::Output;
 use super::{Settings, program};
 use crate::api::example::Audience;
-use crate::config::{Config, LogFormat, reachable};
+use crate::config::{self, Config, LogFormat, reachable};
+use crate::http_server::inherited::Inherited;
 use crate::server::{self, context::Migrations};
 
 /// What `serve` is told.
@@ -25,20 +26,33 @@ pub(super) struct Serve {
     /// Print the settings in force and where they come from, secrets masked, and exit.
     #[arg(long)]
     print_config: bool,
+    /// Print a file of all settings, each explained and commented out, for /etc/bellwire/bellwire.toml, and exit.
+    #[arg(long)]
+    print_template: bool,
     #[command(flatten)]
     settings: Settings,
 }
 
-/// Runs a server until it is told to stop.
-pub(super) async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
-    let config = args.settings.load()?;
+/// Runs a server until it is told to stop, on the socket that a service manager handed over, if one did.
+pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> anyhow::Result<()> {
+    if args.print_template {
+        return Ok(std::io::stdout().write_all(config::template().as_bytes())?);
+    }
+    let mut config = args.settings.load()?;
     if args.print_config {
         return Ok(std::io::stdout().write_all(config.print().as_bytes())?);
     }
     admin::raise_open_files();
     let migrations = if args.no_migrate { Migrations::Check } else { Migrations::Apply };
-    let listener =
-        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let listener = match inherited.listener().context("the socket of the service manager cannot be used")? {
+        Some(listener) => {
+            config.listen = listener.local_addr()?; // whatever the settings say
+            listener
+        }
+        None => {
+            TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?
+        }
+    };
     let shutdown = told_to_stop()?;
     // Machines that read the log find the same in its event "started".
     let told = (config.log_format == LogFormat::Text && !out.json).then(|| config.clone());

@@ -9,6 +9,7 @@ mod file;
 mod flags;
 mod settings;
 mod sources;
+mod template;
 pub(crate) mod trust;
 mod value;
 
@@ -29,6 +30,7 @@ pub(crate) use flags::Flags;
 pub(crate) use settings::{Config, PolicyDefaults};
 use settings::{SETTINGS, Setting};
 use sources::{Origin, Sources, default_data_dir, name_of};
+pub(crate) use template::{man_page, template};
 pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
 

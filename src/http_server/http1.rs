@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Request, header};
@@ -12,11 +13,16 @@ use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
 use tower::Service as _;
 
 use super::connection::{Host, Visitor, log};
 use super::socket::{Phase, Progress, Socket};
 use super::{HEAD_MIN_BYTES, Limits};
+
+/// How long connections stay open after a stop, whether they have a request or not: one may be on its way, and would be lost with
+/// the connection. It is answered, as the last one. Longer than a packet takes around the world.
+const LAST_CALL: Duration = Duration::from_millis(500);
 
 fn builder(limits: &Limits) -> Builder {
     let mut http = Builder::new();
@@ -55,6 +61,10 @@ where
         biased;
         ended = connection.as_mut() => return log(ended, peer),
         _ = told.wait_for(|stop| *stop) => {}
+    }
+    tokio::select! {
+        ended = connection.as_mut() => return log(ended, peer),
+        () = sleep(LAST_CALL) => {}
     }
     // The library takes a half-sent head for none. Its request is still answered, as the last one.
     if progress.phase() != Phase::Head {

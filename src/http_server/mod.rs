@@ -17,6 +17,8 @@ pub(crate) mod certificate;
 mod connection;
 mod http1;
 mod http2;
+pub(crate) mod inherited;
+pub(crate) mod probe;
 pub(crate) mod redirect;
 mod slots;
 mod socket;
@@ -78,8 +80,8 @@ impl Default for Limits {
     }
 }
 
-/// Serves until `stop` is true or its sender is gone, with TLS if there is any. Then it closes the listener and every connection that
-/// asks nothing, and returns when all requests that had begun, half-sent ones included, are answered. Whoever drops it before
+/// Serves until `stop` is true or its sender is gone, with TLS if there is any. Then it closes the listener and, half a second later, every
+/// connection that asks nothing, and returns when all requests that had begun, half-sent ones included, are answered. Whoever drops it before
 /// cuts them.
 pub async fn serve(
     listener: TcpListener,

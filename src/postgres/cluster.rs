@@ -24,6 +24,10 @@ const SYSTEM_USER: &str = "postgres";
 pub const DATABASE: &str = "bellwire";
 /// The first major version that makes checksums of pages unless told otherwise.
 const CHECKSUMS_BY_DEFAULT: u32 = 18;
+/// The name of its socket, which follows from its port.
+const SOCKET: &str = ".s.PGSQL.5432";
+/// What Linux has room for (unix(7)), less the closing zero.
+const SOCKET_PATH_MAX_OCTETS: usize = 107;
 /// A log larger than this is moved aside at the next start.
 const LOG_LIMIT_BYTES: u64 = 10 << 20;
 /// How much of the log an error quotes.
@@ -57,6 +61,7 @@ impl Cluster {
         make_dir(&options.data_dir)?;
         let data_dir = fs::canonicalize(&options.data_dir).map_err(at("cannot resolve", &options.data_dir))?;
         if let Some(user) = &user {
+            refuse_anothers(&data_dir.join("postgres"), user)?;
             refuse_closed_path(&data_dir, user)?;
         }
         let existing = existing_major(&data_dir.join("postgres"))?;
@@ -81,7 +86,7 @@ impl Cluster {
 
     /// The socket that clients connect to.
     pub(super) fn socket(&self) -> PathBuf {
-        self.socket_dir.join(".s.PGSQL.5432")
+        self.socket_dir.join(SOCKET)
     }
 
     /// Where Postgres writes its log.
@@ -270,7 +275,7 @@ impl Cluster {
         self.has_socket_dir().map(drop)
     }
 
-    /// Leaves nothing behind in `/tmp`, unless another process has started Postgres meanwhile.
+    /// Leaves no directory of the socket behind, unless another process has started Postgres meanwhile.
     pub(super) fn remove_socket_dir(&self) {
         if let Ok(None) = self.status() {
             // It is not empty if that other process is about to start; and nothing depends on its removal.
@@ -326,6 +331,20 @@ fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
     Ok(())
 }
 
+/// Postgres serves nobody's cluster but its user's. One that a service runs as a user of its own is not for root, either.
+fn refuse_anothers(cluster: &Path, user: &User) -> Result<(), Error> {
+    let owner = match fs::metadata(cluster) {
+        Ok(found) => Uid::from_raw(found.uid()),
+        Err(_) => return Ok(()), // there is none yet, or it is about to be told why it cannot be read
+    };
+    if owner == user.uid {
+        return Ok(());
+    }
+    let named = User::from_uid(owner).ok().flatten();
+    let owner = named.map_or_else(|| owner.to_string(), |user| user.name);
+    Err(Error::Anothers { dir: cluster.to_owned(), owner })
+}
+
 /// Whether the data directory holds a whole cluster.
 pub(super) fn cluster_exists(data_dir: &Path) -> bool {
     data_dir.join("postgres").join("PG_VERSION").exists()
@@ -350,8 +369,17 @@ fn is_open_to_alone(user: Uid, owner: Uid, mode: u32) -> bool {
     owner == user && mode & 0o077 == 0
 }
 
-/// A short directory for the socket, since its path may hold at most 107 octets; the same for the same data directory.
+/// The directory of the socket, the same for the same data directory: beside the data, where every process finds it, also one that has
+/// a `/tmp` of its own; or, where that path is longer than the 107 octets that a socket's may have, or has characters that Postgres's
+/// list of such directories gives a meaning, a short one in `/tmp`.
 fn socket_dir(data_dir: &Path) -> PathBuf {
+    let beside = data_dir.join("postgres.socket");
+    let path = beside.join(SOCKET);
+    let path = path.as_os_str().as_encoded_bytes();
+    let is_plain = |octet: &u8| octet.is_ascii_alphanumeric() || b"/._-".contains(octet);
+    if path.len() <= SOCKET_PATH_MAX_OCTETS && path.iter().all(is_plain) {
+        return beside;
+    }
     let hash = digest::digest(&digest::SHA256, data_dir.as_os_str().as_encoded_bytes());
     let hex: String = hash.as_ref()[..8].iter().map(|octet| format!("{octet:02x}")).collect();
     PathBuf::from(format!("/tmp/bellwire-{hex}"))
@@ -397,9 +425,13 @@ mod tests {
 
     #[test]
     fn the_socket_is_short_and_follows_from_the_data_directory() {
-        let long = PathBuf::from("/very-long".repeat(30));
-        assert!(socket_dir(&long).join(".s.PGSQL.5432").as_os_str().len() <= 107);
-        assert_eq!(socket_dir(&long), socket_dir(&long));
-        assert_ne!(socket_dir(&long), socket_dir(Path::new("/other")));
+        for awkward in ["/very-long".repeat(30), "/with, a comma".to_owned()] {
+            let awkward = PathBuf::from(awkward);
+            let path = socket_dir(&awkward).join(SOCKET);
+            assert!(path.starts_with("/tmp") && path.as_os_str().len() <= SOCKET_PATH_MAX_OCTETS, "{path:?}");
+            assert_eq!(socket_dir(&awkward), socket_dir(&awkward));
+        }
+        assert_ne!(socket_dir(Path::new(&"/long".repeat(30))), socket_dir(Path::new(&"/other".repeat(30))));
+        assert_eq!(socket_dir(Path::new("/var/lib/bellwire")), Path::new("/var/lib/bellwire/postgres.socket"));
     }
 }

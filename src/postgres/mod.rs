@@ -3,7 +3,7 @@
 //! ```text
 //! bellwire ══pipe══▶ sh (guard.sh) ──▶ postgres          <data dir>/postgres      the cluster
 //!     └──────────── unix socket ──────────┘               <data dir>/postgres.log  what it says
-//!                                                         /tmp/bellwire-<hash>/    its socket, mode 0700
+//!                                                         <data dir>/postgres.socket/   its socket, mode 0700
 //! ```
 //!
 //! Postgres ends when the process that started it does, even by SIGKILL, because the guard then reads the end of the
@@ -101,6 +101,14 @@ pub enum Error {
         "Postgres does not run as root, and there is no user `{0}` to run it as; create it, or start as another user"
     )]
     NoUser(&'static str),
+    /// Root found a cluster of neither its own nor that user.
+    #[error("the database in {} is of user `{owner}`: run this as that user, such as by `sudo -u {owner}`", dir.display())]
+    Anothers {
+        /// Where the cluster is.
+        dir: PathBuf,
+        /// Whose it is: a name, or a number.
+        owner: String,
+    },
     /// User `postgres` may not enter a directory above the data.
     #[error("user `{user}` may not enter {}, where the data would be: choose another data directory", dir.display())]
     Unreachable {

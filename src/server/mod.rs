@@ -7,6 +7,7 @@ mod exposition;
 mod https;
 mod keys;
 pub(crate) mod maintenance;
+mod service_manager;
 pub(crate) mod telemetry;
 
 use std::future::Future;
@@ -82,7 +83,7 @@ pub(crate) async fn run(
         );
     }
     started(address);
-    let ended = serve(&context, &config, listener, shutdown).await;
+    let ended = serve(&context, &config, listener, address, shutdown).await;
     context.close().await;
     ended
 }
@@ -94,6 +95,7 @@ async fn serve(
     context: &Context,
     config: &Config,
     listener: TcpListener,
+    address: SocketAddr,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let metrics = Metrics::new();
@@ -141,13 +143,16 @@ async fn serve(
         info!(address = %listener.local_addr()?, "metrics without authentication");
         serving.spawn(http_server::serve(listener, None, served.metrics, http_limits(config), stop));
     }
+    service_manager::tell_ready();
     let failure = tokio::select! {
         () = shutdown => None,
+        () = service_manager::feed_watchdog(address) => None, // it never ends
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
         Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
         postgres = context.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
     info!("stopping");
+    service_manager::tell_stopping(config.shutdown_deadline);
     let _ = stop_serving.send(true);
     wind_down(&mut serving, dispatcher, config.shutdown_deadline).await;
     engines.shutdown().await;

@@ -57,6 +57,11 @@ impl Server {
         Self::run(app, &[], command).await
     }
 
+    /// The same, as that command runs it.
+    pub async fn by(app: &TestApp, args: &[&str], command: Command) -> Self {
+        Self::run(app, args, command).await
+    }
+
     /// The same, on the database behind that URL.
     pub async fn on(app: &TestApp, args: &[&str], database_url: &str) -> Self {
         let mut server = Self::spawn(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire")), database_url);
