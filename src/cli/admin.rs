@@ -9,19 +9,18 @@ use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
+use crate::checks::rules::upkeep;
 use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::model::clock::Clock;
 use crate::postgres::{Binaries, Embedded};
+use crate::server;
 use crate::server::context::{self, Context, Migrations};
 use crate::store::keys::data_keys;
 use crate::store::operations::schema::{self, Contents};
 use crate::store::operations::workers;
 use crate::store::{self};
 use crate::vault::master_key::{MasterKey, Source};
-
-/// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
-const FILES_WANTED: u64 = 4_096;
 
 /// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work.
 pub(crate) async fn migrate(config: &Config, forced: bool) -> anyhow::Result<()> {
@@ -79,12 +78,13 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
     Ok(Rotation::Rotated)
 }
 
-/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first.
-pub(crate) async fn doctor(config: &Config) -> Vec<Finding> {
-    checks::by_gravity(examine(config).await)
+/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first. `offline`:
+/// without asking anybody over the network but the database.
+pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<Finding> {
+    checks::by_gravity(examine(config, offline).await)
 }
 
-async fn examine(config: &Config) -> Vec<Finding> {
+async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
     let mut findings = vec![open_files()];
     if config.database_url.is_none() {
         let options = config.postgres_options();
@@ -132,7 +132,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
             });
             findings.extend(checks::of_database(&pool).await);
             if is_current {
-                findings.extend(of_server(&pool, config).await);
+                findings.extend(of_server(&pool, config, offline).await);
             }
             pool.close().await;
         }
@@ -159,9 +159,14 @@ async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -
 }
 
 /// What a server says of itself. That nothing is sent is no fault where no server runs.
-async fn of_server(pool: &PgPool, config: &Config) -> Vec<Finding> {
-    let now = Clock::system().now();
-    let mut findings = checks::of_machine(&config.setup()).await;
+async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding> {
+    let (now, setup) = (Clock::system().now(), config.setup());
+    let setup = checks::Setup { asks_others: !offline, ..setup };
+    let mut findings = checks::of_machine(&setup).await;
+    match server::gateways(config) {
+        Ok(gateways) => findings.extend(checks::network::look(pool, &gateways, &setup).await),
+        Err(error) => findings.push(Finding::failure("push services", error)),
+    }
     findings.extend(checks::of_upkeep(pool, now).await);
     if workers::any(pool, now).await.unwrap_or(false) {
         findings.extend(checks::of_dispatch(pool, now).await);
@@ -169,13 +174,11 @@ async fn of_server(pool: &PgPool, config: &Config) -> Vec<Finding> {
     findings
 }
 
+/// How many files a server may have open: as many as the system allows, which is what it asks for.
 fn open_files() -> Finding {
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((_, hard)) if hard < FILES_WANTED => {
-            Finding::warning("open files", format!("at most {hard}; a busy server wants {FILES_WANTED} (ulimit -n)"))
-        }
-        Ok((_, hard)) => Finding::ok("open files", format!("at most {hard}")),
-        Err(errno) => Finding::warning("open files", format!("unknown: {errno}")),
+        Ok((_, hard)) => upkeep::open_files(None, hard),
+        Err(errno) => Finding::warning("open files", format!("How many may be open is not known: {errno}.")),
     }
 }
 

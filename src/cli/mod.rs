@@ -17,6 +17,7 @@ mod import;
 mod init;
 mod key;
 mod local;
+mod log_level;
 mod message;
 mod metrics;
 mod output;
@@ -43,6 +44,7 @@ use clap::{Parser, Subcommand};
 use crate::checks::{Finding, Health};
 use crate::config;
 use crate::model::delivery::Tier;
+use crate::panics;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
@@ -291,9 +293,23 @@ enum Verb {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Check what a start depends on, without changing anything.
+    /// Check what a start depends on, and how the server, its database and the network around it do, without changing anything.
     #[command(after_help = EXIT_CODES)]
-    Doctor(Settings),
+    Doctor {
+        /// Ask nobody over the network but the database: neither push services, nor the server at its public URL.
+        #[arg(long)]
+        offline: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Log more, or less, for a while, without a restart.
+    #[command(after_help = MORE_SETTINGS)]
+    LogLevel {
+        #[command(subcommand)]
+        verb: log_level::LogLevel,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
     /// Manage the key that protects all others.
     #[command(subcommand)]
     MasterKey(MasterKeyVerb),
@@ -313,6 +329,7 @@ enum MasterKeyVerb {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
+    panics::watch();
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -362,6 +379,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Webhook { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::LogLevel { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Export { export, settings } => run!(export, settings, Beginning::Before),
@@ -380,7 +398,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             admin::migrate(&settings.load()?, force).await?;
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
-        Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
+        Verb::Doctor { offline, settings } => return doctor(out, &admin::doctor(&settings.load()?, offline).await),
         Verb::MasterKey(MasterKeyVerb::Rotate(settings)) => {
             let rotation = admin::rotate_master_key(&settings.load()?).await?;
             let text = "The data keys are wrapped by the new master key.";

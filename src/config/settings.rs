@@ -131,6 +131,8 @@ settings! {
     master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
     /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
     master_key_file: Option<PathBuf> = "", shown, optional(path());
+    /// Milliseconds: a statement to the database that takes longer is logged, without its values, and counted.
+    slow_statement_ms: u32 = "1000", shown, number(1..=60_000);
     /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
     /// none. At `listen` /metrics takes an API key.
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());

@@ -179,6 +179,10 @@ actions! {
     UserExported = "user.exported",
     /// Whatever was known of a subscription's browser was erased.
     SubscriptionErased = "subscription.erased",
+    /// It was said what the log shows for a while.
+    LogLevelSet = "log_level.set",
+    /// It was said that the log shows again what each process was started with.
+    LogLevelReset = "log_level.reset",
     /// An alert was resolved.
     AlertResolved = "alert.resolved",
     /// A teammate was invited.
