@@ -134,7 +134,7 @@ impl Default for Setup {
 /// Everything that a server can say of itself but what the [`network`] shows, the gravest first.
 pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Finding> {
     let mut findings = of_machine(setup).await;
-    findings.push(of_open_files());
+    findings.extend(of_open_files());
     findings.push(asked("schema", store::check_schema(&pool.connect_options()), |()| rules::schema()).await);
     findings.extend(of_master_key(pool, setup).await);
     findings.extend(of_database(pool).await);
@@ -149,13 +149,11 @@ pub(crate) fn by_gravity(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// How many files this process has open. A server has raised its limit as far as it may.
-fn of_open_files() -> Finding {
-    let open = std::fs::read_dir("/proc/self/fd").ok().and_then(|open| u64::try_from(open.count()).ok());
-    match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((soft, _)) => rules::upkeep::open_files(open, soft),
-        Err(errno) => Finding::warning("open files", format!("How many may be open is not known: {errno}.")),
-    }
+/// How many files this process has open, where the system tells. A server has raised its limit as far as it may.
+fn of_open_files() -> Option<Finding> {
+    let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    Some(rules::upkeep::files_in_use(u64::try_from(open).unwrap_or(u64::MAX), limit))
 }
 
 /// Whether the master key's file still opens the database, as the next start will need it to.

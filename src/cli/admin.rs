@@ -9,7 +9,6 @@ use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
-use crate::checks::rules::upkeep;
 use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::model::clock::Clock;
@@ -21,6 +20,9 @@ use crate::store::operations::schema::{self, Contents};
 use crate::store::operations::workers;
 use crate::store::{self};
 use crate::vault::master_key::{MasterKey, Source};
+
+/// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
+const FILES_WANTED: u64 = 4_096;
 
 /// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work.
 pub(crate) async fn migrate(config: &Config, forced: bool) -> anyhow::Result<()> {
@@ -174,11 +176,13 @@ async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding
     findings
 }
 
-/// How many files a server may have open: as many as the system allows, which is what it asks for.
 fn open_files() -> Finding {
     match getrlimit(Resource::RLIMIT_NOFILE) {
-        Ok((_, hard)) => upkeep::open_files(None, hard),
-        Err(errno) => Finding::warning("open files", format!("How many may be open is not known: {errno}.")),
+        Ok((_, hard)) if hard < FILES_WANTED => {
+            Finding::warning("open files", format!("at most {hard}; a busy server wants {FILES_WANTED} (ulimit -n)"))
+        }
+        Ok((_, hard)) => Finding::ok("open files", format!("at most {hard}")),
+        Err(errno) => Finding::warning("open files", format!("unknown: {errno}")),
     }
 }
 

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::testkit::checks;
 use bellwire::testkit::http_server::{Limits, serve};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::simulate::gateways::{Action, Fault, Rule};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -44,7 +44,7 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
         "leases",
         "bloat",
         "settings",
-        "open files",
+        "files in use",
         "queue",
     ] {
         assert_eq!(of(&found, check)["health"], "ok", "{check}: {found:?}");
@@ -116,7 +116,8 @@ async fn others_are_asked_over_the_network_as_pushes_and_browsers_would() {
     let own = of(&found, "own address");
     assert_eq!((&own["health"], own["advice"].is_string()), (&json!("warning"), true), "{own}");
     assert!(found.iter().all(|finding| finding["check"] != "CORS"), "of what does not answer nothing more is told");
-    app.finish().await;
+    // To where no push resource is.
+    app.finish_after(&[Fault::UnknownEndpoint]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +132,7 @@ async fn leases_that_nobody_takes_over_are_told() {
     let found = looked_at(&app).await;
     let leases = of(&found, "leases");
     assert_eq!(leases["health"], "warning", "{leases}");
-    assert!(leases["detail"].as_str().unwrap().contains("0 batches and 1 deliveries"), "{leases}");
+    assert!(leases["detail"].as_str().unwrap().contains("0 batches, 1 delivery."), "{leases}");
     leased("UPDATE queue SET lease = NULL, due_at = $1").await.unwrap();
     app.finish().await;
 }

@@ -10,8 +10,6 @@ use crate::store::operations::setup::{Dead, Expired};
 const INODES_LITTLE: [f64; 2] = [0.1, 0.02];
 /// Shares of the files that a process may have open.
 const FILES_OPEN: [f64; 2] = [0.7, 0.9];
-/// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
-const FILES_WANTED: u64 = 4_096;
 /// A table with fewer dead rows than this is well, whatever else it holds.
 const DEAD_MIN: i64 = 200_000;
 /// Dead rows by those that live.
@@ -39,23 +37,16 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
     }
 }
 
-/// How many files this process has open, of how many it may; none: the system does not tell.
-pub(crate) fn open_files(open: Option<u64>, limit: u64) -> Finding {
-    const CHECK: &str = "open files";
-    let crowded = open.map_or(Health::Ok, |open| beyond(open as f64 / limit.max(1) as f64, FILES_OPEN));
-    let health = if limit < FILES_WANTED { crowded.min(Health::Warning) } else { crowded };
-    let detail = match open {
-        Some(open) => format!("{open} of at most {limit} are open."),
-        None => format!("At most {limit} may be open."),
-    };
-    let finding = Finding::new(CHECK, health, detail);
+/// How many files this process has open, of how many it may.
+pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
+    const CHECK: &str = "files in use";
+    let health = beyond(open as f64 / limit.max(1) as f64, FILES_OPEN);
+    let finding =
+        Finding::new(CHECK, health, format!("This process has {open} files and sockets open, of at most {limit}."));
     match health {
         Health::Ok => finding,
         _ => finding
-            .advise(format!(
-                "Each client, and each connection to a push service or Postgres, is one; a busy server wants {FILES_WANTED}. In a unit \
-                 of systemd:"
-            ))
+            .advise("Each client, and each connection to a push service or Postgres, is one. Raise the limit, in a unit of systemd by:")
             .by("LimitNOFILE=65536"),
     }
 }
@@ -82,12 +73,14 @@ pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> Finding {
     if (batches, rows) == (0, 0) {
         return Finding::ok(CHECK, "What workers have claimed is theirs still.");
     }
-    let more = |n: i64| if n >= Expired::MAX { format!("{n} or more") } else { n.to_string() };
-    let detail = format!(
-        "The leases of {} batches and {} deliveries ran out a minute ago or more, and no worker has taken them over.",
-        more(batches),
-        more(rows)
-    );
+    let counted = |n: i64, one: &str, several: &str| match n {
+        1 => format!("1 {one}"),
+        Expired::MAX.. => format!("{n} {several} or more"),
+        _ => format!("{n} {several}"),
+    };
+    let (batches, rows) = (counted(batches, "batch", "batches"), counted(rows, "delivery", "deliveries"));
+    let detail =
+        format!("Leases ran out a minute ago or more, and no worker has taken over what they held: {batches}, {rows}.");
     Finding::warning(CHECK, detail)
         .advise("Is a worker running, and its lane neither held nor shut? What is due is claimed within seconds where one can.")
         .by("bellwire serve --roles worker")
@@ -126,16 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_wants_many_files_and_some_to_spare() {
+    fn a_process_has_some_files_to_spare() {
         for (open, limit, health) in [
-            (Some(100), 65_536, Health::Ok),
-            (None, 4_096, Health::Ok),
-            (Some(10), 1_024, Health::Warning),
-            (Some(46_000), 65_536, Health::Warning),
-            (Some(60_000), 65_536, Health::Failure),
-            (Some(1_000), 1_024, Health::Failure),
+            (100, 1_024, Health::Ok),
+            (46_000, 65_536, Health::Warning),
+            (60_000, 65_536, Health::Failure),
+            (1_024, 1_024, Health::Failure),
         ] {
-            let finding = open_files(open, limit);
+            let finding = files_in_use(open, limit);
             assert_eq!((finding.health, finding.line.is_some()), (health, health != Health::Ok), "{finding:?}");
         }
     }
@@ -156,7 +147,7 @@ mod tests {
         assert_eq!(leases(Expired { batches: 0, rows: 0 }).health, Health::Ok);
         let finding = leases(Expired { batches: 2, rows: Expired::MAX });
         assert_eq!(finding.health, Health::Warning);
-        assert!(finding.detail.contains("2 batches and 1000 or more deliveries"), "{finding:?}");
+        assert!(finding.detail.contains("2 batches, 1000 deliveries or more."), "{finding:?}");
     }
 
     #[test]
