@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Dependencies point one way: entrances ([`cli`], [`backup`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`live`], [`receipts`], [`hooks`], [`checks`]) →
-//! edges ([`store`], [`gateway`], [`oidc`], [`acme`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`otlp`]) → rules ([`webpush`], [`template`], [`classify`],
+//! edges ([`store`], [`gateway`], [`oidc`], [`acme`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`panics`], [`otlp`]) → rules ([`webpush`], [`template`], [`classify`],
 //! [`policy`], [`campaign`], [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`], [`acme`] and [`otlp`], inbound ones in [`http_server`], the
 //! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
 
@@ -35,6 +35,7 @@ mod metrics;
 mod model;
 mod oidc;
 mod otlp;
+mod panics;
 mod policy;
 mod postgres;
 mod receipts;

@@ -103,6 +103,11 @@ pub mod otlp {
 pub mod oidc {
     pub use crate::oidc::{ClientSecret, Provider, Settings};
 }
+pub mod panics {
+    pub use crate::panics::{counted, watch_too};
+    #[cfg(debug_assertions)]
+    pub use crate::panics::{inject, injected};
+}
 pub mod policy {
     pub use crate::policy::{Layer, Place, Places, Policy, Terms};
     pub mod breaker {

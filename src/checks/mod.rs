@@ -3,6 +3,7 @@
 
 mod backups;
 mod certificate;
+pub(crate) mod network;
 pub(crate) mod rules;
 
 use std::fmt::Display;
@@ -13,6 +14,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 use serde::Serialize;
 use sqlx::PgPool;
@@ -24,13 +26,18 @@ use utoipa::ToSchema;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::named;
 use crate::store;
+use crate::store::keys::data_keys;
 use crate::store::operations::{partitions, restoring, setup, workers};
 use crate::store::outcomes::reliability;
 use crate::store::queue::guards;
+use crate::vault::master_key::Source;
 use crate::webpush::sealer::Sealer;
 
 /// No look takes longer: what hangs is a finding, too.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A lease that ran out so long ago should have been taken over.
+const LEASE_OVERDUE: Duration = Duration::from_secs(60);
 
 named! {
     /// How a check went, the gravest first.
@@ -121,6 +128,12 @@ pub struct Setup {
     pub data_dir: Option<PathBuf>,
     /// Whether payloads may be sealed eight at a time.
     pub multi_buffer: bool,
+    /// Variables that are named like settings and are none.
+    pub unknown_variables: Vec<String>,
+    /// A file that looks like one of settings and is not read.
+    pub passed_over: Option<PathBuf>,
+    /// Whether push services, and this server at its public URL, may be asked over the network.
+    pub asks_others: bool,
 }
 
 impl Default for Setup {
@@ -133,15 +146,20 @@ impl Default for Setup {
             master_key_file: None,
             data_dir: None,
             multi_buffer: true,
+            unknown_variables: Vec::new(),
+            passed_over: None,
+            asks_others: false,
         }
     }
 }
 
-/// Everything that a server can say of itself, the gravest first.
+/// Everything that a server can say of itself but what the [`network`] shows, the gravest first.
 pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Finding> {
     let mut findings = of_machine(setup).await;
+    findings.extend(of_open_files());
     findings.push(asked("schema", store::check_schema(&pool.connect_options()), |()| rules::schema()).await);
     findings.extend(of_certificate(pool, setup, now).await);
+    findings.extend(of_master_key(pool, setup).await);
     findings.extend(of_database(pool).await);
     findings.extend(of_upkeep(pool, now).await);
     findings.extend(of_dispatch(pool, now).await);
@@ -152,6 +170,19 @@ pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Fi
 pub(crate) fn by_gravity(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| finding.health);
     findings
+}
+
+/// How many files this process has open, where the system tells. A server has raised its limit as far as it may.
+fn of_open_files() -> Option<Finding> {
+    let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    Some(rules::upkeep::files_in_use(u64::try_from(open).unwrap_or(u64::MAX), limit))
+}
+
+/// Whether the master key's file still opens the database, as the next start will need it to.
+async fn of_master_key(pool: &PgPool, setup: &Setup) -> Option<Finding> {
+    let source = Source::File(setup.master_key_file.clone()?);
+    Some(asked("master key", data_keys::check(pool, &source), rules::master_key).await)
 }
 
 /// What the settings and this machine tell.
@@ -167,13 +198,21 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
         _ => rules::master_key_given(),
     });
     findings.push(rules::sealing(Sealer::fastest(), setup.multi_buffer));
+    findings.push(rules::upkeep::settings(&setup.unknown_variables, setup.passed_over.as_deref()));
     if let Some(directory) = setup.data_dir.clone() {
         let room = blocking(move || {
             let found = statvfs(&directory)?;
             let octets = |blocks| found.fragment_size() * blocks;
-            Ok((octets(found.blocks_available()), octets(found.blocks())))
+            let inodes = (found.files_available(), found.files());
+            Ok(((octets(found.blocks_available()), octets(found.blocks())), inodes))
         });
-        findings.push(asked("disk", room, |(free, all)| rules::disk(free, all)).await);
+        match timeout(PATIENCE, room).await {
+            Ok(Ok(((free, all), (inodes_free, inodes)))) => {
+                findings.extend([rules::disk(free, all), rules::upkeep::inodes(inodes_free, inodes)]);
+            }
+            Ok(Err(error)) => findings.push(Finding::failure("disk", error)),
+            Err(_) => findings.push(rules::too_slow("disk")),
+        }
     }
     findings
 }
@@ -215,6 +254,8 @@ pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
             .await,
         asked("backups", store::operations::backups::known(pool), |known| backups::age(known, now)).await,
         asked("restore", restoring::last(pool), backups::held).await,
+        asked("VAPID subjects", setup::subjects(pool), |subjects| rules::outside::subjects(&subjects)).await,
+        asked("bloat", setup::worst_bloat(pool), |worst| rules::upkeep::bloat(worst.as_ref())).await,
     ]
 }
 
@@ -225,6 +266,7 @@ pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
         asked("workers", workers::versions(pool, now), |versions| rules::workers(&versions)).await,
         asked("lanes", setup::standing(pool, now), rules::lanes).await,
         asked("queue", reliability::due(pool, now), |due| rules::queue(waited(due))).await,
+        asked("leases", setup::expired_leases(pool, now - LEASE_OVERDUE), rules::upkeep::leases).await,
         asked("runaway guard", guards::held(pool), |held| rules::runaways(&held)).await,
     ]
 }

@@ -1,5 +1,8 @@
 //! What is made of what was found. Pure.
 
+pub(super) mod outside;
+pub(crate) mod upkeep;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
@@ -122,6 +125,11 @@ pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> Finding {
         .advise("Put it back from its backup before anything is restarted."),
         Err(error) => Finding::failure(MASTER_KEY, format!("{name} cannot be looked at: {error}.")),
     }
+}
+
+/// How many data keys the master key opens.
+pub(super) fn master_key(keys: usize) -> Finding {
+    Finding::ok("master key", format!("It opens {keys} data keys."))
 }
 
 /// How a worker of this program seals on this machine.

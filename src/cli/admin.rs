@@ -13,6 +13,7 @@ use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::model::clock::{Clock, Timestamp};
 use crate::postgres::{self, Binaries, Embedded, Upgraded};
+use crate::server;
 use crate::server::context::{self, Context, Migrations};
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::keys::data_keys::{self, Added};
@@ -184,12 +185,13 @@ pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded
     Ok(upgraded)
 }
 
-/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first.
-pub(crate) async fn doctor(config: &Config) -> Vec<Finding> {
-    checks::by_gravity(examine(config).await)
+/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first. `offline`:
+/// without asking anybody over the network but the database.
+pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<Finding> {
+    checks::by_gravity(examine(config, offline).await)
 }
 
-async fn examine(config: &Config) -> Vec<Finding> {
+async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
     let mut findings = vec![open_files()];
     if config.database_url.is_none() {
         let options = config.postgres_options();
@@ -237,7 +239,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
             });
             findings.extend(checks::of_database(&pool).await);
             if is_current {
-                findings.extend(of_server(&pool, config).await);
+                findings.extend(of_server(&pool, config, offline).await);
             }
             pool.close().await;
         }
@@ -264,10 +266,15 @@ async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -
 }
 
 /// What a server says of itself. That nothing is sent is no fault where no server runs.
-async fn of_server(pool: &PgPool, config: &Config) -> Vec<Finding> {
-    let now = Clock::system().now();
-    let mut findings = checks::of_machine(&config.setup()).await;
-    findings.extend(checks::of_certificate(pool, &config.setup(), now).await);
+async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding> {
+    let (now, setup) = (Clock::system().now(), config.setup());
+    let setup = checks::Setup { asks_others: !offline, ..setup };
+    let mut findings = checks::of_machine(&setup).await;
+    findings.extend(checks::of_certificate(pool, &setup, now).await);
+    match server::gateways(config) {
+        Ok(gateways) => findings.extend(checks::network::look(pool, &gateways, &setup).await),
+        Err(error) => findings.push(Finding::failure("push services", error)),
+    }
     findings.extend(checks::of_upkeep(pool, now).await);
     if workers::any(pool, now).await.unwrap_or(false) {
         findings.extend(checks::of_dispatch(pool, now).await);

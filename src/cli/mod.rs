@@ -22,6 +22,7 @@ mod init;
 mod key;
 mod keys;
 mod local;
+mod log_level;
 mod message;
 mod metrics;
 mod output;
@@ -50,6 +51,7 @@ use crate::checks::{Finding, Health};
 use crate::config;
 use crate::http_server::inherited::Inherited;
 use crate::model::delivery::Tier;
+use crate::panics;
 use crate::postgres;
 use crate::server::telemetry;
 use crate::simulate::demo;
@@ -325,9 +327,23 @@ enum Verb {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Check what a start depends on, without changing anything.
+    /// Check what a start depends on, and how the server, its database and the network around it do, without changing anything.
     #[command(after_help = EXIT_CODES)]
-    Doctor(Settings),
+    Doctor {
+        /// Ask nobody over the network but the database: neither push services, nor the server at its public URL.
+        #[arg(long)]
+        offline: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Log more, or less, for a while, without a restart.
+    #[command(after_help = MORE_SETTINGS)]
+    LogLevel {
+        #[command(subcommand)]
+        verb: log_level::LogLevel,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
     /// Ask the server on this machine whether it can serve, for health checks of containers.
     ///
     /// It is looked for at the address that `listen` names, and can serve if its database answers.
@@ -369,6 +385,7 @@ enum PostgresVerb {
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
+    panics::watch();
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -419,6 +436,7 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
         Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Webhook { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::LogLevel { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Export { export, settings } => run!(export, settings, Beginning::Before),
@@ -437,7 +455,7 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
             admin::migrate(&settings.load()?, force).await?;
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
-        Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
+        Verb::Doctor { offline, settings } => return doctor(out, &admin::doctor(&settings.load()?, offline).await),
         Verb::Health(settings) => health::ask(&settings.0, out).await?,
         Verb::Completions { shell } => generate::completions(Cli::command(), shell)?,
         Verb::Man { directory } => generate::man(Cli::command(), &directory)?,

@@ -267,6 +267,11 @@ impl Config {
         })
     }
 
+    /// Statements to the database that take longer are slow.
+    pub(crate) fn slow_statement(&self) -> Duration {
+        Duration::from_millis(self.slow_statement_ms.into())
+    }
+
     /// How to run the embedded Postgres.
     pub(crate) fn postgres_options(&self) -> postgres::Options {
         postgres::Options {
@@ -298,6 +303,9 @@ impl Config {
             master_key_file: file,
             data_dir: self.database_url.is_none().then(|| self.data_dir.clone()),
             multi_buffer: self.multi_buffer,
+            unknown_variables: self.unknown_variables.clone(),
+            passed_over: self.passed_over.clone(),
+            asks_others: true,
         }
     }
 

@@ -151,6 +151,8 @@ settings! {
     /// A command of the shell that prints the master key, such as the client of a key management service; it runs at the start, and
     /// when a seal key was added. Empty: it is in `master_key` or `master_key_file`.
     master_key_command: Option<Secret> = "", masked, optional(secret("a command of 1 to 4096 characters", |text| (1..=4_096).contains(&text.len())));
+    /// Milliseconds: a statement to the database that takes longer is logged, without its values, and counted.
+    slow_statement_ms: u32 = "1000", shown, number(1..=60_000);
     /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
     /// none. At `listen` /metrics takes an API key.
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());

@@ -33,6 +33,7 @@ use super::shared::Shared;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::LaneId;
+use crate::panics;
 use crate::store;
 use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
 
@@ -145,7 +146,8 @@ async fn time_to_look(claims: &Claims, soonest: Instant, look_at: Instant) {
 /// Draws a lane while others are drawn.
 async fn draw_beside_others(claims: Arc<Claims>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
     let _claiming = claims.claiming.read().await;
-    let drawn = claims.draw(due).await;
+    // What it had claimed when it panicked comes back as its leases run out.
+    let drawn = panics::caught(claims.draw(due)).await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
     (due, drawn)
 }
 

@@ -56,7 +56,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, RwLock};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -65,6 +65,7 @@ use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::id::LaneId;
 use crate::otlp::Tracer;
+use crate::panics;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
@@ -161,8 +162,10 @@ impl Dispatcher {
             reliability: Tally::default(),
             words: LastWords::default(),
         });
-        let dispatcher = Arc::new(Self::assemble(shared, gateways));
-        let mut tasks = JoinSet::new();
+        let (assembled, settling_rows) = Self::assemble(shared, gateways);
+        let (dispatcher, mut tasks) = (Arc::new(assembled), JoinSet::new());
+        // It goes on though these tasks are ended. Without it nothing would be settled any more.
+        tasks.spawn(async move { drop(settling_rows.await) });
         tasks.spawn(pulse::run(dispatcher.pulse.clone()));
         tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::report(dispatcher.heartbeat.clone()));
@@ -172,11 +175,11 @@ impl Dispatcher {
         (dispatcher, tasks)
     }
 
-    /// Puts the stages together, from the last one to the first.
-    fn assemble(shared: Arc<Shared>, gateways: Gateways) -> Self {
+    /// Puts the stages together, from the last one to the first. Returns with them the task that settles rows.
+    fn assemble(shared: Arc<Shared>, gateways: Gateways) -> (Self, JoinHandle<()>) {
         let Shared { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
-        let settler = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
+        let (settler, settling_rows) = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
         let settling = Arc::new(Settling::new(shared.clone(), settler));
         let refills = Arc::new(Refills::default());
         let tell = {
@@ -227,7 +230,8 @@ impl Dispatcher {
             refused: AtomicUsize::new(0),
             tokens_at: Mutex::default(),
         };
-        Self { shared, queue, heartbeat, pulse, claims: Arc::new(claims), line: Arc::new(line) }
+        let assembled = Self { shared, queue, heartbeat, pulse, claims: Arc::new(claims), line: Arc::new(line) };
+        (assembled, settling_rows)
     }
 
     /// Says that something may have become due.
@@ -259,7 +263,8 @@ impl Dispatcher {
         // Counted from now on, so that the engine does not count as idle before the task has begun.
         self.shared.progress.started(1);
         tokio::spawn(async move {
-            admission.rows(rows, lease, claimed_at).await;
+            // Should it panic, their leases run out.
+            let _ = panics::caught(admission.rows(rows, lease, claimed_at)).await;
             shared.progress.finished(1);
         });
     }

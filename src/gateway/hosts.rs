@@ -120,6 +120,13 @@ impl Hosts {
         Self { mapped, allow_loopback }
     }
 
+    /// A host of a push service: a mapped one, else one that is known by its whole name.
+    pub(super) fn one_of(&self, gateway: Gateway) -> Option<String> {
+        let mapped = self.mapped.iter().filter(|(_, (of, _))| *of == gateway).map(|(host, _)| host.clone()).min();
+        let known = KNOWN.into_iter().find(|(host, of)| *of == gateway && !host.starts_with("*."));
+        mapped.or_else(|| known.map(|(host, _)| host.to_owned()))
+    }
+
     /// See [`Gateways::recognise`](super::Gateways::recognise).
     pub(super) fn recognise(&self, endpoint: &Endpoint) -> Result<Gateway, HostRefused> {
         if !sendable(endpoint.expose_path()) {

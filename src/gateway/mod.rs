@@ -239,6 +239,15 @@ impl Gateways {
         self.origin(call.endpoint.authority())?.exchange(&call, &|| true).await
     }
 
+    /// Says something to one of a push service's hosts, as a push would go there: an empty POST to where no push resource is, which each
+    /// refuses. Returns the host and what came back. None: none of its hosts is known by its whole name.
+    pub(crate) async fn greet(&self, gateway: Gateway, deadline: Instant) -> Option<(String, Result<Reply, Failure>)> {
+        let host = self.inner.connector.dns.hosts.one_of(gateway)?;
+        let endpoint = Endpoint::parse(&format!("https://{host}/")).ok()?;
+        let call = Call { endpoint, headers: HeaderMap::new(), body: Bytes::new(), deadline };
+        Some((host, self.call(call).await))
+    }
+
     fn origin(&self, authority: &str) -> Result<Arc<Origin>, Failure> {
         if let Some(origin) = self.inner.origins.read().get(authority) {
             return Ok(origin.clone());

@@ -8,8 +8,8 @@ mod process;
 
 use std::cmp::Reverse;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -25,6 +25,7 @@ use crate::model::delivery::{Ending, Tier};
 use crate::model::fact::StatusClass;
 use crate::model::hook::DeliveryState;
 use crate::model::lane::Gateway;
+use crate::panics;
 use crate::policy::reliability::{self, LaneSums, Reading, Sli};
 use labels::{
     AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, Name, OutcomeLabel, PoolLabels, RequestLabels,
@@ -58,6 +59,14 @@ impl TokenFault {
             TokenFault::Late => "late",
         }
     }
+}
+
+/// Of the process: the log, by which they are counted, is begun before there are metrics.
+static SLOW_STATEMENTS: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// Statements that took longer than a setting says.
+pub(crate) fn slow_statements() -> &'static Counter {
+    &SLOW_STATEMENTS
 }
 
 /// By gateway, status and tier.
@@ -147,6 +156,9 @@ impl Metrics {
         r.register("database_connections", "Connections of this process to Postgres", connections.clone());
         let subscriptions_active = Family::default();
         r.register("subscriptions_active", "Active subscriptions by gateway", subscriptions_active.clone());
+        r.register("panics", "Panics, those included that were caught", panics::count().clone());
+        let slow = "Statements that took longer than BELLWIRE_SLOW_STATEMENT_MS; the log has them";
+        r.register("slow_statements", slow, SLOW_STATEMENTS.clone());
         r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         Arc::new(Self {
             attempts: attempts(r),

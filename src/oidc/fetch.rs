@@ -30,7 +30,7 @@ const HEAD_MAX: usize = 16 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoAnswer {
+pub(crate) enum NoAnswer {
     #[error("{0} is neither https nor on this machine")]
     Forbidden(String),
     #[error("no connection: {0}")]
@@ -59,8 +59,8 @@ fn is_local(url: &Url) -> bool {
     url.scheme() == "http" && is_here
 }
 
-/// The client.
-pub(super) struct Http {
+/// The client, also for other addresses that the operator names.
+pub(crate) struct Http {
     tls: TlsConnector,
     /// Whether plain HTTP to this machine will do, which it does for a provider that is here itself.
     may_be_local: bool,
@@ -68,7 +68,7 @@ pub(super) struct Http {
 }
 
 impl Http {
-    pub(super) fn new(
+    pub(crate) fn new(
         issuer: &Url,
         extra_ca_pem: Option<&[u8]>,
         timeout: Duration,
@@ -79,7 +79,7 @@ impl Http {
     }
 
     /// Whether this provider may send us, or anybody, there.
-    pub(super) fn admits(&self, url: &Url) -> bool {
+    pub(crate) fn admits(&self, url: &Url) -> bool {
         url.scheme() == "https" || (self.may_be_local && is_local(url))
     }
 

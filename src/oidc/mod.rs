@@ -31,8 +31,7 @@ use url::Url;
 
 use crate::gateway;
 use crate::model::clock::Timestamp;
-use fetch::Http;
-pub(crate) use fetch::is_private;
+pub(crate) use fetch::{Http, is_private};
 
 /// How long a request to the provider may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);

@@ -15,7 +15,7 @@ use crate::postgres::{DATABASE, Embedded};
 use crate::store::connections::hosts::{For, Hosts};
 use crate::store::connections::primary::{self, Primary};
 use crate::store::connections::replica::Reads;
-use crate::store::connections::{Session, pooler};
+use crate::store::connections::{Session, pooler, slow_after};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::takeover::SESSION;
 use crate::store::{self, Beside, SchemaError, keys::data_keys, operations::partitions};
@@ -257,7 +257,9 @@ async fn migrate_alone(options: &PgConnectOptions) -> Result<(), SchemaError> {
 fn hosts(config: &Config) -> anyhow::Result<Option<Hosts>> {
     // The URL holds a password: errors do not quote it.
     let parse = |url: &Secret| {
-        Hosts::parse(url.expose(), For::Writing).map_err(|wrong| anyhow!("{} {wrong}", config.origin("database_url")))
+        let hosts = Hosts::parse(url.expose(), For::Writing);
+        let hosts = hosts.map_err(|wrong| anyhow!("{} {wrong}", config.origin("database_url")))?;
+        Ok(hosts.slow_after(config.slow_statement()))
     };
     config.database_url.as_ref().map(parse).transpose()
 }
@@ -267,6 +269,7 @@ fn reads(config: &Config, pool: &PgPool, connections: u32) -> anyhow::Result<Rea
     let Some(url) = &config.read_database_url else { return Ok(Reads::at(pool.clone())) };
     let hosts = Hosts::parse(url.expose(), For::Reading)
         .map_err(|wrong| anyhow!("{} {wrong}", config.origin("read_database_url")))?;
+    let hosts = hosts.slow_after(config.slow_statement());
     Ok(Reads::or_at(pool.clone(), hosts, connections, config.read_lag_max))
 }
 
@@ -282,6 +285,6 @@ pub(crate) async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embe
     }
     let options = config.postgres_options();
     let postgres = Arc::new(spawn_blocking(move || Embedded::start(&options)).await??);
-    let options = postgres.connect_options(DATABASE);
+    let options = slow_after(postgres.connect_options(DATABASE), config.slow_statement());
     Ok((Some(postgres), options))
 }

@@ -45,6 +45,7 @@ use crate::http_server::{self, redirect};
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
 use crate::otlp::{Otlp, Tracer};
+use crate::panics::begun_again;
 use crate::policy::runaway::Guard;
 use crate::receipts;
 use crate::store::connections::watch;
@@ -102,7 +103,7 @@ async fn serve(
     let exposition = Arc::new(Exposition::new(context, metrics.clone()));
     let otlp = config.otlp().map(|settings| Arc::new(Otlp::start(settings, context.clock.clone())));
     let tracer = otlp.as_ref().map_or_else(Tracer::off, |otlp| otlp.tracer());
-    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    let gateways = self::gateways(config)?;
     // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
     let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS, ..gateway_settings(config)? };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
@@ -110,15 +111,21 @@ async fn serve(
     if let Some(hosts) = &context.hosts {
         let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
         let (primary, metrics) = (context.primary.clone(), metrics.clone());
-        engines.spawn(watch::watch_on(hosts.clone(), pools, primary, metrics));
+        let hosts = hosts.clone();
+        let watch = move || watch::watch_on(hosts.clone(), pools.clone(), primary.clone(), metrics.clone());
+        engines.spawn(begun_again("watching the database", watch));
     } else {
         metrics.database_writable.set(1); // it is embedded
     }
+    let (pool, clock) = (context.pool.clone(), context.clock.clone());
+    engines.spawn(begun_again("following the log's level", move || telemetry::follow_on(pool.clone(), clock.clone())));
     if context.reads.replica().is_some() {
-        engines.spawn(context.reads.clone().watch_on(metrics.clone()));
+        let (reads, metrics) = (context.reads.clone(), metrics.clone());
+        engines.spawn(begun_again("watching a standby", move || reads.clone().watch_on(metrics.clone())));
     }
     if let Some(otlp) = &otlp {
-        engines.spawn(tell_metrics_on(otlp.clone(), exposition.clone()));
+        let (otlp, exposition) = (otlp.clone(), exposition.clone());
+        engines.spawn(begun_again("telling metrics", move || tell_metrics_on(otlp.clone(), exposition.clone())));
     }
     let https = https::open(context, config, &metrics).await?;
     let tls = https.as_ref().map(|https| https.tls.clone());
@@ -199,23 +206,43 @@ fn start_engines(
         let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics, tracer, settings);
         (dispatcher, engines) = (Some(started), tasks);
     }
-    engines.spawn(keys::watch_on(pool.clone(), vault.clone(), clock.clone(), config.master_key_source()));
+    let (every, source) = ((pool.clone(), vault.clone(), clock.clone()), config.master_key_source());
+    let watch = move || keys::watch_on(every.0.clone(), every.1.clone(), every.2.clone(), source.clone());
+    engines.spawn(begun_again("watching seal keys", watch));
     if config.roles.maintenance {
-        engines.spawn(maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone()));
-        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
-        engines.spawn(maintenance::fold_on(pool.clone(), clock.clone(), guard(config)));
-        engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
-        engines.spawn(campaigns::advance_on(pool.clone(), vault.clone(), clock.clone()));
-        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
-        engines.spawn(hooks::pack_on(pool.clone(), vault.clone(), clock.clone()));
+        maintain(context, config, &mut engines);
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
         let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
         if let Some(dispatcher) = dispatcher.clone() {
             sender.lease_by(move || dispatcher.lease_beside());
         }
-        engines.spawn(hooks::send_on(sender));
+        engines.spawn(begun_again("sending to webhooks", move || hooks::send_on(sender.clone())));
     }
     (dispatcher, engines)
+}
+
+/// Starts maintenance. Each part keeps what it knows in the database, so one that panics begins again, and the others go on.
+fn maintain(context: &Context, config: &Config, engines: &mut JoinSet<()>) {
+    let every = || (context.pool.clone(), context.vault.clone(), context.clock.clone());
+    let (guard, kept) = (guard(config), retention(config));
+    let (pool, vault, clock) = every();
+    let reseal = move || maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone());
+    engines.spawn(begun_again("sealing anew", reseal));
+    let (pool, _, clock) = every();
+    engines.spawn(begun_again("sweeping", move || maintenance::sweep_on(pool.clone(), clock.clone())));
+    let (pool, _, clock) = every();
+    engines.spawn(begun_again("folding", move || maintenance::fold_on(pool.clone(), clock.clone(), guard)));
+    let (pool, _, clock) = every();
+    engines.spawn(begun_again("keeping house", move || maintenance::keep_on(pool.clone(), clock.clone(), kept)));
+    let (pool, vault, clock) = every();
+    let forget = move || maintenance::forget_on(pool.clone(), vault.clone(), clock.clone());
+    engines.spawn(begun_again("erasing and deleting", forget));
+    let (pool, vault, clock) = every();
+    let advance = move || campaigns::advance_on(pool.clone(), vault.clone(), clock.clone());
+    engines.spawn(begun_again("moving campaigns on", advance));
+    let (pool, vault, clock) = every();
+    let pack = move || hooks::pack_on(pool.clone(), vault.clone(), clock.clone());
+    engines.spawn(begun_again("packing for webhooks", pack));
 }
 
 /// What seals payloads here.
@@ -314,7 +341,7 @@ fn routes(
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
 pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {
-    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    let gateways = gateways(config)?;
     Ok(api::local_router(api_state(context, config, gateways, Engine::none())?))
 }
 
@@ -418,6 +445,11 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
         }),
         lease: Arc::new(move || leasing.lease()),
     }
+}
+
+/// The outbound edge, as it is set.
+pub(crate) fn gateways(config: &Config) -> anyhow::Result<Gateways> {
+    Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")
 }
 
 fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {

@@ -185,6 +185,10 @@ actions! {
     MasterKeyRotated = "master_key.rotated",
     /// A seal key was added, under which all that is sealed is sealed anew.
     SealKeyAdded = "seal_key.added",
+    /// It was said what the log shows for a while.
+    LogLevelSet = "log_level.set",
+    /// It was said that the log shows again what each process was started with.
+    LogLevelReset = "log_level.reset",
     /// An alert was resolved.
     AlertResolved = "alert.resolved",
     /// A teammate was invited.

@@ -5,6 +5,7 @@ pub(crate) mod backups;
 pub(crate) mod edits;
 pub(crate) mod exports;
 pub(crate) mod first_answers;
+pub(crate) mod log_level;
 pub(crate) mod partitions;
 pub(crate) mod removal;
 pub(crate) mod reports;

@@ -172,6 +172,8 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         (put.clone(), shop("/guard"), json!({"factor": 5}), &[Action::GuardChanged]),
         (put.clone(), shop("/caps"), json!({"caps": [{"max": 2, "window": "1d"}]}), &[Action::CapsChanged]),
         (post.clone(), format!("/v1/alerts/{alert}/resolve"), Value::Null, &[Action::AlertResolved]),
+        (put.clone(), "/v1/log-level".to_owned(), json!({"filter": "debug"}), &[Action::LogLevelSet]),
+        (delete.clone(), "/v1/log-level".to_owned(), Value::Null, &[Action::LogLevelReset]),
         (post.clone(), "/v1/session".to_owned(), json!({"api_key": operator}), &[Action::SessionBegun]),
         (post.clone(), "/v1/session".to_owned(), json!({"link": "bwl_x"}), &[Action::SessionRefused]),
         (post.clone(), "/v1/session/passkeys".to_owned(), made, &[Action::PasskeyAdded]),

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::{self, ApiState, RelyingParty};
+use bellwire::testkit::checks;
 use bellwire::testkit::dispatch::{Dispatcher, Settings};
 use bellwire::testkit::gateway::{self, Gateways};
 use bellwire::testkit::live;
@@ -46,6 +47,8 @@ pub struct Setup {
     pub live: live::Settings,
     /// By what name browsers' passkeys know the server.
     pub relying_party: Option<RelyingParty>,
+    /// What checks look at.
+    pub checks: checks::Setup,
 }
 
 /// What `bellwire` processes on a test's database are given.
@@ -163,8 +166,12 @@ impl TestApp {
             setup.dispatch,
         );
         let engine = server::engine(dispatcher.clone());
-        let settings =
-            api::Settings { live: setup.live, relying_party: setup.relying_party, ..api::Settings::default() };
+        let settings = api::Settings {
+            live: setup.live,
+            relying_party: setup.relying_party,
+            setup: setup.checks,
+            ..api::Settings::default()
+        };
         let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
         let state =
             ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways.clone(), engine, settings);
