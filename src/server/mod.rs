@@ -295,7 +295,10 @@ fn routes(
         move |_: Scraper| show()
     };
     let main = main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state));
-    let hsts = Hsts::new(config.hsts_max_age, config.trusted_proxies as usize);
+    // Not for `localhost`, where others are developed by HTTP: browsers would refuse those, too.
+    let public =
+        config.public_url.as_ref().is_some_and(|url| url.scheme() == "https" && url.host_str() != Some("localhost"));
+    let hsts = public.then(|| Hsts::new(config.hsts_max_age, config.trusted_proxies as usize)).flatten();
     Ok(Served {
         main: match hsts {
             Some(hsts) => main.layer(from_fn_with_state(hsts, hsts::tell)),
