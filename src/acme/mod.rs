@@ -29,7 +29,7 @@ const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The authority refused something, or could not be asked.
-    #[error("{0}")]
+    #[error(transparent)]
     Protocol(#[from] instant_acme::Error),
     /// The authority looked, and did not find what it was told that it would.
     #[error("the authority could not see that {domain} is this server: {why}")]
@@ -124,17 +124,20 @@ impl Authority {
         let domain = [Identifier::Dns(self.settings.domain.clone())];
         let mut order = account.new_order(&NewOrder::new(&domain)).await?;
         prove(&mut order, present).await?;
-        if order.poll_ready(&ASKED).await? != OrderStatus::Ready {
-            return Err(self.unproven(&mut order).await);
+        match order.poll_ready(&ASKED).await {
+            Ok(OrderStatus::Ready) => {}
+            Ok(_) => return Err(self.unproven(&mut order, None).await),
+            Err(instant_acme::Error::Api(problem)) => return Err(self.unproven(&mut order, problem.detail).await),
+            Err(error) => return Err(error.into()),
         }
         let key_pem = Zeroizing::new(order.finalize().await?);
         let chain_pem = order.poll_certificate(&ASKED).await?;
         Ok(Issued { chain_pem, key_pem })
     }
 
-    /// Why an order came to nothing, in the words that the authority wrote beside the challenge.
-    async fn unproven(&self, order: &mut Order) -> Error {
-        let mut why = "it does not say why".to_owned();
+    /// Why an order came to nothing, in the words that the authority wrote beside the challenge, else of the order.
+    async fn unproven(&self, order: &mut Order, of_order: Option<String>) -> Error {
+        let mut why = of_order.unwrap_or_else(|| "it does not say why".to_owned());
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
             let Ok(state) = authorization.refresh().await else { continue };

@@ -114,7 +114,7 @@ settings! {
     acme_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Address and port of a listener that sends browsers on to HTTPS, such as 0.0.0.0:80; empty: none. For `tls_cert` and `acme_domain`.
     redirect_listen: Option<SocketAddr> = "", shown, optional(listener());
-    /// For how long browsers are told to come by HTTPS only (Strict-Transport-Security), whenever they came by it; 0s: they are not told.
+    /// For how long browsers are told to come by HTTPS only (Strict-Transport-Security), whenever they came by it to `public_url`; 0s: they are not told.
     hsts_max_age: Duration = "365d", shown, duration(Duration::ZERO..=Duration::from_secs(63_072_000));
     /// The URL under which browsers reach this server; empty: derived from `acme_domain`, else from `listen`.
     public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));

@@ -71,6 +71,36 @@ fn localhost_can_be_listened_at_and_what_listens_everywhere_is_reached_by_this_m
 }
 
 #[test]
+fn https_needs_a_pair_of_files_or_a_domain_and_makes_the_url() {
+    let files = [("tls_cert", "/etc/chain.pem"), ("tls_key", "/etc/key.pem")];
+    let config = read(&files, &[], "").unwrap();
+    assert!(config.speaks_https() && config.base_url().as_str() == "https://127.0.0.1:8787/", "{}", config.base_url());
+    let domain = ("acme_domain", "Push.Example.com");
+    let config = read(&[domain, ("listen", "0.0.0.0:8443")], &[], "").unwrap();
+    assert_eq!(config.public_url.as_ref().map(Url::as_str), Some("https://push.example.com/"));
+    assert_eq!(config.acme_directory.as_str(), "https://acme-v02.api.letsencrypt.org/directory");
+    let given = read(&[domain, ("public_url", "https://push.example.com:8443")], &[], "").unwrap();
+    assert_eq!(given.public_url.as_ref().and_then(Url::port), Some(8443));
+    assert!(!read(&[], &[], "").unwrap().speaks_https());
+    for (flags, named) in [
+        (vec![files[0]], "tls_key"),
+        (vec![files[1]], "tls_cert"),
+        (vec![files[0], files[1], domain], "acme_domain"),
+        (vec![("redirect_listen", "0.0.0.0:80")], "redirect_listen"),
+        (vec![domain, ("public_url", "http://push.example.com")], "public_url"),
+        (vec![("acme_domain", "10.0.0.1")], "acme-domain"),
+        (vec![("acme_domain", "*.example.com")], "acme-domain"),
+        (vec![("acme_domain", "localhost")], "acme-domain"),
+        (vec![("acme_directory", "http://acme.example/dir")], "acme-directory"),
+        (vec![("acme_email", "nobody")], "acme-email"),
+        (vec![("hsts_max_age", "800d")], "hsts-max-age"),
+    ] {
+        let text = refused(&flags, &[], "");
+        assert!(text.contains(named) && text.contains("must be"), "{named}: {text}");
+    }
+}
+
+#[test]
 fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
     let guide = ("policy_defaults", "guide");
     assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::Settings::GUIDE);

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | has requests open | [`STREAMS_MAX`] of them; more are refused | the stream is reset |
 //! | takes requests back | [`RESETS_WAITING_MAX`] that we have not begun with | the connection is closed |
-//! | does not take a response | [`Limits::stalled`] since the last part that it took | the stream is reset |
+//! | does not take a response | [`Limits::stalled`] since the last part that it took | the request is dropped, and the connection takes no more |
 //! | does not answer a PING | [`PING_WITHIN`] | the connection is closed |
-//! | has no request open | [`Limits::idle`], then [`FAREWELL`] to read that we close | the connection is closed |
+//! | has no request open | [`Limits::idle`], [`FAREWELL`] once it was told that we close | the connection is closed |
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -54,15 +54,16 @@ const PING_WITHIN: Duration = Duration::from_secs(20);
 /// How long a client that was told that the connection ends may take to close it.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How many requests are open, and how many there were.
+/// How many requests are open, how many there were, and whether one was dropped since its response was not taken.
 #[derive(Debug, Clone, Copy, Default)]
 struct Requests {
     open: usize,
     begun: u64,
+    stalled: bool,
 }
 
-fn builder(limits: &Limits) -> Builder<Streams> {
-    let mut http = Builder::new(Streams { stalled: limits.stalled });
+fn builder(limits: &Limits, requests: watch::Sender<Requests>) -> Builder<Streams> {
+    let mut http = Builder::new(Streams { patience: limits.stalled, requests });
     http.timer(TokioTimer::new())
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PING_WITHIN)
@@ -98,11 +99,12 @@ where
             Ok::<_, Infallible>(response.map(|body| Answer { body, rest, turns, _open: open }))
         }
     });
-    let mut connection = pin!(builder(&limits).serve_connection(TokioIo::new(socket), answer));
-    let mut told = stop;
+    let mut connection = pin!(builder(&limits, requests.clone()).serve_connection(TokioIo::new(socket), answer));
+    let (mut told, mut stalled) = (stop, requests.subscribe());
     tokio::select! {
         biased;
         ended = connection.as_mut() => return log(ended, peer),
+        _ = stalled.wait_for(|now| now.stalled) => {}
         () = idle_for(requests.subscribe(), limits.idle) => {}
         _ = told.wait_for(|stop| *stop) => {}
     }
@@ -141,7 +143,10 @@ struct Open(watch::Sender<Requests>);
 
 impl Open {
     fn begin(requests: watch::Sender<Requests>) -> Self {
-        requests.send_modify(|requests| *requests = Requests { open: requests.open + 1, begun: requests.begun + 1 });
+        requests.send_modify(|requests| {
+            requests.open += 1;
+            requests.begun += 1;
+        });
         Self(requests)
     }
 }
@@ -157,25 +162,30 @@ tokio::task_local! {
     static TURNS: Arc<AtomicU64>;
 }
 
-/// Runs streams, each until its client keeps it waiting for too long. A stream that is dropped is reset.
+/// Runs streams, each until its client keeps it waiting for too long. What the client has not taken by then stays in the library, which
+/// resets a stream only behind it: so the connection is to end.
 #[derive(Clone)]
 struct Streams {
-    stalled: Duration,
+    patience: Duration,
+    requests: watch::Sender<Requests>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
-        let (turns, within) = (Arc::new(AtomicU64::new(0)), self.stalled);
+        let (turns, within, requests) = (Arc::new(AtomicU64::new(0)), self.patience, self.requests.clone());
         tokio::spawn(TURNS.scope(turns.clone(), async move {
-            let (mut stream, mut patience) = (pin!(stream), Patience::default());
-            poll_fn(|cx| {
+            let (mut stream, mut patience) = (Box::pin(stream), Patience::default());
+            let stalled = poll_fn(|cx| {
                 if stream.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(());
+                    return Poll::Ready(false);
                 }
                 let turn = turns.load(Ordering::Relaxed);
-                if turn % 2 == 0 { Poll::Pending } else { patience.poll(cx, turn, within) }
-            })
-            .await;
+                if turn % 2 == 0 { Poll::Pending } else { patience.poll(cx, turn, within).map(|()| true) }
+            });
+            if stalled.await {
+                drop(stream);
+                requests.send_modify(|requests| requests.stalled = true);
+            }
         }));
     }
 }

@@ -190,7 +190,7 @@ impl Metrics {
             certificate_expires_s: seconds(
                 r,
                 "tls_certificate_expiry_timestamp",
-                "When the certificate expires that is shown, since 1970; 0: there is none",
+                "When the certificate expires; 0: none",
             ),
             connections,
             database_writable: gauge(r, "database_writable", "Whether a host of the database takes writes"),

@@ -23,7 +23,7 @@ use axum::http::header;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::watch::channel;
+use tokio::sync::watch::{Receiver, channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
@@ -41,6 +41,7 @@ use crate::config::{Config, OidcClient};
 use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
 use crate::hooks;
+use crate::http_server::tls::Tls;
 use crate::http_server::{self, redirect};
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
@@ -136,20 +137,7 @@ async fn serve(
     let told = Told { metrics, tracer, exposition: exposition.clone() };
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = channel(false);
-    let mut serving = JoinSet::new();
-    let port = listener.local_addr()?.port();
-    serving.spawn(http_server::serve(listener, tls, served.main, http_limits(config), stop.clone()));
-    if let Some(address) = config.redirect_listen {
-        let listener = listen(address, "redirections").await?;
-        info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
-        let router = redirect::router(config.public_url.as_ref(), port);
-        serving.spawn(http_server::serve(listener, None, router, http_limits(config), stop.clone()));
-    }
-    if let Some(address) = config.metrics_listen {
-        let listener = listen(address, "metrics").await?;
-        info!(address = %listener.local_addr()?, "metrics without authentication");
-        serving.spawn(http_server::serve(listener, None, served.metrics, http_limits(config), stop));
-    }
+    let mut serving = open_listeners(listener, tls, served, config, &stop).await?;
     service_manager::tell_ready();
     let failure = tokio::select! {
         () = shutdown => None,
@@ -175,8 +163,32 @@ async fn serve(
     }
 }
 
-async fn listen(address: SocketAddr, what_for: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for {what_for}"))
+/// Serves at every listener that the settings name.
+async fn open_listeners(
+    main: TcpListener,
+    tls: Option<Tls>,
+    served: Served,
+    config: &Config,
+    stop: &Receiver<bool>,
+) -> anyhow::Result<JoinSet<()>> {
+    let bind = async |address: SocketAddr, what_for: &str| {
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for {what_for}"))
+    };
+    let (mut serving, limits) = (JoinSet::new(), http_limits(config));
+    let port = main.local_addr()?.port();
+    serving.spawn(http_server::serve(main, tls, served.main, limits, stop.clone()));
+    if let Some(address) = config.redirect_listen {
+        let listener = bind(address, "redirections").await?;
+        info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
+        let router = redirect::router(config.public_url.as_ref(), port);
+        serving.spawn(http_server::serve(listener, None, router, limits, stop.clone()));
+    }
+    if let Some(address) = config.metrics_listen {
+        let listener = bind(address, "metrics").await?;
+        info!(address = %listener.local_addr()?, "metrics without authentication");
+        serving.spawn(http_server::serve(listener, None, served.metrics, limits, stop.clone()));
+    }
+    Ok(serving)
 }
 
 /// Starts what this process's roles ask for. Returns the dispatcher, if it is a worker, and everything that must not end by
@@ -329,7 +341,10 @@ fn routes(
         move |_: Scraper| show()
     };
     let main = main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state));
-    let hsts = Hsts::new(config.hsts_max_age, config.trusted_proxies as usize);
+    // Not for `localhost`, where others are developed by HTTP: browsers would refuse those, too.
+    let public =
+        config.public_url.as_ref().is_some_and(|url| url.scheme() == "https" && url.host_str() != Some("localhost"));
+    let hsts = public.then(|| Hsts::new(config.hsts_max_age, config.trusted_proxies as usize)).flatten();
     Ok(Served {
         main: match hsts {
             Some(hsts) => main.layer(from_fn_with_state(hsts, hsts::tell)),

@@ -99,7 +99,7 @@ impl Proxy {
             let site = format!("{HOST} {{\n\ttls {dir}/fullchain.pem {dir}/privkey.pem");
             let settings = with(&shown("caddyfile"), &[("127.0.0.1:8787", server), (&format!("{HOST} {{"), &site)]);
             let text = format!(
-                "{{\n\tadmin off\n\tpersist_config off\n\tdefault_bind 127.0.0.1\n\thttp_port {http}\n\thttps_port {https}\n\tstorage file_system {dir}/caddy\n}}\n{settings}"
+                "{{\n\tadmin off\n\tdefault_bind 127.0.0.1\n\thttp_port {http}\n\thttps_port {https}\n\tstorage file_system {dir}/caddy\n}}\n{settings}"
             );
             let args = ["run", "--adapter", "caddyfile", "--config", "Caddyfile"];
             ("Caddyfile", text, args.map(str::to_owned).to_vec())

@@ -106,8 +106,10 @@ impl Server {
                 format!("{}={}@{address}", other.host, other.gateway.name())
             }))
             .collect();
+        let here: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
         let mut process = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["serve", "--log-format", "json"])
+            .args(here)
             .args(args)
             .env_clear()
             .env("DATABASE_URL", database_url)
