@@ -19,6 +19,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::checks;
+use crate::gateway::{Egress, Proxy};
 use crate::oidc;
 use crate::otlp;
 use crate::policy;
@@ -220,10 +221,17 @@ impl Config {
         })
     }
 
+    /// How connections leave this network, if it wants that by a proxy.
+    pub(crate) fn egress(&self) -> Option<Egress> {
+        let proxy = Proxy::parse(self.egress_proxy.as_ref()?.expose()).ok()?;
+        Some(Egress::new(proxy, self.egress_resolve, self.egress_no_proxy.clone()))
+    }
+
     /// What is told to a collector of OpenTelemetry, if there is one.
     pub(crate) fn otlp(&self) -> Option<otlp::Settings> {
         Some(otlp::Settings {
             endpoint: self.otel_exporter_otlp_endpoint.clone()?,
+            extra_ca_pem: None,
             headers: self.otel_exporter_otlp_headers.clone(),
             service_name: self.otel_service_name.clone(),
             sampling: self.otel_traces_sampler,

@@ -12,6 +12,7 @@ use super::catalog::Catalog;
 use super::fair::FairQueue;
 use super::settle::Settling;
 use super::shared::Shared;
+use crate::gateway::{Gateways, Trouble};
 use crate::model::clock::Timestamp;
 use crate::store;
 use crate::store::operations::reports;
@@ -35,6 +36,7 @@ pub(super) struct Heartbeat {
     pub catalog: Arc<Catalog>,
     pub queue: Arc<FairQueue>,
     pub settling: Arc<Settling>,
+    pub gateways: Gateways,
     /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
     informed: AtomicBool,
 }
@@ -103,8 +105,9 @@ impl Heartbeat {
         catalog: Arc<Catalog>,
         queue: Arc<FairQueue>,
         settling: Arc<Settling>,
+        gateways: Gateways,
     ) -> Self {
-        Self { shared, catalog, queue, settling, informed: AtomicBool::new(false) }
+        Self { shared, catalog, queue, settling, gateways, informed: AtomicBool::new(false) }
     }
 
     /// Whether it has heard of the others since it started.
@@ -159,6 +162,7 @@ impl Heartbeat {
     /// Tells all that people look at and no delivery waits for.
     pub(super) async fn report_all(&self) -> sqlx::Result<()> {
         self.report_fault().await?;
+        self.report_egress().await?;
         self.report_reliability(self.shared.clock.now()).await?;
         match self.shared.progress.is_stopping() {
             true => Ok(()), // this worker leaves the list, and its limits with it
@@ -179,6 +183,20 @@ impl Heartbeat {
         let alert = Alert { app: None, kind: Kind::Sealing, subject: "multi-buffer", detail: &detail };
         alerts::raise(&mut *pool.acquire().await?, &alert, clock.now()).await?;
         sealer.told();
+        Ok(())
+    }
+
+    /// Raises an alert, once for each time, when the network's proxy has let nothing through to a push service for a while.
+    async fn report_egress(&self) -> sqlx::Result<()> {
+        for Trouble { gateway, words } in self.gateways.troubles() {
+            let subject = gateway.name();
+            let detail = format!(
+                "The proxy of this network (BELLWIRE_EGRESS_PROXY) lets no connection through to {subject}: {words}. Deliveries wait,                  and no retry of theirs is used up, but their time to live runs."
+            );
+            let alert = Alert { app: None, kind: Kind::Egress, subject, detail: &detail };
+            alerts::raise(&mut *self.shared.pool.acquire().await?, &alert, self.shared.clock.now()).await?;
+            self.gateways.told_of_trouble(gateway);
+        }
         Ok(())
     }
 

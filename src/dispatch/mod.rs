@@ -211,7 +211,8 @@ impl Dispatcher {
             settling: settling.clone(),
             admission: admission.clone(),
         };
-        let heartbeat = Arc::new(Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone()));
+        let heartbeat = Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways.clone());
+        let heartbeat = Arc::new(heartbeat);
         let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
         let claims = Claims {
             shared: shared.clone(),

@@ -38,7 +38,7 @@ use crate::hooks;
 use crate::http_server;
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
-use crate::otlp::{Otlp, Tracer};
+use crate::otlp::{self, Otlp, Tracer};
 use crate::policy::runaway::Guard;
 use crate::receipts;
 use crate::store::connections::watch;
@@ -86,8 +86,11 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let exposition = Arc::new(Exposition::new(context, metrics.clone()));
-    let otlp = config.otlp().map(|settings| Arc::new(Otlp::start(settings, context.clock.clone())));
+    let otlp = start_otlp(context, config)?;
     let tracer = otlp.as_ref().map_or_else(Tracer::off, |otlp| otlp.tracer());
+    if let Some(egress) = config.egress() {
+        info!(proxy = %egress.proxy(), "connections leave by a proxy");
+    }
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
     // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
     let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS, ..gateway_settings(config)? };
@@ -209,6 +212,14 @@ async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>
     serving.shutdown().await;
 }
 
+/// What tells a collector of OpenTelemetry, if one is set.
+fn start_otlp(context: &Context, config: &Config) -> anyhow::Result<Option<Arc<Otlp>>> {
+    let Some(settings) = config.otlp() else { return Ok(None) };
+    let extra_ca_pem = config.otel_exporter_otlp_certificate.as_deref().map(read).transpose()?;
+    let otlp = Otlp::start(otlp::Settings { extra_ca_pem, ..settings }, context.clock.clone());
+    Ok(Some(Arc::new(otlp.context("the collector's settings cannot be used")?)))
+}
+
 /// Tells a collector of OpenTelemetry what `/metrics` shows, again and again, for ever.
 async fn tell_metrics_on(otlp: Arc<Otlp>, exposition: Arc<Exposition>) {
     loop {
@@ -323,6 +334,7 @@ fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Sett
         client_secret: ClientSecret::new(client_secret.expose().to_owned()),
         redirect_url: format!("{}{}", config.base_url().as_str().trim_end_matches('/'), session::oidc::CALLBACK),
         extra_ca_pem: config.oidc_ca_file.as_deref().map(read).transpose()?,
+        egress: config.egress(),
         timeout: oidc::TIMEOUT,
     });
     let host = Url::parse(issuer).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
@@ -394,6 +406,8 @@ fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
         hosts,
         extra_ca_pem: config.gateway_ca_file.as_deref().map(read).transpose()?,
         allow_loopback: config.allow_loopback,
+        egress: config.egress(),
+        nat64: config.nat64_prefixes.clone(),
         connections_per_origin: config.connections_per_gateway as usize,
         ..gateway::Settings::default()
     })
