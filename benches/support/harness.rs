@@ -33,6 +33,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A campaign of 1,000,000 takes two minutes.
 const CAMPAIGN_WITHIN: Duration = Duration::from_secs(900);
 
+/// How long a server is left alone before it counts as idle.
+const SETTLES_FOR: Duration = Duration::from_secs(10);
+/// How long vacuum may take for what was written before, at most.
+const VACUUMED_WITHIN: Duration = Duration::from_secs(300);
+
 /// Environment variables of servers, by name.
 pub type Settings = &'static [(&'static str, &'static str)];
 
@@ -100,17 +105,22 @@ async fn forget_tuning(postgres: &Embedded) {
 impl Harness {
     /// Sets everything up and says on what machine.
     pub async fn open() -> Self {
-        Self::begin(&[], &[]).await
+        Self::begin(&[], &[], None).await
     }
 
     /// The same, with these settings of servers besides those of all benchmarks.
     pub async fn open_with(settings: Settings) -> Self {
-        Self::begin(&[], settings).await
+        Self::begin(&[], settings, None).await
     }
 
     /// The same, with receivers of webhooks that the server knows.
     pub async fn beside(receivers: &[Receiver]) -> Self {
-        Self::begin(receivers, &[]).await
+        Self::begin(receivers, &[], None).await
+    }
+
+    /// The same as the first, on a machine of so much memory, as far as Postgres is told.
+    pub async fn within(memory_mib: u32, settings: Settings) -> Self {
+        Self::begin(&[], settings, Some(memory_mib)).await
     }
 
     /// The same as the first, sealing eight payloads at a time where that is built in: all other figures are of a server
@@ -119,13 +129,14 @@ impl Harness {
         Self::open_with(&[("BELLWIRE_MULTI_BUFFER", "true")]).await
     }
 
-    async fn begin(receivers: &[Receiver], settings: Settings) -> Self {
+    async fn begin(receivers: &[Receiver], settings: Settings, memory_mib: Option<u32>) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
         let options = Options {
             data_dir: dir.path().join("data"),
             search_path: std::env::var_os("PATH"),
             ephemeral: true,
+            memory_mib,
             ..Options::default()
         };
         let postgres = Postgres(Embedded::start(&options).expect("an embedded Postgres starts"));
@@ -255,11 +266,32 @@ impl Harness {
         report["accepted"].as_u64().expect("a count")
     }
 
+    /// Does now what would be done later for what was written, so that what follows is measured by itself.
+    pub async fn settle(&self) {
+        let mut connection = self.pool.acquire().await.expect("a connection");
+        for statement in ["SET statement_timeout = 0", "VACUUM ANALYZE", "CHECKPOINT", "RESET statement_timeout"] {
+            sqlx::query(statement).execute(&mut *connection).await.expect("maintenance");
+        }
+        drop(connection);
+        tokio::time::sleep(SETTLES_FOR).await;
+        let is_vacuumed = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')";
+        let began = Instant::now();
+        while !sqlx::query_scalar::<_, bool>(is_vacuumed).fetch_one(&self.pool).await.expect("an answer") {
+            assert!(began.elapsed() < VACUUMED_WITHIN, "vacuum does not end");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// The postmaster's process id.
+    pub fn postmaster(&self) -> i32 {
+        self.postgres.0.postmaster().expect("Postgres runs")
+    }
+
     /// What everybody used so far.
     pub fn usage(&self) -> Usage {
         Usage {
             server: self.servers().into_iter().sum(),
-            postgres: cpu::of_tree(self.postgres.0.postmaster().expect("Postgres runs")),
+            postgres: cpu::of_tree(self.postmaster()),
             simulator: cpu::of_process(self.simulator.id()),
         }
     }

@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::statvfs::statvfs;
 use serde::Serialize;
 use sqlx::PgPool;
@@ -101,6 +102,8 @@ pub struct Setup {
     pub data_dir: Option<PathBuf>,
     /// Whether payloads may be sealed eight at a time.
     pub multi_buffer: bool,
+    /// Files and sockets that a server with these settings may want open at once.
+    pub descriptors: u64,
 }
 
 impl Default for Setup {
@@ -111,6 +114,7 @@ impl Default for Setup {
             master_key_file: None,
             data_dir: None,
             multi_buffer: true,
+            descriptors: 0,
         }
     }
 }
@@ -144,6 +148,8 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
         _ => rules::master_key_given(),
     });
     findings.push(rules::sealing(Sealer::fastest(), setup.multi_buffer));
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map(|(_, hard)| hard);
+    findings.extend(limit.ok().map(|hard| rules::descriptors(hard, setup.descriptors)));
     if let Some(directory) = setup.data_dir.clone() {
         let room = blocking(move || {
             let found = statvfs(&directory)?;

@@ -5,6 +5,7 @@
 //! command lines. Settings of OpenTelemetry (`otel_…`) have the variables of its specification, which platforms set for all that
 //! runs on them.
 
+mod descriptors;
 mod file;
 mod flags;
 mod settings;
@@ -25,6 +26,7 @@ use crate::otlp;
 use crate::policy;
 use crate::postgres;
 use crate::vault::master_key::{self, MasterKey};
+pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
 pub(crate) use settings::{Config, PolicyDefaults};
 use settings::{SETTINGS, Setting};
@@ -246,6 +248,7 @@ impl Config {
             data_dir: self.data_dir.clone(),
             binaries: self.postgres_bin.clone(),
             search_path: self.search_path.clone(),
+            memory_mib: Some(self.memory_mib).filter(|memory_mib| *memory_mib > 0),
             ..postgres::Options::default()
         }
     }
@@ -262,6 +265,7 @@ impl Config {
             master_key_file: file,
             data_dir: self.database_url.is_none().then(|| self.data_dir.clone()),
             multi_buffer: self.multi_buffer,
+            descriptors: self.descriptors(),
         }
     }
 

@@ -119,6 +119,9 @@ settings! {
     read_lag_max: Duration = "5s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
+    /// Memory in MiB that the embedded Postgres is sized for: of 2048 and more it takes 256 for itself, of less an eighth; 0: for
+    /// what this machine has, or its container.
+    memory_mib: u32 = "0", shown, number(0..=16_777_216);
     /// Connections of this process to Postgres, at most. Of all processes together Postgres must allow as many by `max_connections`.
     database_connections: u32 = "25", shown, number(6..=500);
     /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run

@@ -196,7 +196,7 @@ impl Dispatcher {
         let preparation = Arc::new(Preparation::new(shared.clone()));
         let posting = Posting {
             shared: shared.clone(),
-            gateways,
+            gateways: gateways.clone(),
             queue: queue.clone(),
             preparation: preparation.clone(),
             rates: rates.clone(),
@@ -211,7 +211,7 @@ impl Dispatcher {
             settling: settling.clone(),
             admission: admission.clone(),
         };
-        let heartbeat = Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways.clone());
+        let heartbeat = Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways);
         let heartbeat = Arc::new(heartbeat);
         let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
         let claims = Claims {

@@ -42,11 +42,12 @@ impl Connector {
     pub(super) fn new(
         dns: GuardedDns,
         egress: Option<Egress>,
+        troubles: Troubles,
         connect_timeout: Duration,
         extra_ca_pem: Option<&[u8]>,
     ) -> Result<Self, SettingsError> {
         let tls = Arc::new(client_config(extra_ca_pem)?).into();
-        Ok(Self { dns, egress, troubles: Troubles::default(), proxy_timeout: connect_timeout * 4 / 5, tls })
+        Ok(Self { dns, egress, troubles, proxy_timeout: connect_timeout * 4 / 5, tls })
     }
 
     /// A session with whoever answers at a checked address and proves to be the host. It takes as long as it takes:

@@ -48,6 +48,7 @@ pub(crate) use hosts::HostRefused;
 pub use prefix::Nat64;
 
 use connect::Connector;
+use egress::Troubles;
 use guard::Guard;
 use hosts::{Hosts, split};
 use origin::{Bounds, Origin};
@@ -67,6 +68,8 @@ pub struct Settings {
     pub allow_loopback: bool,
     /// The proxy that connections leave the network by; none: they leave directly.
     pub egress: Option<Egress>,
+    /// A push service that the proxy has let nothing through to for so long is worth an alert.
+    pub told_after: Duration,
     /// Prefixes by which the network translates IPv6 to IPv4: the guard judges what such an address stands for.
     pub nat64: Vec<Nat64>,
     /// Connections to one origin at most, 1 or more. They are opened as the load asks for them.
@@ -91,6 +94,7 @@ impl Default for Settings {
             extra_ca_pem: None,
             allow_loopback: false,
             egress: None,
+            told_after: Duration::from_secs(60),
             nat64: Vec::new(),
             connections_per_origin: 4,
             streams_per_connection: 256,
@@ -201,8 +205,9 @@ impl Gateways {
         let hosts = Hosts::new(settings.hosts, Guard::new(settings.allow_loopback, settings.nat64));
         let dns = GuardedDns::new(hosts, resolver, settings.gone_after);
         let (ca_pem, connect_timeout) = (settings.extra_ca_pem.as_deref(), settings.connect_timeout);
+        let troubles = Troubles::new(settings.told_after);
         let inner = Inner {
-            connector: Arc::new(Connector::new(dns, settings.egress, connect_timeout, ca_pem)?),
+            connector: Arc::new(Connector::new(dns, settings.egress, troubles, connect_timeout, ca_pem)?),
             bounds: Bounds {
                 connections: settings.connections_per_origin,
                 streams_per_connection: settings.streams_per_connection,
@@ -256,7 +261,7 @@ impl Gateways {
         self.origin(call.endpoint.authority())?.exchange(&call, &|| true).await
     }
 
-    /// Push services that the proxy has let nothing through to for a minute, and that nobody was [told](Self::told_of_trouble) of.
+    /// Push services that the proxy has let nothing through to for a while, and that nobody was [told](Self::told_of_trouble) of.
     pub(crate) fn troubles(&self) -> Vec<Trouble> {
         self.inner.connector.troubles.untold(Instant::now())
     }

@@ -16,7 +16,7 @@ use nix::unistd::{Pid, Uid, User, chown, geteuid};
 
 use super::binaries::Binaries;
 use super::settings::Durability;
-use super::{Error, Options, SUPERUSER};
+use super::{Error, Options, SUPERUSER, memory};
 
 /// The system's user that Postgres runs as when root starts it; every package of Postgres makes it.
 const SYSTEM_USER: &str = "postgres";
@@ -43,6 +43,7 @@ pub(super) struct Cluster {
     pub binaries: Binaries,
     pub socket_dir: PathBuf,
     pub durability: Durability,
+    pub memory_mib: u32,
     ephemeral: bool,
     /// Whom Postgres runs as, when that is not us.
     user: Option<User>,
@@ -61,7 +62,8 @@ impl Cluster {
         let binaries = Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), existing)?;
         let socket_dir = socket_dir(&data_dir);
         let (durability, ephemeral) = (options.durability, options.ephemeral);
-        let place = Self { data_dir, binaries, socket_dir, durability, ephemeral, user };
+        let memory_mib = options.memory_mib.unwrap_or_else(memory::available_mib);
+        let place = Self { data_dir, binaries, socket_dir, durability, memory_mib, ephemeral, user };
         let _lock = place.lock()?;
         if ephemeral {
             place.give_away(&place.data_dir)?; // the guard, which erases it, runs as that user

@@ -18,6 +18,7 @@ use anyhow::{Context as _, bail};
 use axum::Router;
 use axum::http::header;
 use axum::routing::get;
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch::channel;
 use tokio::task::JoinSet;
@@ -31,7 +32,7 @@ use crate::api::limits::Rate;
 use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, Engine, Work};
-use crate::config::{Config, OidcClient};
+use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
 use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
 use crate::hooks;
@@ -48,9 +49,6 @@ use context::{Context, Migrations};
 use exposition::Exposition;
 use maintenance::Retention;
 
-/// Connections to one host of webhooks' receivers, at most: enough for several that hang to leave others theirs.
-const RECEIVER_CONNECTIONS: usize = 64;
-
 /// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
 /// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
 /// means that something ended that should not have.
@@ -66,6 +64,7 @@ pub(crate) async fn run(
         answers = context::wait_for_database(&config) => answers?,
         () = &mut shutdown => return Ok(()),
     }
+    check_descriptors(&config);
     let context = Context::open(&config, migrations).await?;
     let address = listener.local_addr().context("the listener has no address")?;
     info!(%address, data = %context.data(&config), "started");
@@ -73,6 +72,22 @@ pub(crate) async fn run(
     let ended = serve(&context, &config, listener, shutdown).await;
     context.close().await;
     ended
+}
+
+/// Says so if the system gives fewer descriptors than the settings may want, once the limit was raised as far as it goes. Where none
+/// are left, clients are refused, and what wants to connect outwards fails and is tried again.
+fn check_descriptors(config: &Config) {
+    let wanted = config.descriptors();
+    if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && limit < wanted
+    {
+        warn!(
+            limit,
+            wanted,
+            "the system lets this process open fewer files and sockets than its settings may want: raise its hard limit \
+             (LimitNOFILE= of systemd, --ulimit nofile= of Docker), or let fewer clients in by BELLWIRE_CONNECTIONS_MAX"
+        );
+    }
 }
 
 /// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
@@ -93,7 +108,7 @@ async fn serve(
     }
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
     // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
-    let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS, ..gateway_settings(config)? };
+    let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS as usize, ..gateway_settings(config)? };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
     let (dispatcher, mut engines) = start_engines(context, config, &gateways, &receivers, &metrics, &tracer);
     if let Some(hosts) = &context.hosts {

@@ -10,12 +10,13 @@ use tracing::{info, warn};
 use super::Refused;
 use crate::model::lane::Gateway;
 
-/// A proxy that has let nothing through for so long is worth an alert.
-const TOLD_AFTER: Duration = Duration::from_secs(60);
-
 /// The push services that a proxy lets nothing through to. Hosts of strangers are left out: whom a proxy keeps them from is its affair.
-#[derive(Debug, Default)]
-pub(in crate::gateway) struct Troubles(Mutex<HashMap<Gateway, Since>>);
+#[derive(Debug)]
+pub(in crate::gateway) struct Troubles {
+    /// What has lasted for so long is worth an alert.
+    told_after: Duration,
+    since: Mutex<HashMap<Gateway, Since>>,
+}
 
 #[derive(Debug)]
 struct Since {
@@ -34,9 +35,14 @@ pub(crate) struct Trouble {
 }
 
 impl Troubles {
+    /// None yet. What lasts for so long is to be told.
+    pub(in crate::gateway) fn new(told_after: Duration) -> Self {
+        Self { told_after, since: Mutex::default() }
+    }
+
     /// The proxy gave no tunnel.
     pub(in crate::gateway) fn refused(&self, gateway: Gateway, why: &Refused, now: Instant) {
-        let (mut since, words) = (self.0.lock(), why.to_string());
+        let (mut since, words) = (self.since.lock(), why.to_string());
         let known = since.entry(gateway).or_insert_with(|| {
             warn!(gateway = gateway.name(), why = words, "the proxy lets no connection through to a push service");
             Since { first: now, words: String::new(), is_told: false }
@@ -46,22 +52,22 @@ impl Troubles {
 
     /// It gave one.
     pub(in crate::gateway) fn passed(&self, gateway: Gateway) {
-        if self.0.lock().remove(&gateway).is_some() {
+        if self.since.lock().remove(&gateway).is_some() {
             info!(gateway = gateway.name(), "the proxy lets connections through to a push service again");
         }
     }
 
     /// Those that have lasted for long and that nobody was [told](Self::told) of yet.
     pub(in crate::gateway) fn untold(&self, now: Instant) -> Vec<Trouble> {
-        let lasts = |since: &&Since| !since.is_told && now.saturating_duration_since(since.first) >= TOLD_AFTER;
-        let since = self.0.lock();
+        let lasts = |since: &&Since| !since.is_told && now.saturating_duration_since(since.first) >= self.told_after;
+        let since = self.since.lock();
         let lasting = since.iter().filter(|(_, since)| lasts(since));
         lasting.map(|(gateway, since)| Trouble { gateway: *gateway, words: since.words.clone() }).collect()
     }
 
     /// Somebody was told.
     pub(in crate::gateway) fn told(&self, gateway: Gateway) {
-        if let Some(since) = self.0.lock().get_mut(&gateway) {
+        if let Some(since) = self.since.lock().get_mut(&gateway) {
             since.is_told = true;
         }
     }
@@ -73,7 +79,8 @@ mod tests {
 
     #[test]
     fn what_lasts_is_told_once_and_again_when_it_comes_back() {
-        let (troubles, now) = (Troubles::default(), Instant::now());
+        const TOLD_AFTER: Duration = Duration::from_secs(60);
+        let (troubles, now) = (Troubles::new(TOLD_AFTER), Instant::now());
         let words = |troubles: &Troubles, now| troubles.untold(now).into_iter().map(|it| it.words).collect::<Vec<_>>();
         troubles.refused(Gateway::Fcm, &Refused::Status(502), now);
         troubles.refused(Gateway::Fcm, &Refused::Status(403), now + TOLD_AFTER / 2);
