@@ -133,7 +133,10 @@ pub(super) fn sealing(fastest: &Sealer, is_wanted: bool) -> Finding {
 pub(super) fn descriptors(limit: u64, wanted: u64) -> Finding {
     const CHECK: &str = "open files";
     if limit >= wanted {
-        return Finding::ok(CHECK, format!("A server may have {limit} files and sockets open, and wants up to {wanted}."));
+        return Finding::ok(
+            CHECK,
+            format!("A server may have {limit} files and sockets open, and wants up to {wanted}."),
+        );
     }
     let detail = format!("A server may want {wanted} files and sockets at once, and the system lets it open {limit}.");
     Finding::warning(CHECK, detail)

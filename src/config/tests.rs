@@ -279,7 +279,8 @@ fn data_lives_where_the_system_expects_it() {
 #[test]
 fn a_proxy_is_read_with_whom_it_is_not_asked_for_and_shown_to_nobody() {
     let proxy = ("BELLWIRE_EGRESS_PROXY", "http://user:word@proxy:3128");
-    let config = read(&[("egress_no_proxy", "corp.example, 10.0.0.0/8")], &[proxy], "egress_resolve = 'proxy'").unwrap();
+    let config =
+        read(&[("egress_no_proxy", "corp.example, 10.0.0.0/8")], &[proxy], "egress_resolve = 'proxy'").unwrap();
     let egress = config.egress().unwrap();
     assert_eq!(egress.proxy().to_string(), "http://proxy:3128");
     assert!(egress.looks_up() && egress.exempts("a.corp.example") && egress.exempts("10.1.1.1"));

@@ -168,8 +168,7 @@ mod tests {
     #[test]
     fn both_families_are_tried_in_turns() {
         let given = addresses(&["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "192.0.2.1:1", "192.0.2.2:1"]);
-        let turns =
-            addresses(&["[2001:db8::1]:1", "192.0.2.1:1", "[2001:db8::2]:1", "192.0.2.2:1", "[2001:db8::3]:1"]);
+        let turns = addresses(&["[2001:db8::1]:1", "192.0.2.1:1", "[2001:db8::2]:1", "192.0.2.2:1", "[2001:db8::3]:1"]);
         assert_eq!(in_turns(given), turns);
         assert_eq!(in_turns(Vec::new()), []);
     }

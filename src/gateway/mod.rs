@@ -41,8 +41,8 @@ use crate::model::lane::Gateway;
 use crate::model::subscription::Endpoint;
 
 pub(crate) use connect::client_config;
-pub use egress::Egress;
-pub(crate) use egress::{Exempt, Proxy, Resolve, Trouble};
+pub(crate) use egress::Trouble;
+pub use egress::{Egress, Exempt, Proxy, Resolve};
 pub use hosts::HostMapping;
 pub(crate) use hosts::HostRefused;
 pub use prefix::Nat64;

@@ -108,7 +108,8 @@ async fn serve(
     }
     let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
     // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
-    let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS as usize, ..gateway_settings(config)? };
+    let receivers =
+        gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS as usize, ..gateway_settings(config)? };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
     let (dispatcher, mut engines) = start_engines(context, config, &gateways, &receivers, &metrics, &tracer);
     if let Some(hosts) = &context.hosts {

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use url::{Host, Url};
 use zeroize::Zeroizing;
 
-pub(crate) use exempt::Exempt;
+pub use exempt::Exempt;
 pub(crate) use trouble::Trouble;
 pub(super) use trouble::Troubles;
 
@@ -43,7 +43,7 @@ enum Protocol {
 
 /// Who turns names into addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Resolve {
+pub enum Resolve {
     /// This host does: the proxy is asked for an address that was checked.
     Here,
     /// The proxy does, for hosts that somebody vouches for; those of strangers are looked up and checked here all the same.
@@ -53,7 +53,7 @@ pub(crate) enum Resolve {
 /// Why a text is no proxy. `Display` is what has to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Proxy::ALLOWED)]
-pub(crate) struct NoProxy;
+pub struct NoProxy;
 
 /// Where a proxy is, and as whom it is asked. `Debug` and `Display` show no credentials.
 #[derive(Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Proxy {
 
     /// Reads a URL: `http`, `socks5` or `socks5h`, a host, a port (80 and 1080 unless said), user and password percent-encoded, and
     /// nothing else.
-    pub(crate) fn parse(text: &str) -> Result<Self, NoProxy> {
+    pub fn parse(text: &str) -> Result<Self, NoProxy> {
         let url = Url::parse(text).map_err(|_| NoProxy)?;
         let (protocol, looks_up, usual_port) = match url.scheme() {
             "http" => (Protocol::Http, false, 80),
@@ -180,7 +180,7 @@ pub struct Egress {
 
 impl Egress {
     /// By this proxy, but for hosts that are exempt.
-    pub(crate) fn new(proxy: Proxy, resolve: Resolve, exempt: Vec<Exempt>) -> Self {
+    pub fn new(proxy: Proxy, resolve: Resolve, exempt: Vec<Exempt>) -> Self {
         let resolve = if proxy.looks_up { Resolve::Proxy } else { resolve };
         Self { proxy, resolve, exempt }
     }
@@ -317,7 +317,8 @@ mod tests {
         ] {
             assert!(some.exempts(host), "{host}");
         }
-        for host in ["notcorp.example", "corp.example.org", "11.0.0.1", "192.0.2.2", "[2001:db8::1]", "fcm.googleapis.com"]
+        for host in
+            ["notcorp.example", "corp.example.org", "11.0.0.1", "192.0.2.2", "[2001:db8::1]", "fcm.googleapis.com"]
         {
             assert!(!some.exempts(host), "{host}");
         }

@@ -46,10 +46,13 @@ impl FakeProxy {
         Self::start(move |mut tcp, asked| {
             let answer = answer.clone();
             async move {
-                asked.lock().push(head(&mut tcp).await?);
+                let head = head(&mut tcp).await?;
+                asked.lock().push(head);
                 tcp.write_all(&answer).await?;
                 match server.filter(|_| answer.starts_with(b"HTTP/1.1 200")) {
-                    Some(server) => copy_bidirectional(&mut tcp, &mut TcpStream::connect(server).await?).await.map(drop),
+                    Some(server) => {
+                        copy_bidirectional(&mut tcp, &mut TcpStream::connect(server).await?).await.map(drop)
+                    }
                     None => Ok(()),
                 }
             }
@@ -286,9 +289,8 @@ async fn what_is_exempt_goes_directly_and_is_guarded_as_ever() {
     let server = push_service().await;
     let proxy = FakeProxy::http("HTTP/1.1 502 Bad Gateway\r\n\r\n", None).await;
     let url = format!("http://{}", proxy.address);
-    let exempt = |host: &str| {
-        Some(Egress::new(Proxy::parse(&url).unwrap(), Resolve::Proxy, vec![host.parse().unwrap()]))
-    };
+    let exempt =
+        |host: &str| Some(Egress::new(Proxy::parse(&url).unwrap(), Resolve::Proxy, vec![host.parse().unwrap()]));
     let settings = Settings { egress: exempt("example.net"), ..server.settings() };
     assert_eq!(Gateways::new(settings).unwrap().post(post("/")).await.unwrap().status, 201);
     let settings = Settings { egress: exempt("ntfy.example.org"), ..Settings::default() };
@@ -305,7 +307,8 @@ async fn a_proxy_that_cannot_reach_one_address_is_asked_for_the_next_and_no_more
     let proxy = FakeProxy::start(move |mut tcp, asked| {
         let answer = answers.lock().pop().unwrap_or("HTTP/1.1 502 No\r\n\r\n");
         async move {
-            asked.lock().push(head(&mut tcp).await?);
+            let head = head(&mut tcp).await?;
+            asked.lock().push(head);
             tcp.write_all(answer.as_bytes()).await?;
             if answer == TUNNEL {
                 copy_bidirectional(&mut tcp, &mut TcpStream::connect(address).await?).await?;

@@ -15,7 +15,10 @@ use crate::gateway::{Gateways, HostRefused, Settings};
 use crate::model::subscription::Endpoint;
 
 /// Gateways whose DNS answers every name with what `answer` makes of the number of the question.
-pub(super) fn with_dns(settings: Settings, answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static) -> Gateways {
+pub(super) fn with_dns(
+    settings: Settings,
+    answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static,
+) -> Gateways {
     let asked = AtomicUsize::new(0);
     let fake = move |_: &str| -> Result<Vec<IpAddr>, NoAddress> {
         Ok(answer(asked.fetch_add(1, Ordering::SeqCst)).iter().map(|ip| ip.parse().unwrap()).collect())
