@@ -34,10 +34,7 @@ impl Memory {
 pub async fn run() {
     let (n, rounds, seconds) = (setting("N", 10_000), setting("ROUNDS", 5), setting("SECONDS", 60));
     let memory_mib = setting("MEMORY_MIB", 256);
-    let harness = match memory_mib {
-        0 => Harness::open().await,
-        _ => Harness::within(memory_mib, &[]).await,
-    };
+    let harness = Harness::embedded(memory_mib).await;
     let app = harness.app("footprint").await;
     seed::subscriptions(&harness.pool, &harness.vault, app, n).await;
     let watch = Watch::begin(&harness);

@@ -66,7 +66,14 @@ struct Postgres(Embedded);
 
 impl Drop for Postgres {
     fn drop(&mut self) {
+        let postmaster = self.0.postmaster();
         self.0.stop();
+        // One that the server kept ends with the server.
+        let began = Instant::now();
+        let runs = |pid: i32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+        while postmaster.is_some_and(runs) && began.elapsed() < START_WITHIN {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -105,22 +112,28 @@ async fn forget_tuning(postgres: &Embedded) {
 impl Harness {
     /// Sets everything up and says on what machine.
     pub async fn open() -> Self {
-        Self::begin(&[], &[], None).await
+        Self::begin(&[], &[]).await
     }
 
     /// The same, with these settings of servers besides those of all benchmarks.
     pub async fn open_with(settings: Settings) -> Self {
-        Self::begin(&[], settings, None).await
+        Self::begin(&[], settings).await
     }
 
     /// The same, with receivers of webhooks that the server knows.
     pub async fn beside(receivers: &[Receiver]) -> Self {
-        Self::begin(receivers, &[], None).await
+        Self::begin(receivers, &[]).await
     }
 
-    /// The same as the first, on a machine of so much memory, as far as Postgres is told.
-    pub async fn within(memory_mib: u32, settings: Settings) -> Self {
-        Self::begin(&[], settings, Some(memory_mib)).await
+    /// The same, but that the server runs its Postgres itself, as most do, on a machine of so much memory as far as that is told.
+    pub async fn embedded(memory_mib: u32) -> Self {
+        let (dir, master_key) = (TempDir::new(), master_key());
+        let simulator = Simulator::start(&dir, SAMPLE, &[]);
+        let memory_mib = memory_mib.to_string();
+        let (server, address) = serve(&dir, None, &simulator, &[], &master_key, &[("BELLWIRE_MEMORY_MIB", &memory_mib)]).await;
+        // The server keeps it: it is adopted.
+        let postgres = Postgres(Embedded::start(&options(&dir)).expect("an embedded Postgres runs"));
+        Self::around(dir, simulator, postgres, server, address, master_key, &[]).await
     }
 
     /// The same as the first, sealing eight payloads at a time where that is built in: all other figures are of a server
@@ -129,22 +142,30 @@ impl Harness {
         Self::open_with(&[("BELLWIRE_MULTI_BUFFER", "true")]).await
     }
 
-    async fn begin(receivers: &[Receiver], settings: Settings, memory_mib: Option<u32>) -> Self {
+    async fn begin(receivers: &[Receiver], settings: Settings) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
-        let options = Options {
-            data_dir: dir.path().join("data"),
-            search_path: std::env::var_os("PATH"),
-            ephemeral: true,
-            memory_mib,
-            ..Options::default()
-        };
+        let options = Options { ephemeral: true, ..options(&dir) };
         let postgres = Postgres(Embedded::start(&options).expect("an embedded Postgres starts"));
         if setting("STOCK", 0) > 0 {
             forget_tuning(&postgres.0).await;
         }
-        let master_key = STANDARD.encode(rand::random::<[u8; 32]>());
-        let (server, address) = serve(&dir, &postgres.0, &simulator, receivers, &master_key, settings).await;
+        let master_key = master_key();
+        let (server, address) =
+            serve(&dir, Some(&postgres.0), &simulator, receivers, &master_key, settings).await;
+        Self::around(dir, simulator, postgres, server, address, master_key, settings).await
+    }
+
+    /// What belongs to a running server.
+    async fn around(
+        dir: TempDir,
+        simulator: Simulator,
+        postgres: Postgres,
+        server: Process,
+        address: String,
+        master_key: String,
+        settings: Settings,
+    ) -> Self {
         let pool =
             store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
         let clock = Clock::system();
@@ -164,7 +185,7 @@ impl Harness {
     pub async fn replicate(&mut self, servers: usize) {
         while 1 + self.replicas.len() < servers {
             let Self { dir, postgres, simulator, master_key, .. } = &*self;
-            let (replica, _) = serve(dir, &postgres.0, simulator, &[], master_key, self.settings).await;
+            let (replica, _) = serve(dir, Some(&postgres.0), simulator, &[], master_key, self.settings).await;
             self.replicas.push(replica);
         }
     }
@@ -302,14 +323,24 @@ impl Harness {
     }
 }
 
-/// Starts `bellwire serve` and waits until it is ready. Answers its address.
+/// Where and how Postgres runs.
+fn options(dir: &TempDir) -> Options {
+    let (data_dir, search_path) = (dir.path().join("data"), std::env::var_os("PATH"));
+    Options { data_dir, search_path, ..Options::default() }
+}
+
+fn master_key() -> String {
+    STANDARD.encode(rand::random::<[u8; 32]>())
+}
+
+/// Starts `bellwire serve` and waits until it is ready, on that Postgres or one of its own. Answers its address.
 async fn serve(
     dir: &TempDir,
-    postgres: &Embedded,
+    postgres: Option<&Embedded>,
     simulator: &Simulator,
     receivers: &[Receiver],
     master_key: &str,
-    settings: Settings,
+    settings: &[(&str, &str)],
 ) -> (Process, String) {
     // Somebody could take the port before the server does, who would then say so and end.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
@@ -325,9 +356,10 @@ async fn serve(
             .arg("serve")
             .env_clear()
             .current_dir(dir.path())
-            .env("DATABASE_URL", postgres.url(DATABASE))
+            .envs(postgres.map(|postgres| ("DATABASE_URL", postgres.url(DATABASE))))
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("BELLWIRE_MASTER_KEY", master_key)
-            .env("BELLWIRE_DATA_DIR", dir.path())
+            .env("BELLWIRE_DATA_DIR", dir.path().join("data"))
             .env("BELLWIRE_LISTEN", free.to_string())
             .env("BELLWIRE_GATEWAYS", gateways.join(","))
             .env("BELLWIRE_GATEWAY_CA_FILE", &ca)

@@ -25,7 +25,7 @@ impl Config {
     pub(crate) fn descriptors(&self) -> u64 {
         let clients = u64::from(self.connections_max) + self.metrics_listen.map_or(0, |_| SCRAPERS);
         let pools = if self.read_database_url.is_some() { 2 } else { 1 };
-        let postgres = u64::from(self.database_connections) * pools + 1;
+        let postgres = u64::from(self.connections()) * pools + 1;
         let gateways = if self.roles.worker { ORIGINS * u64::from(self.connections_per_gateway) } else { 0 };
         let receivers = if self.roles.maintenance { RECEIVERS * u64::from(RECEIVER_CONNECTIONS) } else { 0 };
         clients + postgres + gateways + receivers + OTHERS

@@ -40,6 +40,10 @@ const PREFIX: &str = "BELLWIRE_";
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
 /// The variable that names a file of settings.
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
+/// A machine or container with less memory than this, in MiB, is small,
+const SMALL_MIB: u32 = 512;
+/// and has so many connections to its embedded Postgres.
+const SMALL_CONNECTIONS: u32 = 10;
 /// What is printed for a secret.
 const MASK: &str = "********";
 
@@ -242,12 +246,21 @@ impl Config {
         })
     }
 
+    /// Connections to Postgres, at most: some 4 MiB each, so an embedded one on a small machine has fewer unless told otherwise.
+    pub(crate) fn connections(&self) -> u32 {
+        let is_small = self.database_url.is_none() && self.postgres_options().memory_mib() < SMALL_MIB;
+        let is_free = self.is_default("database_connections");
+        let most = if is_small && is_free { SMALL_CONNECTIONS } else { u32::MAX };
+        self.database_connections.min(most)
+    }
+
     /// How to run the embedded Postgres.
     pub(crate) fn postgres_options(&self) -> postgres::Options {
         postgres::Options {
             data_dir: self.data_dir.clone(),
             binaries: self.postgres_bin.clone(),
             search_path: self.search_path.clone(),
+            is_paced: true,
             memory_mib: Some(self.memory_mib).filter(|memory_mib| *memory_mib > 0),
             ..postgres::Options::default()
         }

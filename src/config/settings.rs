@@ -122,7 +122,8 @@ settings! {
     /// Memory in MiB that the embedded Postgres is sized for: of 2048 and more it takes 256 for itself, of less an eighth; 0: for
     /// what this machine has, or its container.
     memory_mib: u32 = "0", shown, number(0..=16_777_216);
-    /// Connections of this process to Postgres, at most. Of all processes together Postgres must allow as many by `max_connections`.
+    /// Connections of this process to Postgres, at most; unless said 10 where an embedded one has less than 512 MiB. Of all processes
+    /// together Postgres must allow as many by `max_connections`.
     database_connections: u32 = "25", shown, number(6..=500);
     /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
     /// somewhere.

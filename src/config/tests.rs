@@ -295,3 +295,18 @@ fn a_proxy_is_read_with_whom_it_is_not_asked_for_and_shown_to_nobody() {
     assert!(refused(&[("nat64_prefixes", "64:ff9b:1::/47")], &[], "").contains("32, 40, 48, 56, 64 or 96 bits"));
     assert_eq!(read(&[("nat64_prefixes", "")], &[], "").unwrap().nat64_prefixes, []);
 }
+
+#[test]
+fn a_small_machine_has_fewer_connections_unless_told_otherwise() {
+    let connections = |pairs: &[(&'static str, &str)], url| {
+        let mut config = read(pairs, &[], "").unwrap();
+        if url {
+            config.database_url = read(&[], &[("BELLWIRE_DATABASE_URL", "postgres://a")], "").unwrap().database_url;
+        }
+        config.connections()
+    };
+    assert_eq!(connections(&[("memory_mib", "512")], false), 25);
+    assert_eq!(connections(&[("memory_mib", "256")], false), 10);
+    assert_eq!(connections(&[("memory_mib", "256")], true), 25, "Postgres is elsewhere");
+    assert_eq!(connections(&[("memory_mib", "256"), ("database_connections", "12")], false), 12);
+}

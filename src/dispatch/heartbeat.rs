@@ -1,21 +1,25 @@
-//! What the engine does by the clock: read stops and shared lane states, renew leases, close batches.
+//! What the engine does by the clock: read stops and shared lane states, renew leases, close batches. While the process
+//! [rests](super::rest), no more often than it looks after what changes slowly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::warn;
 
 use super::Settings;
 use super::catalog::Catalog;
 use super::fair::FairQueue;
+use super::rest::Rest;
 use super::settle::Settling;
 use super::shared::Shared;
 use crate::gateway::{Gateways, Trouble};
 use crate::model::clock::Timestamp;
 use crate::store;
 use crate::store::operations::reports;
+use crate::store::operations::takeover::SESSION;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::queue::claims::LEASE;
 
@@ -37,6 +41,8 @@ pub(super) struct Heartbeat {
     pub queue: Arc<FairQueue>,
     pub settling: Arc<Settling>,
     pub gateways: Gateways,
+    /// Told when something may be claimed again.
+    kicked: Arc<Notify>,
     /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
     informed: AtomicBool,
 }
@@ -44,12 +50,10 @@ pub(super) struct Heartbeat {
 /// Reads and beats for ever.
 pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     let shared = &heartbeat.shared;
-    let mut ticks = interval(READ_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut beat_at, mut read_up_to, mut horizon) = (Instant::now(), None, None);
+    let (mut beat_at, mut read_up_to, mut horizon, mut rested) = (Instant::now(), None, None, false);
     loop {
-        ticks.tick().await;
         let began = Instant::now();
+        let has_rested = std::mem::take(&mut rested);
         let now = shared.clock.now();
         match store::queue::stops::read(&shared.pool, horizon.as_ref()).await {
             Ok(reading) => {
@@ -74,6 +78,15 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
                 Err(error) => warn!(%error, "the heartbeat failed"),
             }
         }
+        if has_rested {
+            heartbeat.kicked.notify_one(); // what ended the rest could not be claimed before this reading
+        }
+        if !shared.progress.is_idle() {
+            shared.rest.wake();
+        }
+        shared.rest.lie_down();
+        rested = shared.rest.is_resting();
+        shared.rest.pause(READ_EVERY.saturating_sub(began.elapsed()), BEAT_EVERY).await;
     }
 }
 
@@ -91,11 +104,10 @@ pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
 }
 
 /// Closes batches whose time has come, for ever.
-pub(super) async fn close_batches(settling: Arc<Settling>) {
-    let mut ticks = interval(CLOSE_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+pub(super) async fn close_batches(settling: Arc<Settling>, rest: Arc<Rest>) {
     loop {
-        settling.close_due(ticks.tick().await);
+        settling.close_due(Instant::now());
+        rest.pause(CLOSE_EVERY, BEAT_EVERY).await;
     }
 }
 
@@ -106,8 +118,9 @@ impl Heartbeat {
         queue: Arc<FairQueue>,
         settling: Arc<Settling>,
         gateways: Gateways,
+        kicked: Arc<Notify>,
     ) -> Self {
-        Self { shared, catalog, queue, settling, gateways, informed: AtomicBool::new(false) }
+        Self { shared, catalog, queue, settling, gateways, kicked, informed: AtomicBool::new(false) }
     }
 
     /// Whether it has heard of the others since it started.
@@ -156,7 +169,19 @@ impl Heartbeat {
             warn!(offset_s, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes(now);
+        if self.shared.rest.is_calm() {
+            self.shared.rest.alone(self.is_alone().await?);
+        }
         Ok(())
+    }
+
+    /// Whether no other process is on this database. False where sessions have no names.
+    async fn is_alone(&self) -> sqlx::Result<bool> {
+        let options = self.shared.pool.connect_options();
+        match options.get_application_name().filter(|name| name.starts_with(SESSION)) {
+            Some(name) => store::operations::workers::is_alone(&self.shared.pool, name).await,
+            None => Ok(false),
+        }
     }
 
     /// Tells all that people look at and no delivery waits for.

@@ -9,6 +9,7 @@ use tokio::sync::futures::Notified;
 
 use super::Settings;
 use super::life::Life;
+use super::rest::Rest;
 use super::stops::StopSet;
 use super::words::LastWords;
 use crate::metrics::Metrics;
@@ -29,6 +30,8 @@ pub(super) struct Shared {
     /// Who this worker is, and whether others know that it lives.
     pub life: Life,
     pub progress: Progress,
+    /// Whether it asks Postgres less often, since nothing happens.
+    pub rest: Arc<Rest>,
     pub stops: StopSet,
     /// Counts what became of retries.
     pub reliability: Tally,

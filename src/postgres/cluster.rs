@@ -16,7 +16,7 @@ use nix::unistd::{Pid, Uid, User, chown, geteuid};
 
 use super::binaries::Binaries;
 use super::settings::Durability;
-use super::{Error, Options, SUPERUSER, memory};
+use super::{Error, Options, SUPERUSER};
 
 /// The system's user that Postgres runs as when root starts it; every package of Postgres makes it.
 const SYSTEM_USER: &str = "postgres";
@@ -44,6 +44,7 @@ pub(super) struct Cluster {
     pub socket_dir: PathBuf,
     pub durability: Durability,
     pub memory_mib: u32,
+    pub is_paced: bool,
     ephemeral: bool,
     /// Whom Postgres runs as, when that is not us.
     user: Option<User>,
@@ -62,8 +63,9 @@ impl Cluster {
         let binaries = Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), existing)?;
         let socket_dir = socket_dir(&data_dir);
         let (durability, ephemeral) = (options.durability, options.ephemeral);
-        let memory_mib = options.memory_mib.unwrap_or_else(memory::available_mib);
-        let place = Self { data_dir, binaries, socket_dir, durability, memory_mib, ephemeral, user };
+        let memory_mib = options.memory_mib();
+        let is_paced = options.is_paced;
+        let place = Self { data_dir, binaries, socket_dir, durability, memory_mib, is_paced, ephemeral, user };
         let _lock = place.lock()?;
         if ephemeral {
             place.give_away(&place.data_dir)?; // the guard, which erases it, runs as that user

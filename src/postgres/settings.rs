@@ -29,6 +29,7 @@ const COMMON: &[&str] = &[
     // A system call for each statement, to rename the process for `ps`.
     "update_process_title=off",
     "random_page_cost=1.1",
+    "max_logical_replication_workers=0",
     // Nobody replicates from an embedded Postgres: less to write. Backups are made with pg_dump; whoever wants archived
     // WAL brings a Postgres of their own.
     "wal_level=minimal",
@@ -44,10 +45,11 @@ const FULL: &[&str] = &[
     "min_wal_size=256MB",
     "checkpoint_timeout=15min",
     "checkpoint_completion_target=0.9",
-    // Queue, batches and cursors turn over within seconds; a minute between looks lets them bloat.
-    "autovacuum_naptime=5s",
     "autovacuum_vacuum_cost_limit=2000",
 ];
+
+/// Queue, batches and cursors turn over within seconds; a minute between looks lets them bloat.
+const UNPACED: &str = "autovacuum_naptime=5s";
 
 const FAST: &[&str] = &[
     "fsync=off",
@@ -61,12 +63,13 @@ const FAST: &[&str] = &[
     "autovacuum_naptime=1min",
 ];
 
-/// The settings as `name=value`, on a machine with so much memory.
-pub(super) fn settings(durability: Durability, memory_mib: u32) -> Vec<String> {
+/// The settings as `name=value`, on a machine with so much memory. What somebody sets while Postgres runs is left out.
+pub(super) fn settings(durability: Durability, is_paced: bool, memory_mib: u32) -> Vec<String> {
     let mut all: Vec<String> = COMMON.iter().copied().map(str::to_owned).collect();
     match durability {
         Durability::Full => {
             all.extend(FULL.iter().copied().map(str::to_owned));
+            all.extend((!is_paced).then(|| UNPACED.to_owned()));
             all.extend(by_memory(memory_mib));
         }
         Durability::Fast => all.extend(FAST.iter().copied().map(str::to_owned)),
@@ -97,12 +100,13 @@ mod tests {
             [128, 256, 1_024, 2_048, 65_536].map(buffers),
             ["24MB", "32MB", "128MB", "256MB", "256MB"].map(|size| format!("shared_buffers={size}"))
         );
-        let of = |durability| settings(durability, 256);
+        let of = |durability| settings(durability, false, 256);
         let times = |all: &[String], name: &str| all.iter().filter(|setting| setting.starts_with(name)).count();
         for durability in [Durability::Full, Durability::Fast] {
             for name in ["shared_buffers=", "max_connections=", "autovacuum_naptime="] {
                 assert_eq!(times(&of(durability), name), 1, "{name} {durability:?}");
             }
         }
+        assert_eq!(times(&settings(Durability::Full, true, 256), "autovacuum_naptime="), 0, "the command line would win");
     }
 }

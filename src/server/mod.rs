@@ -6,6 +6,7 @@ pub(crate) mod context;
 mod exposition;
 pub(crate) mod maintenance;
 pub(crate) mod telemetry;
+mod vacuum;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -188,18 +189,19 @@ fn start_engines(
         (dispatcher, engines) = (Some(started), tasks);
     }
     if config.roles.maintenance {
-        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
+        let rest = dispatcher.as_ref().map_or_else(Arc::default, |dispatcher| dispatcher.rest());
+        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone(), rest.clone()));
         engines.spawn(maintenance::fold_on(pool.clone(), clock.clone(), guard(config)));
         engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
         engines.spawn(campaigns::advance_on(pool.clone(), vault.clone(), clock.clone()));
-        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
-        engines.spawn(hooks::pack_on(pool.clone(), vault.clone(), clock.clone()));
+        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone(), rest.clone()));
+        engines.spawn(hooks::pack_on(pool.clone(), vault.clone(), clock.clone(), rest.clone()));
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
         let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
         if let Some(dispatcher) = dispatcher.clone() {
             sender.lease_by(move || dispatcher.lease_beside());
         }
-        engines.spawn(hooks::send_on(sender));
+        engines.spawn(hooks::send_on(sender, rest));
     }
     (dispatcher, engines)
 }
