@@ -130,7 +130,8 @@ impl Harness {
         let (dir, master_key) = (TempDir::new(), master_key());
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
         let memory_mib = memory_mib.to_string();
-        let (server, address) = serve(&dir, None, &simulator, &[], &master_key, &[("BELLWIRE_MEMORY_MIB", &memory_mib)]).await;
+        let (server, address) =
+            serve(&dir, None, &simulator, &[], &master_key, &[("BELLWIRE_MEMORY_MIB", &memory_mib)]).await;
         // The server keeps it: it is adopted.
         let postgres = Postgres(Embedded::start(&options(&dir)).expect("an embedded Postgres runs"));
         Self::around(dir, simulator, postgres, server, address, master_key, &[]).await
@@ -151,8 +152,7 @@ impl Harness {
             forget_tuning(&postgres.0).await;
         }
         let master_key = master_key();
-        let (server, address) =
-            serve(&dir, Some(&postgres.0), &simulator, receivers, &master_key, settings).await;
+        let (server, address) = serve(&dir, Some(&postgres.0), &simulator, receivers, &master_key, settings).await;
         Self::around(dir, simulator, postgres, server, address, master_key, settings).await
     }
 

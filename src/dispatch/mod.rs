@@ -214,7 +214,8 @@ impl Dispatcher {
             settling: settling.clone(),
             admission: admission.clone(),
         };
-        let heartbeat = Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways, kicked.clone());
+        let heartbeat =
+            Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways, kicked.clone());
         let heartbeat = Arc::new(heartbeat);
         let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
         let claims = Claims {

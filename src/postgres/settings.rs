@@ -107,6 +107,10 @@ mod tests {
                 assert_eq!(times(&of(durability), name), 1, "{name} {durability:?}");
             }
         }
-        assert_eq!(times(&settings(Durability::Full, true, 256), "autovacuum_naptime="), 0, "the command line would win");
+        assert_eq!(
+            times(&settings(Durability::Full, true, 256), "autovacuum_naptime="),
+            0,
+            "the command line would win"
+        );
     }
 }
