@@ -15,6 +15,8 @@ use crate::support::{seed, setting};
 
 const MEMORY_MIB: f64 = 256.0;
 const CORE_PERCENT: f64 = 0.3;
+/// How long the embedded Postgres goes on looking for dead rows often after rows have changed.
+const CALM_AFTER: Duration = Duration::from_secs(70);
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -43,6 +45,7 @@ pub async fn run() {
     }
     let most = watch.end().await;
     harness.settle().await;
+    tokio::time::sleep(CALM_AFTER).await;
     let at_rest = look(harness.server(), harness.postmaster());
     let before = harness.usage();
     tokio::time::sleep(Duration::from_secs(seconds.into())).await;

@@ -216,7 +216,8 @@ impl Heartbeat {
         for Trouble { gateway, words } in self.gateways.troubles() {
             let subject = gateway.name();
             let detail = format!(
-                "The proxy of this network (BELLWIRE_EGRESS_PROXY) lets no connection through to {subject}: {words}. Deliveries wait,                  and no retry of theirs is used up, but their time to live runs."
+                "The proxy of this network (BELLWIRE_EGRESS_PROXY) lets no connection through to {subject}: {words}. Deliveries wait, \
+                 and no retry of theirs is used up, but their time to live runs."
             );
             let alert = Alert { app: None, kind: Kind::Egress, subject, detail: &detail };
             alerts::raise(&mut *self.shared.pool.acquire().await?, &alert, self.shared.clock.now()).await?;

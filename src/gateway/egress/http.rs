@@ -31,7 +31,7 @@ pub(super) async fn connect(
     tcp.write_all(head.as_bytes()).await?;
     match read_status(&mut tcp).await? {
         200..=299 => Ok(tcp),
-        407 => Err(Refused::Credentials),
+        407 | 401 => Err(Refused::Credentials), // as tinyproxy has it, which knows somebody else
         status => Err(Refused::Status(status)),
     }
 }

@@ -190,6 +190,7 @@ async fn whatever_a_proxy_answers_is_a_failure_of_ours() {
         ("HTTP/1.1 429 Too Many\r\nretry-after: 9\r\n\r\n", "it answered 429"),
         ("HTTP/1.1 502 Bad Gateway\r\n\r\n", "it answered 502"),
         ("HTTP/1.1 407 Who\r\n\r\n", "it wants other credentials than those of BELLWIRE_EGRESS_PROXY"),
+        ("HTTP/1.1 401 Who\r\n\r\n", "it wants other credentials than those of BELLWIRE_EGRESS_PROXY"),
         ("HTTP/1.1 200 OK\r\n\r\nmore", "it does not speak as a proxy of this kind does"),
         ("HTTP/1.1 200", "it does not speak as a proxy of this kind does"),
         ("SSH-2.0-OpenSSH\r\n", "it does not speak as a proxy of this kind does"),
