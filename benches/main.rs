@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "nobody is outside")]
 
 mod campaign;
+mod capacity;
 mod caps;
 mod codes;
 mod exports;
@@ -23,6 +24,7 @@ mod scheduled;
 mod sealing;
 mod segments;
 mod simulator;
+mod statements;
 mod support;
 mod templates;
 mod tiers;
@@ -90,6 +92,10 @@ enum Benchmark {
     Footprint,
     /// What a delivery costs where one, two, four and eight servers share the work
     Replicas,
+    /// What each statement of a campaign costs Postgres
+    Statements,
+    /// Machines, disks and money for up to a billion subscribers, reckoned
+    Capacity,
     /// Subscriptions taken in by the file
     Imports,
     /// Subscriptions taken out
@@ -137,6 +143,8 @@ impl Benchmark {
             Self::Scale => block_on(scale::run()),
             Self::Footprint => block_on(footprint::run()),
             Self::Replicas => block_on(replicas::run()),
+            Self::Statements => block_on(statements::run()),
+            Self::Capacity => capacity::run(),
             Self::Imports => block_on(imports::run()),
             Self::Exports => block_on(exports::run()),
             Self::Peers => block_on(peers::run()),

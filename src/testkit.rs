@@ -121,7 +121,8 @@ pub mod server {
     }
     pub mod maintenance {
         pub use crate::server::maintenance::{
-            Retention, erase, fold_habits, fold_metrics, keep_house, remove_apps, sweep, tend_partitions,
+            Retention, erase, fold_habits, fold_metrics, keep_house, refresh_statistics, remove_apps, sweep,
+            tend_partitions,
         };
     }
 }

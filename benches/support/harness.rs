@@ -109,20 +109,45 @@ async fn forget_tuning(postgres: &Embedded) {
     connection.close().await.expect("closed");
 }
 
+/// Has Postgres count what statements cost, which takes a start.
+async fn count_statements(postgres: &Embedded) {
+    let said = [
+        ("ALTER SYSTEM SET shared_preload_libraries = 'pg_stat_statements'", true),
+        ("CREATE EXTENSION pg_stat_statements SCHEMA public", false),
+    ];
+    for (statement, then_restart) in said {
+        let connected = PgConnection::connect_with(&postgres.connect_options(DATABASE)).await;
+        let mut connection = connected.expect("a connection");
+        sqlx::query(statement)
+            .execute(&mut connection)
+            .await
+            .expect("it is ours, and a contributed module of Postgres");
+        connection.close().await.expect("closed");
+        if then_restart {
+            postgres.restart().expect("Postgres starts again");
+        }
+    }
+}
+
 impl Harness {
     /// Sets everything up and says on what machine.
     pub async fn open() -> Self {
-        Self::begin(&[], &[]).await
+        Self::open_with(&[]).await
+    }
+
+    /// The same, on a Postgres that counts what each statement costs.
+    pub async fn counting() -> Self {
+        Self::begin(true, &[], &[]).await
     }
 
     /// The same, with these settings of servers besides those of all benchmarks.
     pub async fn open_with(settings: Settings) -> Self {
-        Self::begin(&[], settings).await
+        Self::begin(false, &[], settings).await
     }
 
     /// The same, with receivers of webhooks that the server knows.
     pub async fn beside(receivers: &[Receiver]) -> Self {
-        Self::begin(receivers, &[]).await
+        Self::begin(false, receivers, &[]).await
     }
 
     /// The same, but that the server runs its Postgres itself, as most do, on a machine of so much memory as far as that is told.
@@ -143,11 +168,15 @@ impl Harness {
         Self::open_with(&[("BELLWIRE_MULTI_BUFFER", "true")]).await
     }
 
-    async fn begin(receivers: &[Receiver], settings: Settings) -> Self {
+    async fn begin(counting: bool, receivers: &[Receiver], settings: Settings) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
-        let options = Options { ephemeral: true, ..options(&dir) };
+        // One that is started again is not; the directory ends with the benchmark either way.
+        let options = Options { ephemeral: !counting, ..options(&dir) };
         let postgres = Postgres(Embedded::start(&options).expect("an embedded Postgres starts"));
+        if counting {
+            count_statements(&postgres.0).await;
+        }
         if setting("STOCK", 0) > 0 {
             forget_tuning(&postgres.0).await;
         }

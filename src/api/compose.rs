@@ -42,7 +42,7 @@ pub(super) const TTL_MAX_S: i64 = 2_419_200;
 
 /// Whom a message is for: exactly one of `subscriptions`, `users`, `topic` and `all`; `segment` alone, or beside `topic` or
 /// `all`.
-#[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct To {
     /// These subscriptions, at most 1,000.
@@ -178,28 +178,17 @@ impl NewMessageBody {
         template: Option<Resolved>,
     ) -> Result<Composed, Problem> {
         let mut faults = Faults::default();
-        faults.require(
-            self.idempotency_key.is_none(),
-            "/idempotency_key",
-            "is for batches: send the header `Idempotency-Key`",
-        );
         let named = self.to.subscriptions.clone().unwrap_or_default();
         let audience_json = serde_json::to_value(&self.to).map_err(|_| Problem::internal())?;
         let segment = check_segment(&self.to, segment, &mut faults);
-        let audience = check_to(self.to, app, &mut faults);
+        let audience = check_to(std::mem::take(&mut self.to), app, &mut faults);
         let tier = self.tier.unwrap_or(Tier::Promotional);
         let is_named = audience.as_ref().is_some_and(Audience::is_named);
         let sunset = self.sunset.as_ref().and_then(|rule| rule.check(tier, is_named, &mut faults));
         let defaults = TierDefaults::of(tier);
         let ttl_s = self.ttl.unwrap_or(defaults.ttl_s.into());
         faults.require((0..=TTL_MAX_S).contains(&ttl_s), "/ttl", "must be 0 to 2419200 seconds");
-        if let Some(key) = &self.collapse_key {
-            let detail = "must be 1 to 200 characters without control characters";
-            faults.require(is_plain_text(key, COLLAPSE_KEY_MAX), "/collapse_key", detail);
-        }
-        if let Some(key) = &self.key {
-            faults.require(is_plain_text(key, KEY_MAX), "/key", KEY_RULE);
-        }
+        self.check_names(&mut faults);
         let now = state.clock.now();
         let send_at = later::read(self.send_at.as_deref(), self.timezone.as_deref(), now, &mut faults);
         let policy = check_policy(self.policy.as_ref(), retries, app, &mut faults)?;
@@ -208,35 +197,10 @@ impl NewMessageBody {
         let told = segment.iter().flat_map(|segment| &segment.warnings);
         warnings.extend(told.map(|what| FieldError::member("/to/segment", what)));
         let site = app.origins.first().map(String::as_str);
-        let (mut full, mut compact) = (self.content, self.compact);
-        for (content, pointer) in [(&mut full, "/content"), (&mut compact, "/compact")] {
-            let Some(content) = content else { continue };
-            content.complete(site);
-            if content.actions.len() > ACTIONS_SHOWN {
-                let detail = format!("browsers show {ACTIONS_SHOWN}, if any; the rest may never be seen");
-                warnings.push(FieldError::member(format!("{pointer}/actions"), detail));
-            }
-        }
+        self.complete(site, &mut warnings);
         let (said, trial) = match template {
-            Some(template) => {
-                for (pointer, is_there) in [
-                    ("/content", full.is_some()),
-                    ("/compact", compact.is_some()),
-                    ("/payload", self.payload.is_some()),
-                    ("/envelope", self.envelope == Some(false)),
-                ] {
-                    faults.require(!is_there, pointer, "cannot stand beside `template`");
-                }
-                check_template(template, app, self.data.take(), &mut faults).unzip()
-            }
-            None => {
-                faults.require(self.data.is_none(), "/data", "may stand only beside `template`");
-                let content = check_content(full, compact, self.payload, self.envelope, &mut faults);
-                if let Some((content, request)) = content.as_ref().zip(policy.layer.request.as_ref()) {
-                    check_label(content, request, &mut faults);
-                }
-                (content.map(Said::Literal), None)
-            }
+            Some(template) => self.check_templated(template, app, &mut faults).unzip(),
+            None => (self.check_literal(policy.layer.request.as_ref(), &mut faults).map(Said::Literal), None),
         };
         faults.finish()?;
         let (audience, said) = audience.zip(said).expect("whatever is missing was refused");
@@ -267,6 +231,55 @@ impl NewMessageBody {
         let asked = Asked { id, warnings, named, topic_may_be_missing, is_for_later };
         let trial = trial.filter(|trial: &Trial| trial.compiled.is_personal());
         Ok(Composed { addressed: Addressed { message, audience }, asked, trial })
+    }
+
+    /// Checks the names by which a message is found again.
+    fn check_names(&self, faults: &mut Faults) {
+        let detail = "is for batches: send the header `Idempotency-Key`";
+        faults.require(self.idempotency_key.is_none(), "/idempotency_key", detail);
+        if let Some(key) = &self.collapse_key {
+            let detail = "must be 1 to 200 characters without control characters";
+            faults.require(is_plain_text(key, COLLAPSE_KEY_MAX), "/collapse_key", detail);
+        }
+        if let Some(key) = &self.key {
+            faults.require(is_plain_text(key, KEY_MAX), "/key", KEY_RULE);
+        }
+    }
+
+    /// Completes paths in what is shown by the app's site, and warns of what browsers do not show.
+    fn complete(&mut self, site: Option<&str>, warnings: &mut Vec<FieldError>) {
+        for (content, pointer) in [(&mut self.content, "/content"), (&mut self.compact, "/compact")] {
+            let Some(content) = content else { continue };
+            content.complete(site);
+            if content.actions.len() > ACTIONS_SHOWN {
+                let detail = format!("browsers show {ACTIONS_SHOWN}, if any; the rest may never be seen");
+                warnings.push(FieldError::member(format!("{pointer}/actions"), detail));
+            }
+        }
+    }
+
+    /// What a message says that names or brings a template, and what to try it on.
+    fn check_templated(&mut self, template: Resolved, app: &App, faults: &mut Faults) -> Option<(Said, Trial)> {
+        for (pointer, is_there) in [
+            ("/content", self.content.is_some()),
+            ("/compact", self.compact.is_some()),
+            ("/payload", self.payload.is_some()),
+            ("/envelope", self.envelope == Some(false)),
+        ] {
+            faults.require(!is_there, pointer, "cannot stand beside `template`");
+        }
+        check_template(template, app, self.data.take(), faults)
+    }
+
+    /// What a message says that brings its words along.
+    fn check_literal(&mut self, request: Option<&Request>, faults: &mut Faults) -> Option<Content> {
+        faults.require(self.data.is_none(), "/data", "may stand only beside `template`");
+        let content =
+            check_content(self.content.take(), self.compact.take(), self.payload.take(), self.envelope, faults);
+        if let Some((content, request)) = content.as_ref().zip(request) {
+            check_label(content, request, faults);
+        }
+        content
     }
 }
 

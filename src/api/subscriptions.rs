@@ -260,11 +260,7 @@ pub(crate) async fn register(
     };
     let wanted = said.check(Merge::Replace, &mut faults);
     let consent = body.consent.map(|consent| consent.check(client.server, state.clock.now(), &mut faults));
-    let replaced_token = body.replaces.as_ref().and_then(|replaced| replaced.token.as_deref()).map(read_token);
-    if let Some(replaced) = &body.replaces {
-        faults.require(client.server || replaced.token.is_some(), "/replaces/token", "is missing");
-        faults.require(!matches!(replaced_token, Some(None)), "/replaces/token", "is not a token of ours");
-    }
+    let replaced_token = check_replaces(body.replaces.as_ref(), client.server, &mut faults);
     let vapid_key = match body.vapid_key_id {
         Some(id) => vapid_keys::find(&state.pool, client.app.id, id).await?.map(|key| key.id),
         None => Some(vapid_keys::active(&state.pool, client.app.id).await?.id),
@@ -274,7 +270,6 @@ pub(crate) async fn register(
     let address = check_address(&body.subscription, &client.app, &state, &mut Hosts::default(), &mut faults).await;
     faults.finish()?;
     let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
-    let replaced_token = replaced_token.flatten();
     let replaces = body.replaces.map(|replaced| {
         (replaced.id, if client.server { Right::Server } else { Right::Browser(replaced_token.as_ref()) })
     });
@@ -297,6 +292,15 @@ pub(crate) async fn register(
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
     answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))
+}
+
+/// The token of the subscription that is replaced, if one was shown: a browser has to.
+fn check_replaces(replaces: Option<&Replaced>, by_server: bool, faults: &mut Faults) -> Option<[u8; 32]> {
+    let replaces = replaces?;
+    let token = replaces.token.as_deref().map(read_token);
+    faults.require(by_server || token.is_some(), "/replaces/token", "is missing");
+    faults.require(!matches!(token, Some(None)), "/replaces/token", "is not a token of ours");
+    token.flatten()
 }
 
 fn answer_registered(

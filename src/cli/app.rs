@@ -174,13 +174,9 @@ impl App {
             Self::Release { app } => {
                 let ask = Ask::new(Method::POST, path(["apps", &app, "release"]));
                 let guard = local.ask(Ask { names: NAMES, ..ask }).await?;
-                out.say(
-                    &guard,
-                    &format!(
-                        "{app} is held no more: it may send {} deliveries in a quarter of an hour.",
-                        text(&guard, "/limit")
-                    ),
-                )?;
+                let limit = text(&guard, "/limit");
+                let told = format!("{app} is held no more: it may send {limit} deliveries in a quarter of an hour.");
+                out.say(&guard, &told)?;
             }
             Self::Delete { app, yes_delete } => {
                 let confirm: String = url::form_urlencoded::byte_serialize(yes_delete.as_bytes()).collect();

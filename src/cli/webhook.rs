@@ -202,12 +202,7 @@ impl Webhook {
             Self::Rotate { webhook, overlap_hours } => {
                 let body = json!({"overlap_hours": overlap_hours});
                 let rotated = Ask { body, ..ask(Method::POST, webhook.path(["rotate-secret"])) };
-                let rotated = local.ask(rotated).await?;
-                out.say(&rotated, &text(&rotated, "/secret"))?;
-                let until = time(&rotated, "/former_secret_until");
-                out.note(&format!(
-                    "Keep the secret: it is shown only now. The former one signs beside it until {until}."
-                ));
+                say_rotated(&local.ask(rotated).await?, out)?;
             }
             Self::Test { webhook } => {
                 let sent = local.ask(ask(Method::POST, webhook.path(["test"]))).await?;
@@ -221,11 +216,7 @@ impl Webhook {
             Self::Deliveries { webhook, delivery: None, state, limit } => {
                 let state = state.map(|state| format!("&state={state}")).unwrap_or_default();
                 let at = format!("{}?limit={limit}{state}", webhook.path(["deliveries"]));
-                let page = local.ask(ask(Method::GET, at)).await?;
-                out.say(&page, &deliveries(&page))?;
-                if page["done"] == false {
-                    out.note("There may be more.");
-                }
+                say_page(&local.ask(ask(Method::GET, at)).await?, out)?;
             }
             Self::Replay { webhook, which: Which { since, delivery } } => {
                 let body = json!({"since": since, "webhook_delivery": delivery});
@@ -236,6 +227,21 @@ impl Webhook {
         }
         Ok(())
     }
+}
+
+fn say_rotated(rotated: &Value, out: Output) -> anyhow::Result<()> {
+    out.say(rotated, &text(rotated, "/secret"))?;
+    let until = time(rotated, "/former_secret_until");
+    out.note(&format!("Keep the secret: it is shown only now. The former one signs beside it until {until}."));
+    Ok(())
+}
+
+fn say_page(page: &Value, out: Output) -> anyhow::Result<()> {
+    out.say(page, &deliveries(page))?;
+    if page["done"] == false {
+        out.note("There may be more.");
+    }
+    Ok(())
 }
 
 fn show(webhook: &Value) -> String {

@@ -127,7 +127,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers every series.
+    /// Registers every series. It is as long as there are series.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("bellwire");
         let r = &mut registry;

@@ -24,8 +24,8 @@ use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
     audience::topics, keys::audit, keys::passkeys, keys::sessions, operations::partitions, operations::removal,
-    operations::retention, operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::guards,
-    queue::steering,
+    operations::retention, operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups,
+    queue::caps, queue::guards, queue::steering,
 };
 use crate::vault::Vault;
 
@@ -104,8 +104,12 @@ impl Chore {
 pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
+    let mut analyzing = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
     loop {
         let now = clock.now();
+        if analyzing.is_due(now) {
+            analyzing.tried("analyzing tables that have grown", &refresh_statistics(&pool).await, now);
+        }
         let swept = sweep(&pool, now).await;
         sweeping.tried("sweeping", &swept, now);
         if watching.is_due(now) {
@@ -175,6 +179,11 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     while topics::clear_removed(pool).await? > 0 {}
     while audience_counts::fold(pool).await? == Progress::More {}
     Ok(())
+}
+
+/// Lets Postgres know of tables that have just begun to grow.
+pub async fn refresh_statistics(pool: &PgPool) -> sqlx::Result<()> {
+    statistics::refresh(pool).await
 }
 
 /// Folds all notes there are into metrics over time, and rests after each chunk.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bellwire::testkit::model::id::MessageId;
 use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::server::maintenance;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store;
 use serde_json::json;
@@ -270,4 +271,33 @@ async fn a_list_of_subscriptions_with_a_rare_tag_looks_at_a_bounded_number_and_l
         .await
         .expect("they are ours");
     app.finish().await;
+}
+
+#[tokio::test]
+async fn a_table_that_has_just_begun_to_grow_is_soon_probed_by_its_index_again() {
+    const ROWS: i64 = 1_500;
+    let database = TestDatabase::create().await;
+    let mut worker = PgConnection::connect_with(&database.options()).await.expect("a connection");
+    for plan in ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"] {
+        sqlx::query(AssertSqlSafe(format!("SET {plan} = off"))).execute(&mut worker).await.expect("as dispatch has it");
+    }
+    sqlx::query("SET plan_cache_mode = force_generic_plan").execute(&mut worker).await.expect("as dispatch has it");
+    let prepare = "PREPARE probe (uuid[]) AS SELECT c.uses FROM unnest($1) AS g (person) JOIN cap_uses c ON c.person = g.person AND c.tiers = 2";
+    sqlx::query(prepare).execute(&mut worker).await.expect("prepared");
+    assert!(!probes_by_person(&mut worker).await, "Postgres believes in an empty table: this test shows nothing");
+    let seeded = "INSERT INTO cap_uses (person, app, tiers, uses) SELECT gen_random_uuid(), gen_random_uuid(), 2, ARRAY[1, -1] FROM generate_series(1, $1)";
+    let mut pen = database.pool.acquire().await.expect("a connection");
+    sqlx::query(seeded).bind(ROWS).execute(&mut *pen).await.expect("rows");
+    sqlx::query("SELECT pg_stat_force_next_flush()").execute(&mut *pen).await.expect("counted at once");
+    drop(pen);
+    maintenance::refresh_statistics(&database.pool).await.expect("analyzed");
+    let known = "SELECT reltuples::bigint FROM pg_class WHERE oid = 'cap_uses'::regclass";
+    assert_eq!(sqlx::query_scalar::<_, i64>(known).fetch_one(&database.pool).await.expect("a count"), ROWS);
+    assert!(probes_by_person(&mut worker).await, "the statement that was prepared before goes by the index now");
+}
+
+async fn probes_by_person(worker: &mut PgConnection) -> bool {
+    let explain = "EXPLAIN EXECUTE probe ('{}')";
+    let plan: Vec<String> = sqlx::query_scalar(explain).persistent(false).fetch_all(worker).await.expect("a plan");
+    plan.iter().any(|line| line.contains("Index Cond: ((person = g.person)"))
 }

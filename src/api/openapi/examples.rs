@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// The example of a body, by the name of its schema; a body without one is a delivery policy.
+/// The example of a body, by the name of its schema; a body without one is a delivery policy. It is as long as there are bodies.
 pub(super) fn of(schema: Option<&str>) -> Option<Value> {
     let filter = json!({"reason": "unauthorized", "state": "open"});
     Some(match schema {

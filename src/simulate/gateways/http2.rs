@@ -215,7 +215,7 @@ async fn wait(host: &Host, live: &Live, respond: &mut SendResponse<Bytes>) -> bo
     }
 }
 
-/// Does what a rule says beyond giving an answer at once: a case for each action.
+/// Does what a rule says beyond giving an answer at once. It is as long as there are actions.
 async fn act(host: Arc<Host>, live: Arc<Live>, exchange: Exchange, mut respond: SendResponse<Bytes>) -> Event {
     let is_waited_for = wait(&host, &live, &mut respond).await;
     let now = Moment::new(&host.clock);

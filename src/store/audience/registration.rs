@@ -9,27 +9,23 @@ use std::collections::HashSet;
 
 use known::{Case, Verdict};
 use serde_json::{Value, json};
-use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::{Refused, Speaker};
 use crate::model::subscription::{BrowserKeys, Consent, Endpoint, SubscriptionState};
 use crate::policy::Place;
-use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
 use crate::store::audience::subscriptions::{forget_what_servers_said, write_details};
-use crate::store::audience::succession::take_over;
+use crate::store::audience::succession::{carry_on, take_over};
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::operations::retrying::retrying;
-use crate::store::outcomes::ledger::enqueue::{self, NewRow, NewRows};
 use crate::store::outcomes::ledger::unsent::cancel_previous_users;
-use crate::store::{audience::judge, audience::membership, queue::lanes, queue::policies};
+use crate::store::{audience::membership, queue::lanes, queue::policies};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// A checked request to register.
@@ -424,72 +420,4 @@ async fn insert_all(
     .fetch_all(conn)
     .await?;
     Ok(added.into_iter().collect())
-}
-
-/// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one
-/// yet. Fan-out itself never takes the new one for them: it counts only from after their acceptance, so nobody is reached twice.
-/// Messages for later find the new one by themselves when they are due.
-async fn carry_on(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    old: &SubscriptionRow,
-    new: &SubscriptionRow,
-    now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    let mut meant = sqlx::query!(
-        r#"WITH ahead AS MATERIALIZED (
-           SELECT c.message, c.topic FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $8
-           WHERE c.lane = $1 AND c.after < $2 ORDER BY c.message FOR UPDATE OF c),
-         later AS (
-           UPDATE subscriptions SET since = greatest(since, (
-             SELECT max(accepted_at) + interval '1 microsecond' FROM messages
-             WHERE accepted_at <= $8 AND id IN (SELECT message FROM cursors WHERE lane = $7)))
-           WHERE shard = $5 AND id = $6)
-         SELECT a.message, m.tier, m.filter AS "filter: Json<Filter>" FROM ahead a JOIN messages m ON m.id = a.message
-         WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
-           SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
-                          UNION ALL TABLE former_topic_members) t
-           WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))"#,
-        old.lane.0,
-        old.id.0,
-        old.since,
-        old.id.shard(),
-        new.id.shard(),
-        new.id.0,
-        new.lane.0,
-        now
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    let mut taken = Vec::with_capacity(meant.len());
-    for meant in &meant {
-        taken.push(match &meant.filter {
-            Some(filter) => judge::takes_successor(conn, app, &filter.0, old.id, new.id, now).await?,
-            None => true,
-        });
-    }
-    let mut taken = taken.into_iter();
-    meant.retain(|_| taken.next().unwrap_or(false));
-    let queued = |message| Queued { message, subscription: new.id, retries: 0, scheduled_at: now };
-    let rows = meant.iter().map(|meant| NewRow {
-        subscription: new.id,
-        message: MessageId(meant.message),
-        lane: new.lane,
-        tier: meant.tier,
-        retries: 0,
-        due_at: now,
-        parked: false,
-        scheduled_at: now,
-        lease: None,
-        leases: 0,
-        token: queued(MessageId(meant.message)).sign(vault).to_vec(),
-        failed_at: None,
-        has_turn: false,
-        life: 0,
-    });
-    let there = rows.collect::<NewRows>().enqueue(conn).await?;
-    let messages = meant.iter().map(|meant| MessageId(meant.message));
-    let put = messages.filter(|message| !there.contains(&(new.id, *message)));
-    enqueue::count_targets(conn, put.map(|message| (message, new.lane, 1))).await
 }

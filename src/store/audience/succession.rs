@@ -6,16 +6,18 @@
 
 use std::collections::HashSet;
 
+use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
+use crate::model::filter::Filter;
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
-use crate::store::audience::membership;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
+use crate::store::audience::{judge, membership};
 use crate::store::operations::retrying::retrying;
-use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
+use crate::store::outcomes::ledger::enqueue::{self, NewRow, NewRows};
 use crate::store::outcomes::ledger::take::Waiting;
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{StopKind, stop_subscription};
@@ -199,4 +201,83 @@ fn token(vault: &Vault, row: &Taken, old: SubscriptionId, new: SubscriptionId) -
     let before = Queued { message: row.message, subscription: old, retries, scheduled_at: row.scheduled_at };
     let after = Queued { subscription: new, ..before };
     if before.fits(&row.token, vault) { after.sign(vault).to_vec() } else { Vec::new() }
+}
+
+/// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one
+/// yet. Fan-out itself never takes the new one for them: it counts only from after their acceptance, so nobody is reached twice.
+/// Messages for later find the new one by themselves when they are due.
+pub(in crate::store) async fn carry_on(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    app: AppId,
+    old: &SubscriptionRow,
+    new: &SubscriptionRow,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let meant = carried_on(conn, app, old, new, now).await?;
+    let queued = |message| Queued { message, subscription: new.id, retries: 0, scheduled_at: now };
+    let rows = meant.iter().map(|&(message, tier)| NewRow {
+        subscription: new.id,
+        message,
+        lane: new.lane,
+        tier,
+        retries: 0,
+        due_at: now,
+        parked: false,
+        scheduled_at: now,
+        lease: None,
+        leases: 0,
+        token: queued(message).sign(vault).to_vec(),
+        failed_at: None,
+        has_turn: false,
+        life: 0,
+    });
+    let there = rows.collect::<NewRows>().enqueue(conn).await?;
+    let messages = meant.iter().map(|(message, _)| *message);
+    let put = messages.filter(|message| !there.contains(&(new.id, *message)));
+    enqueue::count_targets(conn, put.map(|message| (message, new.lane, 1))).await
+}
+
+/// Messages whose fan-out has not come to the old subscription yet, and for which the new one is, with their tiers.
+async fn carried_on(
+    conn: &mut PgConnection,
+    app: AppId,
+    old: &SubscriptionRow,
+    new: &SubscriptionRow,
+    now: Timestamp,
+) -> sqlx::Result<Vec<(MessageId, i16)>> {
+    let ahead = sqlx::query!(
+        r#"WITH ahead AS MATERIALIZED (
+           SELECT c.message, c.topic FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $8
+           WHERE c.lane = $1 AND c.after < $2 ORDER BY c.message FOR UPDATE OF c),
+         later AS (
+           UPDATE subscriptions SET since = greatest(since, (
+             SELECT max(accepted_at) + interval '1 microsecond' FROM messages
+             WHERE accepted_at <= $8 AND id IN (SELECT message FROM cursors WHERE lane = $7)))
+           WHERE shard = $5 AND id = $6)
+         SELECT a.message, m.tier, m.filter AS "filter: Json<Filter>" FROM ahead a JOIN messages m ON m.id = a.message
+         WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
+           SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
+                          UNION ALL TABLE former_topic_members) t
+           WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))"#,
+        old.lane.0,
+        old.id.0,
+        old.since,
+        old.id.shard(),
+        new.id.shard(),
+        new.id.0,
+        new.lane.0,
+        now
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut meant = Vec::with_capacity(ahead.len());
+    for row in ahead {
+        let is_for_new = match &row.filter {
+            Some(filter) => judge::takes_successor(conn, app, &filter.0, old.id, new.id, now).await?,
+            None => true,
+        };
+        meant.extend(is_for_new.then_some((MessageId(row.message), row.tier)));
+    }
+    Ok(meant)
 }

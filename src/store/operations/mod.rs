@@ -11,6 +11,7 @@ pub(crate) mod retention;
 pub(crate) mod retrying;
 pub(crate) mod schema;
 pub(crate) mod setup;
+pub(crate) mod statistics;
 pub(crate) mod sweeps;
 pub(crate) mod takeover;
 pub(crate) mod workers;
