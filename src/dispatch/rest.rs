@@ -84,42 +84,35 @@ impl Rest {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn only_who_is_alone_rests_once_all_is_calm_and_wakes_at_once() {
+    /// One that is alone or not, and that nothing has happened to for so long.
+    fn rest(is_alone: bool, calm_for: Duration) -> Rest {
         let rest = Rest::default();
-        tokio::time::advance(CALM_FOR).await;
+        *rest.state.lock() = State { calm_since: Instant::now() - calm_for, is_alone };
         rest.lie_down();
-        assert!(rest.is_calm() && !rest.is_resting(), "nobody has looked whether it is alone");
-        rest.alone(true);
-        rest.wake();
-        rest.lie_down();
-        assert!(!rest.is_resting());
-        tokio::time::advance(CALM_FOR).await;
-        rest.lie_down();
-        assert!(rest.is_resting());
-        rest.wake();
-        assert!(!rest.is_resting() && !rest.is_calm());
-        tokio::time::advance(CALM_FOR).await;
-        rest.lie_down();
-        rest.alone(false);
-        assert!(!rest.is_resting(), "another process came");
+        rest
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_pause_is_long_at_rest_and_ends_with_it() {
-        let (rest, hour) = (Rest::default(), Duration::from_secs(3_600));
-        let began = Instant::now();
-        rest.pause(Duration::from_secs(1), hour).await;
-        assert_eq!(began.elapsed(), Duration::from_secs(1));
-        rest.alone(true);
-        tokio::time::advance(CALM_FOR).await;
-        rest.lie_down();
-        let began = Instant::now();
-        let waking = async {
-            sleep(Duration::from_secs(2)).await;
-            rest.wake();
-        };
-        tokio::join!(rest.pause(Duration::from_secs(1), hour), waking);
-        assert_eq!(began.elapsed(), Duration::from_secs(2));
+    #[tokio::test]
+    async fn only_who_is_alone_rests_once_all_is_calm_and_wakes_at_once() {
+        assert!(!rest(false, CALM_FOR).is_resting() && rest(false, CALM_FOR).is_calm());
+        assert!(!rest(true, CALM_FOR / 10).is_resting());
+        let alone = rest(true, CALM_FOR);
+        assert!(alone.is_resting());
+        alone.wake();
+        assert!(!alone.is_resting() && !alone.is_calm());
+        alone.lie_down();
+        assert!(!alone.is_resting());
+        let joined = rest(true, CALM_FOR);
+        joined.alone(false);
+        assert!(!joined.is_resting(), "another process came");
+    }
+
+    #[tokio::test]
+    async fn a_pause_is_short_unless_it_rests_and_ends_with_the_rest() {
+        let for_ever = Duration::from_secs(86_400);
+        rest(true, Duration::ZERO).pause(Duration::ZERO, for_ever).await;
+        let resting = rest(true, CALM_FOR);
+        let wake = async { resting.wake() };
+        tokio::join!(resting.pause(Duration::ZERO, for_ever), wake);
     }
 }
