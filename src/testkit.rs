@@ -32,7 +32,7 @@ pub mod dispatch {
     pub use crate::dispatch::{Dispatcher, Settings};
 }
 pub mod gateway {
-    pub use crate::gateway::{Gateways, HostMapping, Post, Settings};
+    pub use crate::gateway::{Egress, Exempt, Gateways, HostMapping, Nat64, Post, Proxy, Resolve, Settings};
 }
 pub mod hooks {
     pub use crate::hooks::{Sender, pack};

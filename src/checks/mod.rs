@@ -134,6 +134,8 @@ pub struct Setup {
     pub passed_over: Option<PathBuf>,
     /// Whether push services, and this server at its public URL, may be asked over the network.
     pub asks_others: bool,
+    /// Files and sockets that a server with these settings may want open at once.
+    pub descriptors: u64,
 }
 
 impl Default for Setup {
@@ -149,6 +151,7 @@ impl Default for Setup {
             unknown_variables: Vec::new(),
             passed_over: None,
             asks_others: false,
+            descriptors: 0,
         }
     }
 }
@@ -199,6 +202,8 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
     });
     findings.push(rules::sealing(Sealer::fastest(), setup.multi_buffer));
     findings.push(rules::upkeep::settings(&setup.unknown_variables, setup.passed_over.as_deref()));
+    let limit = getrlimit(Resource::RLIMIT_NOFILE).map(|(_, hard)| hard);
+    findings.extend(limit.ok().map(|hard| rules::descriptors(hard, setup.descriptors)));
     if let Some(directory) = setup.data_dir.clone() {
         let room = blocking(move || {
             let found = statvfs(&directory)?;

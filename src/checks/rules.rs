@@ -150,6 +150,21 @@ pub(super) fn sealing(fastest: &Sealer, is_wanted: bool) -> Finding {
     Finding::ok(CHECK, format!("Payloads are sealed {sealer}.{why}"))
 }
 
+/// The hard limit of open files, to which a start raises the soft one, beside what a server with its settings may want.
+pub(super) fn descriptors(limit: u64, wanted: u64) -> Finding {
+    const CHECK: &str = "open files";
+    if limit >= wanted {
+        return Finding::ok(
+            CHECK,
+            format!("A server may have {limit} files and sockets open, and wants up to {wanted}."),
+        );
+    }
+    let detail = format!("A server may want {wanted} files and sockets at once, and the system lets it open {limit}.");
+    Finding::warning(CHECK, detail)
+        .advise("Raise the hard limit of the service, or let fewer clients in at once.")
+        .by(format!("LimitNOFILE={}", wanted.next_power_of_two()))
+}
+
 /// The disk under the embedded Postgres, in octets.
 pub(super) fn disk(free: u64, all: u64) -> Finding {
     let share = free as f64 / all.max(1) as f64;

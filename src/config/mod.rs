@@ -5,6 +5,7 @@
 //! command lines. Settings of OpenTelemetry (`otel_…`) have the variables of its specification, which platforms set for all that
 //! runs on them.
 
+mod descriptors;
 mod file;
 mod flags;
 mod settings;
@@ -21,11 +22,13 @@ use url::Url;
 use zeroize::Zeroizing;
 
 use crate::checks;
+use crate::gateway::{Egress, Proxy};
 use crate::oidc;
 use crate::otlp;
 use crate::policy;
 use crate::postgres;
 use crate::vault::master_key::{self, MasterKey};
+pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
 pub(crate) use settings::{Config, PolicyDefaults};
 use settings::{SETTINGS, Setting};
@@ -40,6 +43,10 @@ const PREFIX: &str = "BELLWIRE_";
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
 /// The variable that names a file of settings.
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
+/// A machine or container with less memory than this, in MiB, is small,
+const SMALL_MIB: u32 = 512;
+/// and has so many connections to its embedded Postgres.
+const SMALL_CONNECTIONS: u32 = 10;
 /// What is printed for a secret.
 const MASK: &str = "********";
 
@@ -255,10 +262,17 @@ impl Config {
         })
     }
 
+    /// How connections leave this network, if it wants that by a proxy.
+    pub(crate) fn egress(&self) -> Option<Egress> {
+        let proxy = Proxy::parse(self.egress_proxy.as_ref()?.expose()).ok()?;
+        Some(Egress::new(proxy, self.egress_resolve, self.egress_no_proxy.clone()))
+    }
+
     /// What is told to a collector of OpenTelemetry, if there is one.
     pub(crate) fn otlp(&self) -> Option<otlp::Settings> {
         Some(otlp::Settings {
             endpoint: self.otel_exporter_otlp_endpoint.clone()?,
+            extra_ca_pem: None,
             headers: self.otel_exporter_otlp_headers.clone(),
             service_name: self.otel_service_name.clone(),
             sampling: self.otel_traces_sampler,
@@ -272,12 +286,22 @@ impl Config {
         Duration::from_millis(self.slow_statement_ms.into())
     }
 
+    /// Connections to Postgres, at most: some 4 MiB each, so an embedded one on a small machine has fewer unless told otherwise.
+    pub(crate) fn connections(&self) -> u32 {
+        let is_small = self.database_url.is_none() && self.postgres_options().memory_mib() < SMALL_MIB;
+        let is_free = self.is_default("database_connections");
+        let most = if is_small && is_free { SMALL_CONNECTIONS } else { u32::MAX };
+        self.database_connections.min(most)
+    }
+
     /// How to run the embedded Postgres.
     pub(crate) fn postgres_options(&self) -> postgres::Options {
         postgres::Options {
             data_dir: self.data_dir.clone(),
             binaries: self.postgres_bin.clone(),
             search_path: self.search_path.clone(),
+            is_paced: true,
+            memory_mib: Some(self.memory_mib).filter(|memory_mib| *memory_mib > 0),
             ..postgres::Options::default()
         }
     }
@@ -306,6 +330,7 @@ impl Config {
             unknown_variables: self.unknown_variables.clone(),
             passed_over: self.passed_over.clone(),
             asks_others: true,
+            descriptors: self.descriptors(),
         }
     }
 

@@ -9,11 +9,12 @@ use url::Url;
 
 use super::sources::{Given, Sources};
 use super::value::{
-    LogFormat, Roles, Secret, collector, domain, duration, fraction, headers, https_url, keyword, list, listener,
+    LogFormat, Roles, Secret, collector, domain, duration, each, fraction, headers, https_url, keyword, list, listener,
     mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
 };
 use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
 use crate::api::example::Audience;
+use crate::gateway::{Exempt, Nat64, Proxy, Resolve};
 use crate::model::role::Role;
 use crate::otlp::Sampling;
 use crate::vault::master_key::MasterKey;
@@ -135,7 +136,11 @@ settings! {
     read_lag_max: Duration = "5s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
-    /// Connections of this process to Postgres, at most. Of all processes together Postgres must allow as many by `max_connections`.
+    /// Memory in MiB that the embedded Postgres is sized for: of 2048 and more it takes 256 for itself, of less an eighth; 0: for
+    /// what this machine has, or its container.
+    memory_mib: u32 = "0", shown, number(0..=16_777_216);
+    /// Connections of this process to Postgres, at most; unless said 10 where an embedded one has less than 512 MiB. Of all processes
+    /// together Postgres must allow as many by `max_connections`.
     database_connections: u32 = "25", shown, number(6..=500);
     /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
     /// somewhere.
@@ -234,6 +239,19 @@ settings! {
     gateway_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Whether endpoints may resolve to this machine: for the simulator only.
     allow_loopback: bool = "false", shown, switch();
+    /// The proxy through which gateways, webhooks and the OpenID provider are reached: http://proxy:3128, socks5://proxy:1080 or
+    /// socks5h://proxy:1080, with user:password@ before the host where it wants that; empty: none.
+    egress_proxy: Option<Secret> = "", masked, optional(secret(Proxy::ALLOWED, |text| Proxy::parse(text).is_ok()));
+    /// Hosts that are reached without the proxy: names with all below them, addresses, networks such as 10.0.0.0/8, or * for all.
+    /// This machine always is.
+    egress_no_proxy: Vec<Exempt> = "", shown, each("a comma-separated list of host names, addresses, networks such as 10.0.0.0/8, or *");
+    /// Who looks names up: `here`, this server, which asks the proxy for an address that it has checked; `proxy`, the proxy, for
+    /// known push services and the hosts of `gateways` (all others are looked up and checked here). With socks5h:// the proxy does.
+    egress_resolve: Resolve = "here", shown, keyword(&[("here", Resolve::Here), ("proxy", Resolve::Proxy)]);
+    /// Prefixes by which this network translates IPv6 to IPv4 (NAT64), each of 32, 40, 48, 56, 64 or 96 bits: such an address may be
+    /// connected to where the IPv4 address in it may be.
+    nat64_prefixes: Vec<Nat64> = "64:ff9b::/96", shown,
+        each("a comma-separated list of IPv6 prefixes of 32, 40, 48, 56, 64 or 96 bits, such as 64:ff9b::/96");
     /// Connections to each origin of a gateway, at most.
     connections_per_gateway: u32 = "4", shown, number(1..=64);
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
@@ -288,6 +306,8 @@ settings! {
     /// A collector of OpenTelemetry that takes OTLP over HTTP (`http/protobuf`, by convention at port 4318), such as
     /// http://127.0.0.1:4318: traces and metrics are sent to /v1/traces and /v1/metrics beneath it; empty: to nobody.
     otel_exporter_otlp_endpoint: Option<Url> = "", shown, optional(collector());
+    /// Certificates (PEM) that the collector is trusted by, beside Mozilla's.
+    otel_exporter_otlp_certificate: Option<PathBuf> = "", shown, optional(path());
     /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
     otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
     /// What the collector knows this server by.

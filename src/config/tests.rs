@@ -305,3 +305,38 @@ fn data_lives_where_the_system_expects_it() {
     assert_eq!(default_data_dir(false, &|name| (name == "XDG_DATA_HOME").then(|| "/x".to_owned())), "/x/bellwire");
     assert_eq!(default_data_dir(false, &|_| None), ".bellwire");
 }
+
+#[test]
+fn a_proxy_is_read_with_whom_it_is_not_asked_for_and_shown_to_nobody() {
+    let proxy = ("BELLWIRE_EGRESS_PROXY", "http://user:s3cret@proxy:3128");
+    let config =
+        read(&[("egress_no_proxy", "corp.example, 10.0.0.0/8")], &[proxy], "egress_resolve = 'proxy'").unwrap();
+    let egress = config.egress().unwrap();
+    assert_eq!(egress.proxy().to_string(), "http://proxy:3128");
+    assert!(egress.looks_up() && egress.exempts("a.corp.example") && egress.exempts("10.1.1.1"));
+    assert!(!egress.exempts("fcm.googleapis.com"));
+    for shown in [config.print(), format!("{config:?}")] {
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+    assert!(read(&[], &[], "").unwrap().egress().is_none());
+    let tls = refused(&[], &[("BELLWIRE_EGRESS_PROXY", "https://user:s3cret@proxy")], "");
+    assert!(tls.contains("spoken to by TLS (https://) are not supported") && !tls.contains("s3cret"), "{tls}");
+    assert!(refused(&[("egress_no_proxy", "10.0.0.0/40")], &[], "").contains("networks such as 10.0.0.0/8"));
+    assert!(refused(&[("nat64_prefixes", "64:ff9b:1::/47")], &[], "").contains("32, 40, 48, 56, 64 or 96 bits"));
+    assert_eq!(read(&[("nat64_prefixes", "")], &[], "").unwrap().nat64_prefixes, []);
+}
+
+#[test]
+fn a_small_machine_has_fewer_connections_unless_told_otherwise() {
+    let connections = |pairs: &[(&'static str, &str)], url| {
+        let mut config = read(pairs, &[], "").unwrap();
+        if url {
+            config.database_url = read(&[], &[("BELLWIRE_DATABASE_URL", "postgres://a")], "").unwrap().database_url;
+        }
+        config.connections()
+    };
+    assert_eq!(connections(&[("memory_mib", "512")], false), 25);
+    assert_eq!(connections(&[("memory_mib", "256")], false), 10);
+    assert_eq!(connections(&[("memory_mib", "256")], true), 25, "Postgres is elsewhere");
+    assert_eq!(connections(&[("memory_mib", "256"), ("database_connections", "12")], false), 12);
+}

@@ -185,6 +185,11 @@ pub(super) fn list() -> Kind<Vec<String>> {
     Kind::new("a comma-separated list", |text| Some(items(text).map(str::to_owned).collect()))
 }
 
+/// Comma-separated, each of which is one of these.
+pub(super) fn each<T: FromStr + 'static>(allowed: &'static str) -> Kind<Vec<T>> {
+    Kind::new(allowed, |text| items(text).map(|item| item.parse().ok()).collect())
+}
+
 fn items(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|item| !item.is_empty())
 }

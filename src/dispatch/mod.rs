@@ -38,6 +38,7 @@ mod prepare;
 mod pulse;
 mod rate;
 mod refills;
+pub(crate) mod rest;
 mod says;
 mod seal;
 mod sealers;
@@ -88,6 +89,7 @@ use prepare::Preparation;
 use pulse::Pulse;
 use rate::Rates;
 use refills::Refills;
+use rest::Rest;
 use settle::Settling;
 use settler::Settler;
 use shared::{Progress, Shared};
@@ -158,6 +160,7 @@ impl Dispatcher {
             tracer,
             settings,
             progress: Progress::default(),
+            rest: Arc::default(),
             stops: StopSet::default(),
             reliability: Tally::default(),
             words: LastWords::default(),
@@ -169,7 +172,7 @@ impl Dispatcher {
         tasks.spawn(pulse::run(dispatcher.pulse.clone()));
         tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::report(dispatcher.heartbeat.clone()));
-        tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone()));
+        tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone(), dispatcher.rest()));
         tasks.spawn(claim::run(dispatcher.claims.clone()));
         sealers::start(&dispatcher.line, settings.sealers.max(1), &mut tasks);
         (dispatcher, tasks)
@@ -199,7 +202,7 @@ impl Dispatcher {
         let preparation = Arc::new(Preparation::new(shared.clone()));
         let posting = Posting {
             shared: shared.clone(),
-            gateways,
+            gateways: gateways.clone(),
             queue: queue.clone(),
             preparation: preparation.clone(),
             rates: rates.clone(),
@@ -214,7 +217,9 @@ impl Dispatcher {
             settling: settling.clone(),
             admission: admission.clone(),
         };
-        let heartbeat = Arc::new(Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone()));
+        let heartbeat =
+            Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways, kicked.clone());
+        let heartbeat = Arc::new(heartbeat);
         let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
         let claims = Claims {
             shared: shared.clone(),
@@ -236,6 +241,7 @@ impl Dispatcher {
 
     /// Says that something may have become due.
     pub fn kick(&self) {
+        self.shared.rest.wake();
         self.claims.kicked.notify_one();
     }
 
@@ -272,7 +278,13 @@ impl Dispatcher {
     /// A fresh lease for rows that will be handed over; none while this engine takes nothing, so that they are born due
     /// for another.
     pub fn lease(&self) -> Option<Uuid> {
+        self.shared.rest.wake();
         self.is_ready().then(|| self.shared.life.lease(&self.shared.clock))
+    }
+
+    /// Whether this process asks Postgres less often, since nothing happens.
+    pub(crate) fn rest(&self) -> Arc<Rest> {
+        self.shared.rest.clone()
     }
 
     /// A lease of this engine's process for what is not dispatched, but passes on to others with what is when it dies.
@@ -302,6 +314,7 @@ impl Dispatcher {
         }
         let mut failures = 0;
         loop {
+            self.shared.rest.wake();
             self.wait_until_idle().await;
             // Waits for claims under way: whatever they took is in memory or settled by then.
             let alone = self.claims.claiming.write().await;

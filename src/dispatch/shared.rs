@@ -13,6 +13,7 @@ use tracing::{Span, debug_span};
 use super::Settings;
 use super::job::Job;
 use super::life::Life;
+use super::rest::Rest;
 use super::stops::StopSet;
 use super::words::LastWords;
 use crate::metrics::Metrics;
@@ -34,6 +35,8 @@ pub(super) struct Shared {
     /// Who this worker is, and whether others know that it lives.
     pub life: Life,
     pub progress: Progress,
+    /// Whether it asks Postgres less often, since nothing happens.
+    pub rest: Arc<Rest>,
     pub stops: StopSet,
     /// Counts what became of retries.
     pub reliability: Tally,

@@ -49,6 +49,8 @@ pub(super) struct Cluster {
     pub binaries: Binaries,
     pub socket_dir: PathBuf,
     pub durability: Durability,
+    pub memory_mib: u32,
+    pub is_paced: bool,
     ephemeral: bool,
     /// Whom Postgres runs as, when that is not us.
     user: Option<User>,
@@ -68,7 +70,9 @@ impl Cluster {
         let binaries = Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), existing)?;
         let socket_dir = socket_dir(&data_dir);
         let (durability, ephemeral) = (options.durability, options.ephemeral);
-        let place = Self { data_dir, binaries, socket_dir, durability, ephemeral, user };
+        let memory_mib = options.memory_mib();
+        let is_paced = options.is_paced;
+        let place = Self { data_dir, binaries, socket_dir, durability, memory_mib, is_paced, ephemeral, user };
         let _lock = place.lock()?;
         if ephemeral {
             place.give_away(&place.data_dir)?; // the guard, which erases it, runs as that user

@@ -15,6 +15,7 @@
 
 mod binaries;
 mod cluster;
+mod memory;
 mod settings;
 mod upgrade;
 
@@ -175,8 +176,19 @@ pub struct Options {
     pub search_path: Option<std::ffi::OsString>,
     /// What a crash of the machine may cost.
     pub durability: Durability,
+    /// Whether somebody sets how often Postgres looks for dead rows; otherwise that is often.
+    pub is_paced: bool,
+    /// How much memory Postgres is sized for, in MiB; none: for what this machine has, or the container that it runs in.
+    pub memory_mib: Option<u32>,
     /// Erases the data directory whenever Postgres ends, whatever ended it: for tests that do not restart it.
     pub ephemeral: bool,
+}
+
+impl Options {
+    /// How much memory Postgres is sized for, in MiB.
+    pub(crate) fn memory_mib(&self) -> u32 {
+        self.memory_mib.unwrap_or_else(memory::available_mib)
+    }
 }
 
 /// Who keeps Postgres running.
@@ -343,7 +355,7 @@ fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<Holder, E
     command.arg("-c").arg(GUARD).arg("bellwire-postgres").arg(place.erase_at_end());
     command.arg(place.binaries.program("postgres")).arg("-D").arg(place.cluster());
     command.arg("-c").arg(format!("unix_socket_directories={}", place.socket_dir.display()));
-    for setting in settings::settings(place.durability) {
+    for setting in settings::settings(place.durability, place.is_paced, place.memory_mib) {
         command.arg("-c").arg(setting);
     }
     let mut guard = place

@@ -6,9 +6,10 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connections::Shares;
+use super::vacuum::Pace;
 use crate::config::{Config, Secret};
 use crate::model::clock::Clock;
 use crate::postgres::{DATABASE, Embedded};
@@ -100,7 +101,7 @@ impl Context {
         // By this name whoever finds this process silent ends what it has left at Postgres.
         let options = options.application_name(&format!("{SESSION}{}", clock.uuid()));
         // Apart, so that none starves the others. What its roles do not use is never opened.
-        let shares = Shares::of(config.database_connections, config.roles);
+        let shares = Shares::of(config.connections(), config.roles);
         let hosts = hosts(config)?;
         let primary = Primary::new(hosts.as_ref().is_some_and(Hosts::are_several));
         let session = Session::from(options).of(&primary);
@@ -119,13 +120,17 @@ impl Context {
         Ok(Self { postgres, pool, sending_pool, worker_pool, primary, hosts, reads, vault, clock })
     }
 
-    /// Starts the embedded Postgres again whenever it ends. Is ready only when that fails; never without an embedded one.
+    /// Starts the embedded Postgres again whenever it ends, and sets its pace. Is ready only when that fails; never without an embedded
+    /// one.
     pub(crate) async fn keep_postgres(&self) -> anyhow::Error {
         let Some(postgres) = &self.postgres else { return std::future::pending().await };
+        let mut pace = Pace::new();
         loop {
             tokio::time::sleep(WATCH).await;
             let postgres = postgres.clone();
             match spawn_blocking(move || postgres.revive()).await {
+                // It may end meanwhile: then it is revived all the sooner.
+                Ok(Ok(false)) if self.holds_postgres() => drop(timeout(WATCH, pace.keep(&self.pool)).await),
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => tracing::warn!("Postgres had ended and was started again"),
                 Ok(Err(error)) => return error.into(),

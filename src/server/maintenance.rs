@@ -5,6 +5,7 @@
 //! maintenance rests, so that it never takes more than a part of one connection; where it breaks off, it goes on from what is
 //! left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
@@ -12,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::dispatch::rest::Rest;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::policy::runaway::Guard;
@@ -30,6 +32,8 @@ use crate::vault::Vault;
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
+/// The same while nothing happens.
+const SWEEP_AT_REST: Duration = Duration::from_secs(10);
 /// How often notes are folded into metrics over time. Each row that is added to is written anew, three times: by the minute, the
 /// hour and the day; the more notes come to one, the less each costs.
 const FOLD_EVERY: Duration = Duration::from_secs(10);
@@ -100,13 +104,11 @@ impl Chore {
 }
 
 /// Looks for what is overdue, for ever.
-pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
+pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
     let mut analyzing = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
-    let mut ticks = ticks();
     loop {
-        ticks.tick().await;
         let now = clock.now();
         if analyzing.is_due(now) {
             analyzing.tried("analyzing tables that have grown", &refresh_statistics(&pool).await, now);
@@ -117,6 +119,7 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
             let watched = reliability::watch(&pool, now).await;
             watching.tried("watching slis", &watched, now);
         }
+        rest.pause(SWEEP_EVERY, SWEEP_AT_REST).await;
     }
 }
 
@@ -271,9 +274,9 @@ where
 }
 
 /// Goes on with erasures and deletions of apps, for ever. Neither waits for the other, which may take hours.
-pub(crate) async fn forget_on(pool: PgPool, vault: Vault, clock: Clock) {
-    let erasing = for_ever(&clock, "erasing users", |now| erase(&pool, &vault, now));
-    let removing = for_ever(&clock, "deleting apps", |now| remove_apps(&pool, now));
+pub(crate) async fn forget_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
+    let erasing = for_ever(&clock, &rest, "erasing users", |now| erase(&pool, &vault, now));
+    let removing = for_ever(&clock, &rest, "deleting apps", |now| remove_apps(&pool, now));
     tokio::join!(erasing, removing);
 }
 
@@ -305,15 +308,19 @@ pub async fn reseal(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Resul
     Ok(())
 }
 
-async fn for_ever<F: Future<Output = sqlx::Result<()>>>(clock: &Clock, name: &str, work: impl Fn(Timestamp) -> F) {
+async fn for_ever<F: Future<Output = sqlx::Result<()>>>(
+    clock: &Clock,
+    rest: &Rest,
+    name: &str,
+    work: impl Fn(Timestamp) -> F,
+) {
     let mut chore = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
-    let mut ticks = ticks();
     loop {
-        ticks.tick().await;
         let now = clock.now();
         if chore.is_due(now) {
             chore.tried(name, &work(now).await, now);
         }
+        rest.pause(SWEEP_EVERY, SWEEP_AT_REST).await;
     }
 }
 

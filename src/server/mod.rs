@@ -9,6 +9,7 @@ mod keys;
 pub(crate) mod maintenance;
 mod service_manager;
 pub(crate) mod telemetry;
+mod vacuum;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use axum::Router;
 use axum::http::header;
 use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::watch::{Receiver, channel};
 use tokio::task::JoinSet;
@@ -37,7 +39,8 @@ use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, Engine, Work};
 use crate::checks::rules;
-use crate::config::{Config, OidcClient};
+use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
+use crate::dispatch::rest::Rest;
 use crate::dispatch::{self, Dispatcher};
 use crate::gateway::{self, Gateways};
 use crate::hooks;
@@ -45,7 +48,7 @@ use crate::http_server::tls::Tls;
 use crate::http_server::{self, redirect};
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
-use crate::otlp::{Otlp, Tracer};
+use crate::otlp::{self, Otlp, Tracer};
 use crate::panics::begun_again;
 use crate::policy::runaway::Guard;
 use crate::receipts;
@@ -55,9 +58,6 @@ use crate::webpush::sealer::Sealer;
 use context::{Context, Migrations};
 use exposition::Exposition;
 use maintenance::Retention;
-
-/// Connections to one host of webhooks' receivers, at most: enough for several that hang to leave others theirs.
-const RECEIVER_CONNECTIONS: usize = 64;
 
 /// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
 /// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
@@ -74,6 +74,7 @@ pub(crate) async fn run(
         answers = context::wait_for_database(&config) => answers?,
         () = &mut shutdown => return Ok(()),
     }
+    check_descriptors(&config);
     let context = Context::open(&config, migrations).await?;
     let address = listener.local_addr().context("the listener has no address")?;
     info!(%address, data = %context.data(&config), "started");
@@ -90,6 +91,22 @@ pub(crate) async fn run(
     ended
 }
 
+/// Says so if the system gives fewer descriptors than the settings may want, once the limit was raised as far as it goes. Where none
+/// are left, clients are refused, and what wants to connect outwards fails and is tried again.
+fn check_descriptors(config: &Config) {
+    let wanted = config.descriptors();
+    if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && limit < wanted
+    {
+        warn!(
+            limit,
+            wanted,
+            "the system lets this process open fewer files and sockets than its settings may want: raise its hard limit \
+             (LimitNOFILE= of systemd, --ulimit nofile= of Docker), or let fewer clients in by BELLWIRE_CONNECTIONS_MAX"
+        );
+    }
+}
+
 /// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
 /// in flight ends or is given back, all within `config.shutdown_deadline`; then what is left for a collector of OpenTelemetry is
 /// handed over, within three seconds more. Fails if anything that must run ends by itself.
@@ -102,11 +119,15 @@ async fn serve(
 ) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let exposition = Arc::new(Exposition::new(context, metrics.clone()));
-    let otlp = config.otlp().map(|settings| Arc::new(Otlp::start(settings, context.clock.clone())));
+    let otlp = start_otlp(context, config)?;
     let tracer = otlp.as_ref().map_or_else(Tracer::off, |otlp| otlp.tracer());
+    if let Some(egress) = config.egress() {
+        info!(proxy = %egress.proxy(), "connections leave by a proxy");
+    }
     let gateways = self::gateways(config)?;
     // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
-    let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS, ..gateway_settings(config)? };
+    let receivers =
+        gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS as usize, ..gateway_settings(config)? };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
     let (dispatcher, mut engines) = start_engines(context, config, &gateways, &receivers, &metrics, &tracer);
     if let Some(hosts) = &context.hosts {
@@ -222,38 +243,42 @@ fn start_engines(
     let watch = move || keys::watch_on(every.0.clone(), every.1.clone(), every.2.clone(), source.clone());
     engines.spawn(begun_again("watching seal keys", watch));
     if config.roles.maintenance {
-        maintain(context, config, &mut engines);
+        let rest = dispatcher.as_ref().map_or_else(Arc::default, |dispatcher| dispatcher.rest());
+        maintain(context, config, &rest, &mut engines);
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
         let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
         if let Some(dispatcher) = dispatcher.clone() {
             sender.lease_by(move || dispatcher.lease_beside());
         }
-        engines.spawn(begun_again("sending to webhooks", move || hooks::send_on(sender.clone())));
+        engines.spawn(begun_again("sending to webhooks", move || hooks::send_on(sender.clone(), rest.clone())));
     }
     (dispatcher, engines)
 }
 
 /// Starts maintenance. Each part keeps what it knows in the database, so one that panics begins again, and the others go on.
-fn maintain(context: &Context, config: &Config, engines: &mut JoinSet<()>) {
+fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut JoinSet<()>) {
     let every = || (context.pool.clone(), context.vault.clone(), context.clock.clone());
     let (guard, kept) = (guard(config), retention(config));
     let (pool, vault, clock) = every();
     let reseal = move || maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone());
     engines.spawn(begun_again("sealing anew", reseal));
     let (pool, _, clock) = every();
-    engines.spawn(begun_again("sweeping", move || maintenance::sweep_on(pool.clone(), clock.clone())));
+    let resting = rest.clone();
+    engines.spawn(begun_again("sweeping", move || maintenance::sweep_on(pool.clone(), clock.clone(), resting.clone())));
     let (pool, _, clock) = every();
     engines.spawn(begun_again("folding", move || maintenance::fold_on(pool.clone(), clock.clone(), guard)));
     let (pool, _, clock) = every();
     engines.spawn(begun_again("keeping house", move || maintenance::keep_on(pool.clone(), clock.clone(), kept)));
     let (pool, vault, clock) = every();
-    let forget = move || maintenance::forget_on(pool.clone(), vault.clone(), clock.clone());
+    let resting = rest.clone();
+    let forget = move || maintenance::forget_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
     engines.spawn(begun_again("erasing and deleting", forget));
     let (pool, vault, clock) = every();
     let advance = move || campaigns::advance_on(pool.clone(), vault.clone(), clock.clone());
     engines.spawn(begun_again("moving campaigns on", advance));
     let (pool, vault, clock) = every();
-    let pack = move || hooks::pack_on(pool.clone(), vault.clone(), clock.clone());
+    let resting = rest.clone();
+    let pack = move || hooks::pack_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
     engines.spawn(begun_again("packing for webhooks", pack));
 }
 
@@ -279,6 +304,14 @@ async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>
         warn!("some requests had not come to their end by the deadline, and were cut");
     }
     serving.shutdown().await;
+}
+
+/// What tells a collector of OpenTelemetry, if one is set.
+fn start_otlp(context: &Context, config: &Config) -> anyhow::Result<Option<Arc<Otlp>>> {
+    let Some(settings) = config.otlp() else { return Ok(None) };
+    let extra_ca_pem = config.otel_exporter_otlp_certificate.as_deref().map(read).transpose()?;
+    let otlp = Otlp::start(otlp::Settings { extra_ca_pem, ..settings }, context.clock.clone());
+    Ok(Some(Arc::new(otlp.context("the collector's settings cannot be used")?)))
 }
 
 /// Tells a collector of OpenTelemetry what `/metrics` shows, again and again, for ever.
@@ -403,6 +436,7 @@ fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Sett
         client_secret: ClientSecret::new(client_secret.expose().to_owned()),
         redirect_url: format!("{}{}", config.base_url().as_str().trim_end_matches('/'), session::oidc::CALLBACK),
         extra_ca_pem: config.oidc_ca_file.as_deref().map(read).transpose()?,
+        egress: config.egress(),
         timeout: oidc::TIMEOUT,
     });
     let host = Url::parse(issuer).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
@@ -479,6 +513,8 @@ fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
         hosts,
         extra_ca_pem: config.gateway_ca_file.as_deref().map(read).transpose()?,
         allow_loopback: config.allow_loopback,
+        egress: config.egress(),
+        nat64: config.nat64_prefixes.clone(),
         connections_per_origin: config.connections_per_gateway as usize,
         ..gateway::Settings::default()
     })

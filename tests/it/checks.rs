@@ -36,6 +36,7 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
         "database connections",
         "cleaning",
         "sealing",
+        "open files",
         "old transactions",
         "partitions",
         "api keys",

@@ -24,6 +24,7 @@ mod dead_letters;
 mod delivery;
 mod demo;
 mod docs;
+mod egress;
 mod engagement;
 mod erasure;
 mod explain;

@@ -195,3 +195,10 @@ fn the_gravest_comes_first_and_equals_keep_their_order() {
     let checks: Vec<_> = super::super::by_gravity(findings).into_iter().map(|finding| finding.check).collect();
     assert_eq!(checks, ["c", "b", "d", "a"]);
 }
+
+#[test]
+fn fewer_descriptors_than_may_be_wanted_are_worth_a_word() {
+    is(&descriptors(20_000, 10_300), Health::Ok, "10300");
+    is(&descriptors(10_300, 10_300), Health::Ok, "10300");
+    is(&descriptors(4_096, 10_300), Health::Warning, "LimitNOFILE=16384");
+}

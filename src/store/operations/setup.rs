@@ -1,7 +1,7 @@
 //! How the database is set up, and what goes on in it: for checks, which compare it with what Bellwire needs.
 
 use chrono::TimeDelta;
-use sqlx::{PgConnection, PgPool};
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
 use crate::model::clock::Timestamp;
 
@@ -195,4 +195,20 @@ pub(crate) async fn origins(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>
            ORDER BY id LIMIT 3"#
     );
     Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.slug, row.origin)).collect())
+}
+
+/// Rows of this database that were written, changed or deleted since its statistics began.
+pub(crate) async fn rows_changed(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"SELECT tup_inserted + tup_updated + tup_deleted AS "n!" FROM pg_stat_database WHERE datname = current_database()"#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Has a Postgres of which we are superuser look for dead rows so often. It holds for the whole server, and through restarts.
+pub(crate) async fn set_naptime(pool: &PgPool, naptime_s: u32) -> sqlx::Result<()> {
+    let set = format!("ALTER SYSTEM SET autovacuum_naptime = {naptime_s}");
+    sqlx::query(AssertSqlSafe(set)).execute(pool).await?;
+    sqlx::query("SELECT pg_reload_conf()").execute(pool).await.map(drop)
 }

@@ -37,6 +37,8 @@ pub struct Setup {
     pub dispatch: Settings,
     /// Push services beside the simulator, and whom to trust for them.
     pub others: (Vec<gateway::HostMapping>, String),
+    /// The proxy that connections to push services leave by.
+    pub egress: Option<gateway::Egress>,
     /// A clock other than one that stands still at [`START`].
     pub clock: Option<Clock>,
     /// A database other than one of the shared Postgres.
@@ -150,7 +152,11 @@ impl TestApp {
         let master_key = Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
         let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
         let simulator = Simulator::start(gateways::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
-        let gateways = gateways_and(&simulator, setup.others.clone());
+        // What a proxy refuses is told at once, since that goes by the real clock, too.
+        let (egress, told_after) = (setup.egress, Duration::ZERO);
+        let settings = gateway_settings(&simulator, setup.others.clone());
+        let settings = gateway::Settings { egress, told_after, ..settings };
+        let gateways = Gateways::new(settings).expect("the simulator's settings are right");
         let metrics = Metrics::new();
         let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
         let worker_database =
@@ -458,12 +464,7 @@ pub async fn until_waiting(pool: &PgPool, n: i64) {
 
 /// Gateways of which all known ones are the simulator's.
 pub fn gateways(simulator: &Simulator) -> Gateways {
-    gateways_and(simulator, Default::default())
-}
-
-/// The same beside others.
-fn gateways_and(simulator: &Simulator, others: (Vec<gateway::HostMapping>, String)) -> Gateways {
-    Gateways::new(gateway_settings(simulator, others)).expect("the simulator's settings are right")
+    Gateways::new(gateway_settings(simulator, Default::default())).expect("the simulator's settings are right")
 }
 
 /// The rest after a failed connect is short, since it goes by the real clock.

@@ -3166,7 +3166,7 @@ export interface components {
          *     that is counted, afterwards it is a new alert.
          * @enum {string}
          */
-        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing";
+        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing" | "egress";
         /** @description An alert. */
         AlertView: {
             /** @description The app it concerns; null: the server as a whole. */
