@@ -16,6 +16,7 @@ mod export;
 mod generate;
 mod health;
 mod held;
+mod help;
 mod identity;
 mod import;
 mod init;
@@ -56,54 +57,13 @@ use crate::postgres;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
+use help::{
+    BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
+    METRICS_EXAMPLES, MORE_SETTINGS, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
+};
 use local::Beginning;
 use output::Output;
 use settings::{FewSettings, Settings};
-
-const EXIT_CODES: &str = "Exit codes:
-  0  done
-  1  failed; standard error says why
-  2  wrong arguments or settings
-  3  doctor found something that needs attention";
-
-const MORE_SETTINGS: &str =
-    "Every setting of `bellwire serve` is taken, too, as a flag, a variable or from bellwire.toml.";
-
-const INIT_EXAMPLE: &str = "Example:
-  bellwire init shop --origin http://localhost:3000";
-
-const EXPORT_EXAMPLES: &str = "Examples:
-  bellwire export --app shop --output shop.ndjson
-  bellwire export --app shop --only subscriptions --format csv > subscriptions.csv";
-
-const IMPORT_EXAMPLES: &str = "Examples:
-  bellwire import shop.ndjson
-  bellwire import subscriptions.csv --app shop --dry-run
-  bellwire import subscriptions.csv --app shop --resume";
-
-const BACKUP_EXAMPLES: &str = "Examples:
-  bellwire backup --output /backups/bellwire-2030-01-31
-  bellwire backup --recipient age1… | ssh backups 'cat > bellwire-2030-01-31.age'";
-
-const RESTORE_EXAMPLES: &str = "Examples:
-  bellwire restore /backups/bellwire-2030-01-31
-  bellwire restore bellwire-2030-01-31.age --identity key.txt --data-dir /var/lib/bellwire
-  bellwire restore --in-place --since 2030-01-31T08:00:00Z";
-
-const COMPLETIONS_EXAMPLE: &str = "Example:
-  bellwire completions bash > ~/.local/share/bash-completion/completions/bellwire";
-
-const EXPLAIN_EXAMPLE: &str = "Example:
-  bellwire explain msg_0198… sub_0197…";
-const METRICS_EXAMPLES: &str = "Examples:
-  bellwire metrics --app shop --step 1h --by gateway
-  bellwire metrics --since 2030-01-01 --until 2030-02-01 --step 1d --measure subscriptions_lost --by reason";
-
-const SIMULATOR_EXAMPLE: &str = "Example, with a server that delivers to it (PORT is in the line that is printed):
-  bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
-  bellwire serve --gateways fcm.bellwire.test=fcm@127.0.0.1:PORT --gateway-ca-file ca.pem --allow-loopback
-
-Its HTTP interface: POST /mint, /rules, /reset; GET /report, /received, /rules, /hosts, /ca.pem";
 
 /// Tasks that a thread runs before it looks at the sockets again.
 const EVENT_INTERVAL: u32 = 7;

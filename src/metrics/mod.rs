@@ -5,6 +5,7 @@
 
 mod labels;
 mod process;
+mod series;
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -32,6 +33,7 @@ use labels::{
     SliLabels, TierLabel,
 };
 use process::Process;
+use series::{counter, counters, gauge, histogram, histograms, seconds};
 
 /// Methods that have series of their own.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -370,52 +372,6 @@ fn webhook_requests(registry: &mut Registry) -> [Counter; DeliveryState::ALL.len
 /// Where a tier or an ending stands among all of its kind: their numbers begin at 1.
 fn place(code: i16) -> usize {
     usize::try_from(code - 1).expect("numbers begin at 1")
-}
-
-/// From a millisecond to some ten seconds, which is the deadline of an attempt.
-fn durations() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.5, 11))
-}
-
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-
-fn histograms<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Histograms<L> {
-    let family = Family::new_with_constructor(durations as fn() -> Histogram);
-    registry.register_with_unit(name, help, Unit::Seconds, family.clone());
-    family
-}
-
-fn histogram(registry: &mut Registry, name: &str, help: &str) -> Histogram {
-    let histogram = durations();
-    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
-    histogram
-}
-
-trait Labels: EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static {}
-impl<L: EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static> Labels for L {}
-
-fn counters<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Family<L, Counter> {
-    let family = Family::default();
-    registry.register(name, help, family.clone());
-    family
-}
-
-fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
-    let counter = Counter::default();
-    registry.register(name, help, counter.clone());
-    counter
-}
-
-fn seconds(registry: &mut Registry, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
-    let gauge = Gauge::default();
-    registry.register_with_unit(name, help, Unit::Seconds, gauge.clone());
-    gauge
-}
-
-fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
-    let gauge = Gauge::default();
-    registry.register(name, help, gauge.clone());
-    gauge
 }
 
 #[cfg(test)]
