@@ -58,7 +58,7 @@ fn date(value: &HeaderValue) -> Option<DateTime<Utc>> {
 
 async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<Finding> {
     let Some(url) = &setup.public_url else { return Vec::new() };
-    let Ok(client) = Http::new(url, None, PATIENCE) else { return Vec::new() };
+    let Ok(client) = Http::new(url, None, None, PATIENCE) else { return Vec::new() };
     if !client.admits(url) {
         return Vec::new(); // without TLS, which another check tells of
     }

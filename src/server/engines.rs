@@ -97,7 +97,7 @@ fn sealer(config: &Config) -> &'static Sealer {
 }
 
 /// How much is too much for an app that says nothing else.
-fn guard(config: &Config) -> Guard {
+pub(super) fn guard(config: &Config) -> Guard {
     Guard { factor: config.runaway_factor, floor: config.runaway_floor.into() }
 }
 
@@ -114,7 +114,7 @@ fn retention(config: &Config) -> Retention {
     }
 }
 
-fn metrics_kept(config: &Config) -> MetricsKept {
+pub(super) fn metrics_kept(config: &Config) -> MetricsKept {
     let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
     MetricsKept {
         minutes: days(config.minute_metrics_retention_days),

@@ -333,14 +333,14 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         simulation_steps_max: api::Settings::default().simulation_steps_max,
         searches_at_once: api::Settings::default().searches_at_once,
         place_patience: api::Settings::default().place_patience,
-        guard: guard(config),
+        guard: engines::guard(config),
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
         cookies: Cookies { secure: config.base_url().scheme() == "https" },
         oidc: sign_in_by_oidc(config)?,
         relying_party: config.public_url.as_ref().and_then(RelyingParty::of),
         policy: config.policy(),
-        metrics_kept: metrics_kept(config),
+        metrics_kept: engines::metrics_kept(config),
         setup: config.setup(),
     };
     let Context { pool, sending_pool, vault, clock, .. } = context;
