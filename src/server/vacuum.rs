@@ -48,7 +48,7 @@ impl Pace {
                 setup::set_naptime(pool, wanted).await?;
                 self.naptime_s = wanted;
             }
-            sqlx::Result::Ok(())
+            Ok::<_, sqlx::Error>(())
         };
         if let Err(error) = set.await {
             debug!(%error, "how often Postgres looks for dead rows stays as it is");
