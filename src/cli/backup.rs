@@ -42,6 +42,7 @@ pub(super) struct Backup {
 impl Backup {
     /// Makes it.
     pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
+        let config = self.settings.load()?;
         let mut recipients = self.recipient;
         if let Some(path) = &self.recipients_file {
             let text = read(path)?;
@@ -53,7 +54,6 @@ impl Backup {
                 bail!("{} has no recipients", path.display());
             }
         }
-        let config = self.settings.load()?;
         if self.made_elsewhere {
             let noted = backup::note(&config).await?;
             return Ok(out.say(&json!({"id": noted.id, "began_at": noted.began_at}), "It is noted.")?);
@@ -111,11 +111,11 @@ pub(super) struct Restore {
 impl Restore {
     /// Does it.
     pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
+        let config = self.settings.load()?;
         let identities = match &self.identity {
             Some(path) => Identity::parse_file(&read(path)?).with_context(|| format!("{}", path.display()))?,
             None => Vec::new(),
         };
-        let config = self.settings.load()?;
         let restored = match self.file {
             Some(file) => {
                 let how = How { resume_pending: self.resume_pending, replace: self.replace };

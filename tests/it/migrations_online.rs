@@ -251,8 +251,8 @@ async fn no_migration_holds_a_lock_on_a_large_table_for_a_second_on_a_database_w
     let rows = "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, last_seen, created_at)
          SELECT n % 64, gen_random_uuid(), gen_random_uuid(), 1, 'active', gen_random_uuid(), now(), sha256(n::text::bytea),
            sha256(n::text::bytea), now(), now() FROM generate_series(1, 50000) AS n;
-         INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at)
-         SELECT 1, gen_random_uuid(), gen_random_uuid(), 1, 2, now(), now() FROM generate_series(1, 50000);
+         INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+         SELECT shard, id, 7, 1, now() FROM subscriptions;
          ANALYZE";
     sqlx::raw_sql(rows).execute(&database.pool).await.expect("rows");
     let mut connection = PgConnection::connect_with(&database.options()).await.expect("a connection");

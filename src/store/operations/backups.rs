@@ -6,9 +6,10 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::named;
 
-/// Tables whose rows are left out of backups. Workers, stops and what listeners are told mean nothing to another cluster; sessions,
+/// Tables whose rows are left out of backups, with all that refer to them. Workers, stops and what listeners are told mean nothing to another cluster; sessions,
 /// challenges and one-time links may have ended or been used since.
-pub(crate) const NOT_BACKED_UP: [&str; 5] = ["workers", "stops", "sessions", "passkey_challenges", "invitations"];
+pub(crate) const NOT_BACKED_UP: [&str; 6] =
+    ["workers", "lane_limits", "stops", "sessions", "passkey_challenges", "invitations"];
 
 named! {
     /// How a backup was made.
