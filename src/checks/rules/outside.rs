@@ -57,6 +57,7 @@ fn what_failed(failure: Failure) -> &'static str {
         Failure::Resolve | Failure::InvalidHost => "DNS gives no address",
         Failure::Forbidden => "DNS gives an address that is not public",
         Failure::Connect => "no connection could be made",
+        Failure::Proxy => "the proxy lets nothing through to it",
         Failure::Tls => "its certificate was refused, or there is no TLS",
         Failure::Deadline => "it did not answer within three seconds",
         Failure::Unprocessed | Failure::Withdrawn | Failure::Reset | Failure::Protocol => "the connection broke off",
@@ -67,6 +68,7 @@ fn what_to_do(failure: Failure, host: &str) -> String {
     match failure {
         Failure::Resolve | Failure::InvalidHost => "Look at the name servers of this machine: /etc/resolv.conf.".to_owned(),
         Failure::Forbidden => "Whoever answers DNS here gives it an inner address. Nothing is sent there.".to_owned(),
+        Failure::Proxy => format!("Have the proxy that BELLWIRE_EGRESS_PROXY names let {host}:443 through."),
         Failure::Tls => {
             "Is the clock right? Does something on the way take TLS apart? Its authority is trusted by BELLWIRE_GATEWAY_CA_FILE."
                 .to_owned()
