@@ -15,6 +15,7 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs::{Ticketer, default_provider};
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::rustls::sign::{CertifiedKey, SingleCertAndKey};
 use tokio_rustls::server::TlsStream;
 
 use super::certificate::Shown;
@@ -103,10 +104,24 @@ fn answer(domain: &str, digest: &[u8; 32]) -> Result<ServerConfig, Box<dyn std::
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?.der().clone();
-    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+    let provider = Arc::new(default_provider());
+    let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
+    // Not by way of what compares certificate and key: it knows no such extension, which is critical, and refuses it.
+    let pair = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate], PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
+        .with_cert_resolver(Arc::new(pair));
     config.alpn_protocols = vec![ACME.to_vec()];
     Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_has_an_answer_by_its_own_protocol_alone() {
+        assert_eq!(answer("push.example.com", &[7; 32]).unwrap().alpn_protocols, [ACME]);
+    }
 }
