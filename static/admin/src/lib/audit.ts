@@ -68,6 +68,8 @@ export const ACTIONS: Record<Action, string> = {
   "user.exported": "exported what is kept of a user",
   "subscription.erased": "erased a browser",
   "alert.resolved": "resolved an alert",
+  "log_level.set": "had the log show more or less for a while",
+  "log_level.reset": "had the log show again what each process was started with",
   "teammate.invited": "invited a teammate",
   "teammate.changed": "changed a teammate",
   "teammate.reset": "reset a teammate’s password",
