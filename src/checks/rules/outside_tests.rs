@@ -73,12 +73,10 @@ fn url() -> Url {
 }
 
 fn heard(status: u16, headers: &[(&str, &str)], body: &str) -> Heard {
-    let headers = headers.iter().map(|(name, value)| {
-        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
-        (name, value.parse().unwrap())
-    });
     let mut all = HeaderMap::new();
-    headers.for_each(|(name, value)| drop(all.append(name, value)));
+    for (name, value) in headers {
+        all.append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+    }
     Ok((StatusCode::from_u16(status).unwrap(), all, body.as_bytes().to_vec()))
 }
 

@@ -71,6 +71,8 @@ export const ACTIONS: Record<Action, string> = {
   "master_key.rotated": "replaced the master key",
   "seal_key.added": "added a seal key",
   "alert.resolved": "resolved an alert",
+  "log_level.set": "had the log show more or less for a while",
+  "log_level.reset": "had the log show again what each process was started with",
   "teammate.invited": "invited a teammate",
   "teammate.changed": "changed a teammate",
   "teammate.reset": "reset a teammate’s password",
