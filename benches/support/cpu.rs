@@ -40,8 +40,8 @@ fn tree(root: i32) -> Vec<i32> {
         }
     }
     let (mut all, mut seen) = (vec![root], 0);
-    while let Some(pid) = all.get(seen) {
-        all.extend(children.remove(pid).unwrap_or_default());
+    while let Some(pid) = all.get(seen).copied() {
+        all.extend(children.remove(&pid).unwrap_or_default());
         seen += 1;
     }
     all
