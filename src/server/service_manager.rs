@@ -79,7 +79,7 @@ mod tests {
             let address = listener.local_addr().unwrap();
             let limits = http_server::Limits { connections, ..http_server::Limits::default() };
             let (_running, stop) = watch::channel(false);
-            tokio::spawn(http_server::serve(listener, Router::new(), limits, stop));
+            tokio::spawn(http_server::serve(listener, None, Router::new(), limits, stop));
             assert!(fed(address).await > 1, "with room for {connections}");
         }
     }

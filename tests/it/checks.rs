@@ -101,7 +101,7 @@ async fn others_are_asked_over_the_network_as_pushes_and_browsers_would() {
     let app = TestApp::with(Setup { checks: checks_setup, ..Setup::default() }).await;
     app.operate(Method::PATCH, "/v1/apps/shop", json!({"origins": ["https://shop.example.net"]})).await.ok(200);
     let (stop, stopped) = tokio::sync::watch::channel(false);
-    let serving = tokio::spawn(serve(listener, app.router.clone(), Limits::default(), stopped));
+    let serving = tokio::spawn(serve(listener, None, app.router.clone(), Limits::default(), stopped));
     let found = looked_at(&app).await;
     for check in ["push service fcm", "push service apple", "own address", "service worker script", "CORS"] {
         assert_eq!(health(&found, check), "ok", "{check}: {found:?}");
