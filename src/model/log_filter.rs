@@ -56,9 +56,13 @@ impl fmt::Display for LogFilter {
     }
 }
 
+fn is_of_target(octet: u8) -> bool {
+    octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"_:".contains(&octet)
+}
+
 fn check(part: &str) -> Result<(), WrongFilter> {
     let (target, level) = part.split_once('=').unwrap_or((OURS, part));
-    if !LEVELS.contains(&level) || !target.bytes().all(|octet| octet.is_ascii_lowercase() || b"_:".contains(&octet)) {
+    if !LEVELS.contains(&level) || !target.bytes().all(is_of_target) {
         return Err(WrongFilter::Directive);
     }
     let is_ours = target == OURS || target.strip_prefix(OURS).is_some_and(|rest| rest.starts_with("::"));
@@ -75,6 +79,7 @@ mod tests {
             ("debug", "bellwire=debug"),
             ("info, bellwire::dispatch=debug", "bellwire=info,bellwire::dispatch=debug"),
             ("sqlx=debug", "sqlx=debug"),
+            ("bellwire::gateway::http2=debug", "bellwire::gateway::http2=debug"),
             ("sqlx::query=info,trace", "sqlx::query=info,bellwire=trace"),
         ] {
             assert_eq!(LogFilter::parse(text).map(|filter| filter.directives()), Ok(directives.to_owned()), "{text}");
