@@ -24,13 +24,10 @@ mod measured {
     pub const BATCH: f64 = 500.0;
     pub const TAKE_US: f64 = 2_500.0;
     pub const SETTLE_US: f64 = 4_000.0;
-    /// Octets: of write-ahead log for each delivery, of its attempt and of a receipt with their indexes, of a subscription with its.
+    /// Octets: of write-ahead log for each delivery, of its attempt with its index, of a subscription with its indexes.
     pub const WAL: f64 = 400.0;
     pub const ATTEMPT: f64 = 190.0;
-    pub const RECEIPT: f64 = 150.0;
     pub const SUBSCRIPTION: f64 = 900.0;
-    /// Of a request to a push service, as it leaves the machine.
-    pub const REQUEST: f64 = 800.0;
     /// Cores of Postgres and of itself that a server takes by being there.
     pub const REST_POSTGRES: f64 = 0.015;
 }
@@ -41,6 +38,9 @@ mod assumed {
     pub const LANES: [f64; 4] = [0.68, 0.18, 0.09, 0.05];
     /// Of all deliveries, so many are reported as displayed, clicked or closed.
     pub const RECEIPTS: f64 = 0.6;
+    /// Octets of a receipt with its index, which is as wide as an attempt; of a request to a push service as it leaves the machine.
+    pub const RECEIPT: f64 = 150.0;
+    pub const REQUEST: f64 = 800.0;
     /// Cores of a server, and of the machines that Postgres may have.
     pub const SERVER_CORES: f64 = 8.0;
     pub const POSTGRES_CORES: [f64; 6] = [2.0, 8.0, 16.0, 32.0, 64.0, 128.0];
@@ -118,9 +118,9 @@ impl Size {
             rate,
             servers,
             postgres_cores: (working + servers * measured::REST_POSTGRES) / assumed::LOAD,
-            wal_per_s: rate * measured::WAL + receipts * 2.0 * measured::RECEIPT,
+            wal_per_s: rate * measured::WAL + receipts * 2.0 * assumed::RECEIPT,
             disk: subscribers * measured::SUBSCRIPTION
-                + kept * (measured::ATTEMPT + assumed::RECEIPTS * measured::RECEIPT),
+                + kept * (measured::ATTEMPT + assumed::RECEIPTS * assumed::RECEIPT),
         }
     }
 
@@ -152,7 +152,7 @@ impl Size {
 
 fn show(size: &Size) {
     let (what, share) = size.scarce();
-    let gbit = size.rate * measured::REQUEST * 8.0 / 1e9;
+    let gbit = size.rate * assumed::REQUEST * 8.0 / 1e9;
     println!(
         "{:>13} {:>8} {:>12} {:>8} {:>9} {:>8} {:>8} {:>8} {gbit:>10.2} {:>10}  {what}, {:.0} % of the limit",
         number(size.subscribers),
