@@ -106,7 +106,7 @@ async fn only_the_schema_of_this_program_is_accepted_without_migrating() {
     assert!(matches!(error, SchemaError::Foreign { version: 9999 }), "{error}");
     sqlx::query("DROP TABLE _sqlx_migrations").execute(&database.pool).await.expect("gone");
     let error = store::check_schema(&database.options()).await.expect_err("somebody else's");
-    assert!(matches!(&error, SchemaError::Taken { table } if table == "bellwire.alerts"), "{error}");
+    assert!(matches!(&error, SchemaError::Taken { table } if table == "bellwire.acme_accounts"), "{error}");
     let empty = TestDatabase::empty().await;
     let error = store::check_schema(&empty.options()).await.expect_err("empty");
     assert!(matches!(&error, SchemaError::Old { missing } if missing.len() >= 4), "{error}");
