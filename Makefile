@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 # Node, where the system's is missing or too old: `deps` puts it there.
 export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
-.PHONY: help demo run test test-multi-buffer test-api lint bench fuzz sqlx pictures web sdk admin deps
+.PHONY: help demo run test test-multi-buffer test-api test-upgrade test-packages lint bench fuzz sqlx deb release image pictures web sdk admin deps
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,11 +44,26 @@ test-multi-buffer: web ## Test what seals eight payloads at a time, on a process
 test-api: web ## Send what schemathesis makes up to a server: no 5xx, nothing that is not described; SECONDS_MAX=120
 	scripts/test-api
 
+test-upgrade: deps web ## Run a server of the last release and one of this version side by side
+	scripts/test-upgrade
+
 fuzz: web ## Search for inputs that break the parsers of policies; SECONDS_EACH=60, one core
 	scripts/fuzz
 
 sqlx: deps web ## Refresh .sqlx after a change of SQL or migrations
 	scripts/prepare-sqlx
+
+deb: web ## Make a Debian package; PROFILE=dev for one that is built quickly
+	scripts/package deb
+
+release: web ## Make a static program with what belongs to it, and lists of what is in it (SBOM)
+	scripts/package release
+
+image: ## Build the container, by podman or docker
+	$(shell command -v podman || echo docker) build --tag bellwire --file Containerfile .
+
+test-packages: web ## Install, upgrade and remove the Debian package in a system of its own, as root; PROFILE=dev
+	tests/packages
 
 pictures: deps web ## Take the pictures of the admin page in docs/pictures, from the demo
 	cargo build --profile demo --locked --bin bellwire

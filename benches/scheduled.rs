@@ -16,10 +16,6 @@ use crate::support::{seed, setting};
 
 /// Messages of a request.
 const BATCH: usize = 1_000;
-/// How long the server is left alone before it is measured.
-const SETTLES_FOR: Duration = Duration::from_secs(10);
-/// How long vacuum may take for what was written before, at most.
-const VACUUMED_WITHIN: Duration = Duration::from_secs(300);
 
 pub async fn run() {
     let (n, seconds) = (setting("SCHEDULED", 1_000_000), setting("SECONDS", 60));
@@ -41,27 +37,12 @@ pub async fn run() {
 
 /// CPU milliseconds that server and Postgres use in a second in which nothing happens.
 async fn at_rest(harness: &Harness, seconds: u32) -> (f64, f64) {
-    settle(harness).await;
+    harness.settle().await;
     let before = harness.usage();
     tokio::time::sleep(Duration::from_secs(seconds.into())).await;
     let used = harness.usage() - before;
     let ms = |time: Duration| time.as_secs_f64() * 1e3 / f64::from(seconds.max(1));
     (ms(used.server), ms(used.postgres))
-}
-
-/// Does now what would be done later for what was written: that is what scheduling costs, and no part of waiting.
-async fn settle(harness: &Harness) {
-    let mut connection = harness.pool.acquire().await.expect("a connection");
-    for statement in ["SET statement_timeout = 0", "VACUUM ANALYZE", "CHECKPOINT", "RESET statement_timeout"] {
-        sqlx::query(statement).execute(&mut *connection).await.expect("maintenance");
-    }
-    tokio::time::sleep(SETTLES_FOR).await;
-    let is_vacuumed = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')";
-    let began = Instant::now();
-    while !sqlx::query_scalar::<_, bool>(is_vacuumed).fetch_one(&harness.pool).await.expect("an answer") {
-        assert!(began.elapsed() < VACUUMED_WITHIN, "vacuum does not end");
-        tokio::time::sleep(Duration::from_millis(500)).await;
-    }
 }
 
 /// Schedules messages to single subscriptions, over the days of the next month.

@@ -77,7 +77,9 @@ impl std::ops::Sub for Totals {
 
 /// What a table with its partitions and indexes takes of the disk.
 async fn octets(pool: &PgPool, table: &str) -> f64 {
-    let sizes = "SELECT sum(pg_total_relation_size(relid))::float8 FROM pg_partition_tree($1::text::regclass)";
+    let sizes =
+        "SELECT coalesce(sum(pg_total_relation_size(relid)), pg_total_relation_size($1::text::regclass))::float8
+                 FROM pg_partition_tree($1::text::regclass)";
     sqlx::query_scalar(sizes).bind(table).fetch_one(pool).await.expect("a size")
 }
 

@@ -12,12 +12,14 @@
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups · receipts ◄─ browsers
 //! ```
 //!
-//! Dependencies point one way: entrances ([`cli`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`live`], [`receipts`], [`hooks`], [`checks`]) →
-//! edges ([`store`], [`gateway`], [`oidc`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`otlp`]) → rules ([`webpush`], [`template`], [`classify`],
-//! [`policy`], [`campaign`], [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`] and [`otlp`], inbound ones in [`http_server`], the
+//! Dependencies point one way: entrances ([`cli`], [`backup`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`live`], [`receipts`], [`hooks`], [`checks`]) →
+//! edges ([`store`], [`gateway`], [`oidc`], [`acme`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`panics`], [`otlp`]) → rules ([`webpush`], [`template`], [`classify`],
+//! [`policy`], [`campaign`], [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`], [`acme`] and [`otlp`], inbound ones in [`http_server`], the
 //! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
 
+mod acme;
 mod api;
+mod backup;
 mod campaign;
 mod checks;
 mod classify;
@@ -33,6 +35,7 @@ mod metrics;
 mod model;
 mod oidc;
 mod otlp;
+mod panics;
 mod policy;
 mod postgres;
 mod receipts;

@@ -32,13 +32,26 @@ pub mod dispatch {
     pub use crate::dispatch::{Dispatcher, Settings};
 }
 pub mod gateway {
-    pub use crate::gateway::{Gateways, HostMapping, Post, Settings};
+    pub use crate::gateway::{Egress, Exempt, Gateways, HostMapping, Nat64, Post, Proxy, Resolve, Settings};
 }
 pub mod hooks {
     pub use crate::hooks::{Sender, pack};
 }
 pub mod http_server {
     pub use crate::http_server::{Limits, serve};
+
+    use crate::http_server::certificate::{Certificate, Shown};
+    use crate::http_server::tls::Tls;
+
+    /// TLS with this certificate and key, both PEM.
+    ///
+    /// # Panics
+    /// If they are not a pair.
+    pub fn tls(chain: &str, key: &str) -> Tls {
+        let shown = Shown::default();
+        shown.show(Certificate::parse(chain.as_bytes(), key.as_bytes()).expect("a pair"));
+        Tls::new(shown.into(), None).expect("TLS")
+    }
 }
 pub mod live {
     pub use crate::live::Settings;
@@ -90,6 +103,11 @@ pub mod otlp {
 pub mod oidc {
     pub use crate::oidc::{ClientSecret, Provider, Settings};
 }
+pub mod panics {
+    pub use crate::panics::{counted, watch_too};
+    #[cfg(debug_assertions)]
+    pub use crate::panics::{inject, injected};
+}
 pub mod policy {
     pub use crate::policy::{Layer, Place, Places, Policy, Terms};
     pub mod breaker {
@@ -121,7 +139,7 @@ pub mod server {
     }
     pub mod maintenance {
         pub use crate::server::maintenance::{
-            Retention, erase, fold_habits, fold_metrics, keep_house, refresh_statistics, remove_apps, sweep,
+            Retention, erase, fold_habits, fold_metrics, keep_house, refresh_statistics, remove_apps, reseal, sweep,
             tend_partitions,
         };
     }
@@ -158,7 +176,12 @@ pub mod store {
             pub use crate::store::keys::audit::{Action, Actor, Entry};
         }
         pub mod data_keys {
-            pub use crate::store::keys::data_keys::{Error, check, open, rotate_master};
+            pub use crate::store::keys::data_keys::{
+                Error, TAKES_OVER_AFTER, add_seal_key, check, open, refresh, rotate_master,
+            };
+        }
+        pub mod resealing {
+            pub use crate::store::keys::resealing::seal_keys;
         }
         pub mod vapid_keys {
             pub use crate::store::keys::vapid_keys::active;

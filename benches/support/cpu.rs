@@ -16,6 +16,21 @@ pub fn of_process(pid: i32) -> Duration {
 
 /// CPU time of a process and everything below it.
 pub fn of_tree(root: i32) -> Duration {
+    tree(root).into_iter().map(of_process).sum()
+}
+
+/// Memory of a process and everything below it in MiB, of what they share each its part (PSS).
+pub fn pss_mib(root: i32) -> f64 {
+    let of = |pid| {
+        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+        line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    tree(root).into_iter().map(of).sum::<f64>() / 1024.0
+}
+
+/// A process and everything below it.
+fn tree(root: i32) -> Vec<i32> {
     let mut children = HashMap::<i32, Vec<i32>>::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -24,12 +39,12 @@ pub fn of_tree(root: i32) -> Duration {
             children.entry(parent).or_default().push(pid);
         }
     }
-    let (mut all, mut sum) = (vec![root], Duration::ZERO);
-    while let Some(pid) = all.pop() {
-        sum += of_process(pid);
+    let (mut all, mut seen) = (vec![root], 0);
+    while let Some(pid) = all.get(seen).copied() {
         all.extend(children.remove(&pid).unwrap_or_default());
+        seen += 1;
     }
-    sum
+    all
 }
 
 /// CPU time of a thread, to the nanosecond, by its directory in `/proc`. The kernel brings it up to date when the thread

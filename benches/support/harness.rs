@@ -33,6 +33,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A campaign of 1,000,000 takes two minutes.
 const CAMPAIGN_WITHIN: Duration = Duration::from_secs(900);
 
+/// How long a server is left alone before it counts as idle.
+const SETTLES_FOR: Duration = Duration::from_secs(10);
+/// How long vacuum may take for what was written before, at most.
+const VACUUMED_WITHIN: Duration = Duration::from_secs(300);
+
 /// Environment variables of servers, by name.
 pub type Settings = &'static [(&'static str, &'static str)];
 
@@ -61,7 +66,14 @@ struct Postgres(Embedded);
 
 impl Drop for Postgres {
     fn drop(&mut self) {
+        let postmaster = self.0.postmaster();
         self.0.stop();
+        // One that the server kept ends with the server.
+        let began = Instant::now();
+        let runs = |pid: i32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+        while postmaster.is_some_and(runs) && began.elapsed() < START_WITHIN {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -138,6 +150,18 @@ impl Harness {
         Self::begin(false, receivers, &[]).await
     }
 
+    /// The same, but that the server runs its Postgres itself, as most do, on a machine of so much memory as far as that is told.
+    pub async fn embedded(memory_mib: u32) -> Self {
+        let (dir, master_key) = (TempDir::new(), master_key());
+        let simulator = Simulator::start(&dir, SAMPLE, &[]);
+        let memory_mib = memory_mib.to_string();
+        let (server, address) =
+            serve(&dir, None, &simulator, &[], &master_key, &[("BELLWIRE_MEMORY_MIB", &memory_mib)]).await;
+        // The server keeps it: it is adopted.
+        let postgres = Postgres(Embedded::start(&options(&dir)).expect("an embedded Postgres runs"));
+        Self::around(dir, simulator, postgres, server, address, master_key, &[]).await
+    }
+
     /// The same as the first, sealing eight payloads at a time where that is built in: all other figures are of a server
     /// without, unless `MULTI_BUFFER=1` asks for them.
     pub async fn accelerated() -> Self {
@@ -147,12 +171,8 @@ impl Harness {
     async fn begin(counting: bool, receivers: &[Receiver], settings: Settings) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
-        let options = Options {
-            data_dir: dir.path().join("data"),
-            search_path: std::env::var_os("PATH"),
-            ephemeral: !counting, // one that is started again; the directory ends with the benchmark either way
-            ..Options::default()
-        };
+        // One that is started again is not; the directory ends with the benchmark either way.
+        let options = Options { ephemeral: !counting, ..options(&dir) };
         let postgres = Postgres(Embedded::start(&options).expect("an embedded Postgres starts"));
         if counting {
             count_statements(&postgres.0).await;
@@ -160,8 +180,21 @@ impl Harness {
         if setting("STOCK", 0) > 0 {
             forget_tuning(&postgres.0).await;
         }
-        let master_key = STANDARD.encode(rand::random::<[u8; 32]>());
-        let (server, address) = serve(&dir, &postgres.0, &simulator, receivers, &master_key, settings).await;
+        let master_key = master_key();
+        let (server, address) = serve(&dir, Some(&postgres.0), &simulator, receivers, &master_key, settings).await;
+        Self::around(dir, simulator, postgres, server, address, master_key, settings).await
+    }
+
+    /// What belongs to a running server.
+    async fn around(
+        dir: TempDir,
+        simulator: Simulator,
+        postgres: Postgres,
+        server: Process,
+        address: String,
+        master_key: String,
+        settings: Settings,
+    ) -> Self {
         let pool =
             store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
         let clock = Clock::system();
@@ -181,7 +214,7 @@ impl Harness {
     pub async fn replicate(&mut self, servers: usize) {
         while 1 + self.replicas.len() < servers {
             let Self { dir, postgres, simulator, master_key, .. } = &*self;
-            let (replica, _) = serve(dir, &postgres.0, simulator, &[], master_key, self.settings).await;
+            let (replica, _) = serve(dir, Some(&postgres.0), simulator, &[], master_key, self.settings).await;
             self.replicas.push(replica);
         }
     }
@@ -283,11 +316,32 @@ impl Harness {
         report["accepted"].as_u64().expect("a count")
     }
 
+    /// Does now what would be done later for what was written, so that what follows is measured by itself.
+    pub async fn settle(&self) {
+        let mut connection = self.pool.acquire().await.expect("a connection");
+        for statement in ["SET statement_timeout = 0", "VACUUM ANALYZE", "CHECKPOINT", "RESET statement_timeout"] {
+            sqlx::query(statement).execute(&mut *connection).await.expect("maintenance");
+        }
+        drop(connection);
+        tokio::time::sleep(SETTLES_FOR).await;
+        let is_vacuumed = "SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')";
+        let began = Instant::now();
+        while !sqlx::query_scalar::<_, bool>(is_vacuumed).fetch_one(&self.pool).await.expect("an answer") {
+            assert!(began.elapsed() < VACUUMED_WITHIN, "vacuum does not end");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// The postmaster's process id.
+    pub fn postmaster(&self) -> i32 {
+        self.postgres.0.postmaster().expect("Postgres runs")
+    }
+
     /// What everybody used so far.
     pub fn usage(&self) -> Usage {
         Usage {
             server: self.servers().into_iter().sum(),
-            postgres: cpu::of_tree(self.postgres.0.postmaster().expect("Postgres runs")),
+            postgres: cpu::of_tree(self.postmaster()),
             simulator: cpu::of_process(self.simulator.id()),
         }
     }
@@ -298,14 +352,24 @@ impl Harness {
     }
 }
 
-/// Starts `bellwire serve` and waits until it is ready. Answers its address.
+/// Where and how Postgres runs.
+fn options(dir: &TempDir) -> Options {
+    let (data_dir, search_path) = (dir.path().join("data"), std::env::var_os("PATH"));
+    Options { data_dir, search_path, ..Options::default() }
+}
+
+fn master_key() -> String {
+    STANDARD.encode(rand::random::<[u8; 32]>())
+}
+
+/// Starts `bellwire serve` and waits until it is ready, on that Postgres or one of its own. Answers its address.
 async fn serve(
     dir: &TempDir,
-    postgres: &Embedded,
+    postgres: Option<&Embedded>,
     simulator: &Simulator,
     receivers: &[Receiver],
     master_key: &str,
-    settings: Settings,
+    settings: &[(&str, &str)],
 ) -> (Process, String) {
     // Somebody could take the port before the server does, who would then say so and end.
     let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
@@ -321,9 +385,10 @@ async fn serve(
             .arg("serve")
             .env_clear()
             .current_dir(dir.path())
-            .env("DATABASE_URL", postgres.url(DATABASE))
+            .envs(postgres.map(|postgres| ("DATABASE_URL", postgres.url(DATABASE))))
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("BELLWIRE_MASTER_KEY", master_key)
-            .env("BELLWIRE_DATA_DIR", dir.path())
+            .env("BELLWIRE_DATA_DIR", dir.path().join("data"))
             .env("BELLWIRE_LISTEN", free.to_string())
             .env("BELLWIRE_GATEWAYS", gateways.join(","))
             .env("BELLWIRE_GATEWAY_CA_FILE", &ca)

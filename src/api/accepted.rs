@@ -116,7 +116,9 @@ impl Accepted {
     /// Counts a message that is committed, and logs it if it names nobody: then it is a campaign.
     pub(super) fn note(&self, state: &ApiState, app: &App, is_named: bool) {
         state.metrics.messages_accepted.inc();
-        if !is_named {
+        if is_named {
+            tracing::debug!(message_id = %self.id, app = app.slug, "a message was taken");
+        } else {
             tracing::info!(message_id = %self.id, app = app.slug, estimate = self.audience_estimate, "a campaign begins");
         }
     }

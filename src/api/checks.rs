@@ -1,5 +1,7 @@
 //! `/v1/checks`: whether the server is set up right, for operators. `bellwire doctor` prints the same.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use chrono::{DateTime, Utc};
@@ -11,6 +13,9 @@ use super::auth::Operator;
 use crate::checks::{self, Finding};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+/// How often others are asked over the network, at most.
+pub(super) const OTHERS_EVERY: Duration = Duration::from_secs(30);
 
 /// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
@@ -26,12 +31,17 @@ pub(crate) struct Findings {
     data: Vec<Finding>,
 }
 
-/// Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes. Nothing is changed.
+/// Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes, push services, and the server as
+/// browsers see it at its public URL. Nothing is changed.
 ///
-/// What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers.
+/// What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers. Others are
+/// asked over the network once in half a minute at most, and only those that settings or the program name.
 #[utoipa::path(get, path = "/v1/checks", tag = "Operations",
     security(("api_key" = ["operator"])), responses((status = 200, body = Findings)))]
 pub(crate) async fn list(_: Operator, State(state): State<ApiState>) -> Json<Findings> {
-    let at = state.clock.now();
-    Json(Findings { at, data: checks::look(&state.pool, &state.settings.setup, at).await })
+    let (at, setup) = (state.clock.now(), &state.settings.setup);
+    let outside = state.outside.get(&state.clock, checks::network::look(&state.pool, &state.gateways, setup));
+    let (mut data, outside) = tokio::join!(checks::look(&state.pool, setup, at), outside);
+    data.extend(outside);
+    Json(Findings { at, data: checks::by_gravity(data) })
 }

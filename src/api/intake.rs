@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::{Engine, Work};
 use crate::model::clock::Clock;
+use crate::panics;
 use crate::store;
 use crate::store::queue::claims::LEASE;
 use crate::store::queue::sending::{self, Addressed, Audience, Holder, Sent, WRITERS};
@@ -100,7 +101,8 @@ async fn write_on(writer: Writer, inbox: Arc<tokio::sync::Mutex<mpsc::Receiver<W
     loop {
         // Whoever waits for the first message has the inbox, so that all that wait go into one group.
         let Some(group) = next_group(&mut *inbox.lock().await).await else { return };
-        writer.write_group(group).await;
+        // Should it panic, whoever waited is told that it could not be written, and the next group is.
+        let _ = panics::caught(writer.write_group(group)).await;
     }
 }
 

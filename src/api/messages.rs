@@ -25,6 +25,7 @@ use super::{ApiState, Work};
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
+use crate::panics;
 use crate::store;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
@@ -242,6 +243,7 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     At(id): At<MessageId>,
 ) -> Result<axum::Json<MessageView>, Problem> {
+    panics::point("show a message", id.0);
     view(&state, &server.app, id).await
 }
 

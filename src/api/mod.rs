@@ -38,6 +38,7 @@ pub(crate) mod flows;
 pub(crate) mod gateways;
 pub(crate) mod guard;
 pub(crate) mod health;
+pub(crate) mod hsts;
 pub(crate) mod hygiene;
 pub(crate) mod identity;
 pub(crate) mod identity_keys;
@@ -46,6 +47,7 @@ pub(crate) mod intake;
 pub(crate) mod known_keys;
 mod later;
 pub(crate) mod limits;
+pub(crate) mod log_level;
 pub(crate) mod message_content;
 pub(crate) mod message_list;
 pub(crate) mod messages;
@@ -157,6 +159,7 @@ fn routes_by_caller() -> Routes {
             .merge(flows::routes())
             .merge(alerts::routes())
             .merge(checks::routes())
+            .merge(log_level::routes())
             .merge(session::routes())
             .merge(team::routes())
             .merge(health::routes()),

@@ -17,7 +17,7 @@ use super::remembered::Remembered;
 use super::session::cookie::Cookies;
 use super::session::oidc;
 use super::session::relying_party::RelyingParty;
-use super::{batch, cors, example, health};
+use super::{batch, checks as api_checks, cors, example, health};
 use crate::checks;
 use crate::gateway::Gateways;
 use crate::live::{self, Live};
@@ -80,6 +80,8 @@ pub struct ApiState {
     pub(super) known_apps: Arc<cors::KnownApps>,
     pub(super) schema_checked: Arc<tokio::sync::OnceCell<()>>,
     pub(super) readiness: Arc<Remembered<Result<(), Problem>>>,
+    /// What checks found over the network.
+    pub(super) outside: Arc<Remembered<Vec<checks::Finding>>>,
 }
 
 /// What the API tells this process's dispatch.
@@ -257,6 +259,7 @@ impl ApiState {
             known_apps: Arc::default(),
             schema_checked: Arc::default(),
             readiness: Arc::new(Remembered::new(health::READ_EVERY)),
+            outside: Arc::new(Remembered::new(api_checks::OTHERS_EVERY)),
         }
     }
 

@@ -1,15 +1,18 @@
 //! What is made of what was found. Pure.
 
+pub(super) mod outside;
+pub(crate) mod upkeep;
+
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use url::{Host, Url};
 
-use super::{Finding, Health};
+use super::{Finding, Health, Setup};
 use crate::postgres::OLDEST_MAJOR;
 use crate::store::operations::setup::{Holder, Settings, Standing};
 use crate::store::operations::workers::VERSION;
@@ -47,18 +50,31 @@ pub(super) fn too_slow(check: &'static str) -> Finding {
         .advise("Run the checks again; if it stays so, look what the database is busy with.")
 }
 
+/// Whether HTTP can be read on its way: it is spoken beyond this machine, without TLS and without a proxy that is known to end it.
+pub(crate) fn is_in_the_clear(setup: &Setup) -> bool {
+    !setup.listen.ip().is_loopback() && setup.certificate.is_none() && setup.trusted_proxies == 0
+}
+
 /// How browsers reach the server.
-pub(super) fn reach(public_url: Option<&Url>, listen: SocketAddr) -> Finding {
+pub(super) fn reach(setup: &Setup) -> Finding {
     const CHECK: &str = "public URL";
-    let set = "BELLWIRE_PUBLIC_URL=https://push.example.com";
-    match public_url {
+    let listen = setup.listen;
+    match &setup.public_url {
+        Some(url) if url.scheme() == "https" && is_in_the_clear(setup) => Finding::warning(
+            CHECK,
+            format!(
+                "Browsers reach this server at {url}, but it listens at {listen} without TLS, and believes no proxy."
+            ),
+        )
+        .advise("Say how many proxies end TLS in front of it, or have it speak HTTPS itself.")
+        .by("BELLWIRE_TRUSTED_PROXIES=1"),
         Some(url) if url.scheme() == "https" => Finding::ok(CHECK, format!("Browsers reach this server at {url}.")),
         Some(url) if is_this_machine(url) => Finding::ok(CHECK, format!("Only this machine reaches it, at {url}.")),
         Some(url) => {
             let detail =
                 format!("People sign in at {url}, without TLS: passwords, sessions and keys can be read on their way.");
             Finding::failure(CHECK, detail)
-                .advise("Put a proxy in front that ends TLS, and name its address.")
+                .advise("Have it speak HTTPS itself, or put a proxy in front that ends TLS; and name the address.")
                 .by(format!("BELLWIRE_PUBLIC_URL=https://{}", url.host_str().unwrap_or("push.example.com")))
         }
         None if listen.ip().is_loopback() => {
@@ -69,7 +85,7 @@ pub(super) fn reach(public_url: Option<&Url>, listen: SocketAddr) -> Finding {
             format!("It listens at {listen}, and no public URL is set: links and passkeys do not work from elsewhere."),
         )
         .advise("Name the URL under which browsers reach it.")
-        .by(set),
+        .by("BELLWIRE_PUBLIC_URL=https://push.example.com"),
     }
 }
 
@@ -111,6 +127,11 @@ pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> Finding {
     }
 }
 
+/// How many data keys the master key opens.
+pub(super) fn master_key(keys: usize) -> Finding {
+    Finding::ok("master key", format!("It opens {keys} data keys."))
+}
+
 /// How a worker of this program seals on this machine.
 pub(super) fn sealing(fastest: &Sealer, is_wanted: bool) -> Finding {
     const CHECK: &str = "sealing";
@@ -127,6 +148,21 @@ pub(super) fn sealing(fastest: &Sealer, is_wanted: bool) -> Finding {
     };
     let sealer = if is_wanted { fastest } else { Sealer::single() };
     Finding::ok(CHECK, format!("Payloads are sealed {sealer}.{why}"))
+}
+
+/// The hard limit of open files, to which a start raises the soft one, beside what a server with its settings may want.
+pub(super) fn descriptors(limit: u64, wanted: u64) -> Finding {
+    const CHECK: &str = "open files";
+    if limit >= wanted {
+        return Finding::ok(
+            CHECK,
+            format!("A server may have {limit} files and sockets open, and wants up to {wanted}."),
+        );
+    }
+    let detail = format!("A server may want {wanted} files and sockets at once, and the system lets it open {limit}.");
+    Finding::warning(CHECK, detail)
+        .advise("Raise the hard limit of the service, or let fewer clients in at once.")
+        .by(format!("LimitNOFILE={}", wanted.next_power_of_two()))
 }
 
 /// The disk under the embedded Postgres, in octets.

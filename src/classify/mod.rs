@@ -28,6 +28,8 @@ pub enum Failure {
     Forbidden,
     /// No TCP connection.
     Connect,
+    /// The proxy that this network's connections leave by gave none, whatever it answered: the trouble is ours.
+    Proxy,
     /// No TLS session: bad certificate or handshake.
     Tls,
     /// The gateway did not take the request: REFUSED_STREAM, or a stream above GOAWAY's last id (RFC 9113 section 8.7).
@@ -56,15 +58,16 @@ impl Failure {
     /// Whether no gateway was reached. The cause may be here: the network of this machine, or its clock, by which a
     /// certificate is not valid.
     pub fn is_unreached(self) -> bool {
-        matches!(self, Failure::Resolve | Failure::Connect | Failure::Tls)
+        matches!(self, Failure::Resolve | Failure::Connect | Failure::Proxy | Failure::Tls)
     }
 
     /// Every failure.
-    pub(crate) const ALL: [Failure; 10] = [
+    pub(crate) const ALL: [Failure; 11] = [
         Failure::Resolve,
         Failure::InvalidHost,
         Failure::Forbidden,
         Failure::Connect,
+        Failure::Proxy,
         Failure::Tls,
         Failure::Unprocessed,
         Failure::Withdrawn,
@@ -80,6 +83,7 @@ impl Failure {
             Failure::InvalidHost => "invalid_host",
             Failure::Forbidden => "forbidden",
             Failure::Connect => "connect",
+            Failure::Proxy => "proxy",
             Failure::Tls => "tls",
             Failure::Unprocessed => "unprocessed",
             Failure::Withdrawn => "withdrawn",
@@ -165,6 +169,8 @@ pub(crate) enum Kind {
         /// It said that an immediate retry is welcome (Mozilla's errno 202).
         retry_now: bool,
     },
+    /// Our own network's proxy stood in between: nobody was asked. Another try costs no attempt, but the lane has to wait.
+    CutOff,
     /// It did not take the request; another try costs no attempt.
     Unprocessed,
     /// The payload is larger than this gateway takes.
@@ -206,7 +212,7 @@ impl Outcome {
     /// What this outcome says about the gateway's health.
     pub(crate) fn health(&self) -> Health {
         match (self.kind, self.status) {
-            (Kind::Unavailable { .. }, _) => Health::Failing,
+            (Kind::Unavailable { .. } | Kind::CutOff, _) => Health::Failing,
             (Kind::Unprocessed, _) | (_, None) => Health::Unknown,
             _ => Health::Alive,
         }
@@ -249,6 +255,7 @@ fn of_failure(failure: Failure) -> Kind {
         Failure::Forbidden => Kind::Refused { reason: DeadReason::EndpointForbidden },
         Failure::InvalidHost => Kind::Gone,
         Failure::Unprocessed | Failure::Withdrawn => Kind::Unprocessed,
+        Failure::Proxy => Kind::CutOff,
         Failure::Resolve | Failure::Connect | Failure::Tls | Failure::Reset | Failure::Protocol | Failure::Deadline => {
             Kind::Unavailable { retry_now: false }
         }

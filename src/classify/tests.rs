@@ -54,6 +54,7 @@ fn every_failure_has_a_meaning_and_a_name() {
     for (failure, kind, health) in [
         (Failure::Resolve, DOWN, Health::Failing),
         (Failure::Connect, DOWN, Health::Failing),
+        (Failure::Proxy, Kind::CutOff, Health::Failing),
         (Failure::Tls, DOWN, Health::Failing),
         (Failure::Reset, DOWN, Health::Failing),
         (Failure::Protocol, DOWN, Health::Failing),

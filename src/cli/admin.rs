@@ -11,11 +11,14 @@ use sqlx::postgres::PgConnectOptions;
 
 use crate::checks::{self, Finding};
 use crate::config::Config;
-use crate::model::clock::Clock;
-use crate::postgres::{Binaries, Embedded};
+use crate::model::clock::{Clock, Timestamp};
+use crate::postgres::{self, Binaries, Embedded, Upgraded};
+use crate::server;
 use crate::server::context::{self, Context, Migrations};
-use crate::store::keys::data_keys;
-use crate::store::operations::schema::{self, Contents};
+use crate::store::keys::audit::{Action, Actor, Entry};
+use crate::store::keys::data_keys::{self, Added};
+use crate::store::keys::resealing::{self, SealKey};
+use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::workers;
 use crate::store::{self};
 use crate::vault::master_key::{MasterKey, Source};
@@ -41,21 +44,83 @@ pub(crate) enum Rotation {
     Finished,
 }
 
-/// Replaces the file of the master key and wraps the data keys anew. The new key is on disk before the database depends
-/// on it; if the process is killed in between, calling this again finishes the work.
-pub(crate) async fn rotate_master_key(config: &Config) -> anyhow::Result<Rotation> {
-    let Source::File(path) = config.master_key_source() else {
-        bail!("the master key is given by BELLWIRE_MASTER_KEY; only one in a file can be rotated");
-    };
+/// Where the master key that is to come is.
+#[derive(Debug, Clone)]
+pub(crate) enum NewMasterKey {
+    /// In the file of the present one, in its place.
+    InPlace,
+    /// In this file, which is made if need be.
+    InFile(PathBuf),
+    /// Printed by a command of the shell.
+    PrintedBy(String),
+}
+
+/// Wraps the data keys under a new master key. The new key is on disk before the database depends on it; if the process is killed in
+/// between, calling this again finishes the work.
+pub(crate) async fn rotate_master_key(config: &Config, new: NewMasterKey) -> anyhow::Result<Rotation> {
+    on_database(config, async |pool| match new {
+        NewMasterKey::InPlace => match config.master_key_source() {
+            Source::File(path) => rotate_file(pool, &path).await,
+            _ => bail!("the master key is in no file that could be replaced: say where the new one is, by --to-file or --to-command"),
+        },
+        NewMasterKey::InFile(path) => {
+            let key = match MasterKey::read(&path)? {
+                Some(key) => key,
+                None => {
+                    let key = MasterKey::generate();
+                    key.write(&path)?;
+                    key
+                }
+            };
+            rotate_to(pool, &config.master_key_source(), &key).await
+        }
+        NewMasterKey::PrintedBy(command) => {
+            let key = Source::Command(command.into()).read().await?.context("a command prints a key, or fails")?;
+            rotate_to(pool, &config.master_key_source(), &key).await
+        }
+    })
+    .await
+}
+
+/// Opens the database for a few statements, of whoever has the right schema.
+async fn on_database<T>(config: &Config, work: impl AsyncFnOnce(&PgPool) -> anyhow::Result<T>) -> anyhow::Result<T> {
     let (postgres, options) = context::database(config).await?;
-    store::check_schema(&options).await?;
-    let pool = store::connect(options, 2).await?;
-    let rotation = rotate_file(&pool, &path).await;
-    pool.close().await;
+    let worked = async {
+        store::check_schema(&options).await?;
+        let pool = store::connect(options, 2).await?;
+        let worked = work(&pool).await;
+        pool.close().await;
+        worked
+    };
+    let worked = worked.await;
     if let Some(postgres) = postgres {
         tokio::task::spawn_blocking(move || postgres.stop()).await?;
     }
-    rotation
+    worked
+}
+
+/// Wraps the data keys under that key, unless they are already.
+async fn rotate_to(pool: &PgPool, from: &Source, new: &MasterKey) -> anyhow::Result<Rotation> {
+    if data_keys::check(pool, &Source::Given(new.clone())).await.is_ok() {
+        return Ok(Rotation::Finished);
+    }
+    let old = from.read().await?.context("there is no master key")?;
+    rewrap(pool, &old, new).await?;
+    Ok(Rotation::Rotated)
+}
+
+async fn rewrap(pool: &PgPool, old: &MasterKey, new: &MasterKey) -> anyhow::Result<()> {
+    let now = now(pool).await?;
+    let mut tx = pool.begin().await?;
+    data_keys::rotate_master(&mut tx, old, new).await?;
+    Entry::new(Actor::LOCAL, None, Action::MasterKeyRotated, "master key").record(&mut tx, 1, now).await?;
+    Ok(tx.commit().await?)
+}
+
+async fn now(pool: &PgPool) -> anyhow::Result<Timestamp> {
+    let clock = Clock::system();
+    clock.follow(store::database_now(pool).await?);
+    Ok(clock.now())
 }
 
 async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
@@ -74,17 +139,59 @@ async fn rotate_file(pool: &PgPool, path: &Path) -> anyhow::Result<Rotation> {
     }
     let new = MasterKey::generate();
     new.write(&next)?;
-    data_keys::rotate_master(pool, &old, &new).await?;
+    rewrap(pool, &old, &new).await?;
     replace()?;
     Ok(Rotation::Rotated)
 }
 
-/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first.
-pub(crate) async fn doctor(config: &Config) -> Vec<Finding> {
-    checks::by_gravity(examine(config).await)
+/// Adds a seal key, which takes over in a while.
+pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<Added> {
+    on_database(config, async |pool| {
+        let master = config.master_key_source().read().await?.context("there is no master key")?;
+        let now = now(pool).await?;
+        let mut tx = pool.begin().await?;
+        let added = data_keys::add_seal_key(&mut tx, &master, now).await?;
+        Entry::new(Actor::LOCAL, None, Action::SealKeyAdded, added.number).record(&mut tx, 1, now).await?;
+        tx.commit().await?;
+        Ok(added)
+    })
+    .await
 }
 
-async fn examine(config: &Config) -> Vec<Finding> {
+/// The seal keys, and what is sealed under each.
+pub(crate) async fn seal_keys(config: &Config) -> anyhow::Result<Vec<SealKey>> {
+    on_database(config, async |pool| Ok(resealing::seal_keys(pool).await?)).await
+}
+
+/// Moves the embedded Postgres to a newer major version, and lets it learn what its tables hold.
+pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded> {
+    if config.database_url.is_some() {
+        bail!("the Postgres of {} is run by somebody else, who upgrades it", config.origin("database_url"));
+    }
+    let options = config.postgres_options();
+    if !Embedded::exists(&options) {
+        bail!("there is no data in {}", config.data_dir.display());
+    }
+    let at = options.clone();
+    let upgraded = tokio::task::spawn_blocking(move || postgres::upgrade(&at)).await??;
+    // Statistics of tables stay behind, and plans without them may take for ever.
+    let (embedded, options) = context::database(config).await?;
+    let mut connection = schema::connect_once(&options, SCHEMA).await?;
+    store::operations::setup::analyze(&mut connection).await?;
+    drop(connection);
+    if let Some(embedded) = embedded {
+        tokio::task::spawn_blocking(move || embedded.stop()).await?;
+    }
+    Ok(upgraded)
+}
+
+/// Looks at everything that a start depends on, and at what a server says of itself, and changes nothing. The gravest first. `offline`:
+/// without asking anybody over the network but the database.
+pub(crate) async fn doctor(config: &Config, offline: bool) -> Vec<Finding> {
+    checks::by_gravity(examine(config, offline).await)
+}
+
+async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
     let mut findings = vec![open_files()];
     if config.database_url.is_none() {
         let options = config.postgres_options();
@@ -132,7 +239,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
             });
             findings.extend(checks::of_database(&pool).await);
             if is_current {
-                findings.extend(of_server(&pool, config).await);
+                findings.extend(of_server(&pool, config, offline).await);
             }
             pool.close().await;
         }
@@ -159,9 +266,15 @@ async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -
 }
 
 /// What a server says of itself. That nothing is sent is no fault where no server runs.
-async fn of_server(pool: &PgPool, config: &Config) -> Vec<Finding> {
-    let now = Clock::system().now();
-    let mut findings = checks::of_machine(&config.setup()).await;
+async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding> {
+    let (now, setup) = (Clock::system().now(), config.setup());
+    let setup = checks::Setup { asks_others: !offline, ..setup };
+    let mut findings = checks::of_machine(&setup).await;
+    findings.extend(checks::of_certificate(pool, &setup, now).await);
+    match server::gateways(config) {
+        Ok(gateways) => findings.extend(checks::network::look(pool, &gateways, &setup).await),
+        Err(error) => findings.push(Finding::failure("push services", error)),
+    }
     findings.extend(checks::of_upkeep(pool, now).await);
     if workers::any(pool, now).await.unwrap_or(false) {
         findings.extend(checks::of_dispatch(pool, now).await);

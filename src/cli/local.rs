@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, header};
 use futures_util::TryStreamExt as _;
 use serde_json::Value;
+use sqlx::PgPool;
 use tower::ServiceExt as _;
 
 use super::program;
@@ -101,6 +102,11 @@ impl Local {
     /// Closes everything.
     pub(super) async fn close(self) {
         self.context.close().await;
+    }
+
+    /// Connections to the database, for what is no business of the API.
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.context.pool
     }
 
     /// Makes a request. A refused one is an error that names the arguments which are wrong; no content is null.

@@ -7,16 +7,23 @@
 pub(crate) mod admin;
 mod app;
 mod audit;
+mod backup;
 mod campaign;
 mod cap;
 mod dead_letters;
 mod explain;
 mod export;
+mod generate;
+mod health;
+mod held;
+mod help;
 mod identity;
 mod import;
 mod init;
 mod key;
+mod keys;
 mod local;
+mod log_level;
 mod message;
 mod metrics;
 mod output;
@@ -34,54 +41,29 @@ mod vapid;
 mod watch;
 mod webhook;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::checks::{Finding, Health};
 use crate::config;
+use crate::http_server::inherited::Inherited;
 use crate::model::delivery::Tier;
+use crate::panics;
+use crate::postgres;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
+use help::{
+    BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
+    METRICS_EXAMPLES, MORE_SETTINGS, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
+};
 use local::Beginning;
 use output::Output;
 use settings::{FewSettings, Settings};
-
-const EXIT_CODES: &str = "Exit codes:
-  0  done
-  1  failed; standard error says why
-  2  wrong arguments or settings
-  3  doctor found something that needs attention";
-
-const MORE_SETTINGS: &str =
-    "Every setting of `bellwire serve` is taken, too, as a flag, a variable or from bellwire.toml.";
-
-const INIT_EXAMPLE: &str = "Example:
-  bellwire init shop --origin http://localhost:3000";
-
-const EXPORT_EXAMPLES: &str = "Examples:
-  bellwire export --app shop --output shop.ndjson
-  bellwire export --app shop --only subscriptions --format csv > subscriptions.csv";
-
-const IMPORT_EXAMPLES: &str = "Examples:
-  bellwire import shop.ndjson
-  bellwire import subscriptions.csv --app shop --dry-run
-  bellwire import subscriptions.csv --app shop --resume";
-
-const EXPLAIN_EXAMPLE: &str = "Example:
-  bellwire explain msg_0198… sub_0197…";
-const METRICS_EXAMPLES: &str = "Examples:
-  bellwire metrics --app shop --step 1h --by gateway
-  bellwire metrics --since 2030-01-01 --until 2030-02-01 --step 1d --measure subscriptions_lost --by reason";
-
-const SIMULATOR_EXAMPLE: &str = "Example, with a server that delivers to it (PORT is in the line that is printed):
-  bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
-  bellwire serve --gateways fcm.bellwire.test=fcm@127.0.0.1:PORT --gateway-ca-file ca.pem --allow-loopback
-
-Its HTTP interface: POST /mint, /rules, /reset; GET /report, /received, /rules, /hosts, /ca.pem";
 
 /// Tasks that a thread runs before it looks at the sockets again.
 const EVENT_INTERVAL: u32 = 7;
@@ -281,6 +263,20 @@ enum Verb {
     /// Deliver a campaign to simulated browsers on this machine, with faults, and check the account.
     #[command(after_help = EXIT_CODES)]
     Demo(demo::Args),
+    /// Copy out the whole database while servers are at work. The master key is not in it: keep that, too, and apart.
+    #[command(after_help = BACKUP_EXAMPLES)]
+    Backup(backup::Backup),
+    /// Bring a backup back, into a database that is empty, and hold back what was pending: it may have been sent since.
+    #[command(after_help = RESTORE_EXAMPLES)]
+    Restore(backup::Restore),
+    /// List what a restore has held back, let it go on, or cancel it.
+    #[command(after_help = MORE_SETTINGS)]
+    Held {
+        #[command(subcommand)]
+        verb: held::Held,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate {
@@ -291,12 +287,48 @@ enum Verb {
         #[command(flatten)]
         settings: Settings,
     },
-    /// Check what a start depends on, without changing anything.
+    /// Check what a start depends on, and how the server, its database and the network around it do, without changing anything.
     #[command(after_help = EXIT_CODES)]
-    Doctor(Settings),
+    Doctor {
+        /// Ask nobody over the network but the database: neither push services, nor the server at its public URL.
+        #[arg(long)]
+        offline: bool,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Log more, or less, for a while, without a restart.
+    #[command(after_help = MORE_SETTINGS)]
+    LogLevel {
+        #[command(subcommand)]
+        verb: log_level::LogLevel,
+        #[command(flatten)]
+        settings: FewSettings,
+    },
+    /// Ask the server on this machine whether it can serve, for health checks of containers.
+    ///
+    /// It is looked for at the address that `listen` names, and can serve if its database answers.
+    #[command(after_help = EXIT_CODES)]
+    Health(FewSettings),
+    /// Print what completes commands of `bellwire` in a shell. Packages have put it in its place.
+    #[command(after_help = COMPLETIONS_EXAMPLE)]
+    Completions {
+        /// Which shell's.
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages of all commands and of bellwire.toml into a directory. Packages have put them in their place.
+    Man {
+        /// Where to; it is made if it is not there.
+        directory: PathBuf,
+    },
     /// Manage the key that protects all others.
     #[command(subcommand)]
-    MasterKey(MasterKeyVerb),
+    MasterKey(keys::MasterKey),
+    /// Manage the keys that secrets are sealed with in the database.
+    #[command(subcommand)]
+    Keys(keys::Keys),
+    /// Manage the embedded Postgres.
+    #[command(subcommand)]
+    Postgres(PostgresVerb),
     /// Run push services to test against: they check, decrypt and count what they get, and fail as they are told.
     ///
     /// Prints one line of JSON once it serves: the address of its HTTP interface, and where each host listens.
@@ -305,14 +337,15 @@ enum Verb {
 }
 
 #[derive(Debug, Subcommand)]
-enum MasterKeyVerb {
-    /// Replace the file of the master key and wrap the data keys anew. Restart servers elsewhere with the new file.
+enum PostgresVerb {
+    /// Move the embedded Postgres to the newest major version that is installed, or to that of `postgres_bin`. Stop the server before.
     #[command(after_help = EXIT_CODES)]
-    Rotate(Settings),
+    Upgrade(Settings),
 }
 
 /// Runs the program and returns its exit code.
 pub fn main() -> ExitCode {
+    panics::watch();
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
@@ -337,6 +370,7 @@ fn program() -> String {
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let inherited = Inherited::take(); // while this is the only thread
     // A campaign keeps hundreds of short tasks ready; at tokio's usual 61 polls between looks at the sockets a one-time code
     // would wait for many of them at each of its round trips.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -344,17 +378,17 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         .event_interval(EVENT_INTERVAL)
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(dispatch(cli.verb, Output { json: cli.json }))
+    runtime.block_on(dispatch(cli.verb, inherited, Output { json: cli.json }))
 }
 
-async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
+async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
     macro_rules! run {
         ($verb:ident, $settings:ident, $beginning:expr) => {
             $settings.with($beginning, async |local| $verb.run(local, out).await).await?
         };
     }
     match verb {
-        Verb::Serve(args) => serve::serve(args, out).await?,
+        Verb::Serve(args) => serve::serve(args, inherited, out).await?,
         Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
         Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
         Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
@@ -362,6 +396,7 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
         Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Webhook { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::LogLevel { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Export { export, settings } => run!(export, settings, Beginning::Before),
@@ -380,11 +415,23 @@ async fn dispatch(verb: Verb, out: Output) -> anyhow::Result<ExitCode> {
             admin::migrate(&settings.load()?, force).await?;
             out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
         }
-        Verb::Doctor(settings) => return doctor(out, &admin::doctor(&settings.load()?).await),
-        Verb::MasterKey(MasterKeyVerb::Rotate(settings)) => {
-            let rotation = admin::rotate_master_key(&settings.load()?).await?;
-            let text = "The data keys are wrapped by the new master key.";
-            out.say(&serde_json::json!({"rotation": rotation}), text)?;
+        Verb::Doctor { offline, settings } => return doctor(out, &admin::doctor(&settings.load()?, offline).await),
+        Verb::Health(settings) => health::ask(&settings.0, out).await?,
+        Verb::Completions { shell } => generate::completions(Cli::command(), shell)?,
+        Verb::Man { directory } => generate::man(Cli::command(), &directory)?,
+        Verb::Backup(backup) => backup.run(out).await?,
+        Verb::Restore(restore) => restore.run(out).await?,
+        Verb::Held { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::MasterKey(verb) => verb.run(out).await?,
+        Verb::Keys(verb) => verb.run(out).await?,
+        Verb::Postgres(PostgresVerb::Upgrade(settings)) => {
+            let upgraded = admin::upgrade_postgres(&settings.load()?).await?;
+            let postgres::Upgraded { from, to, old } = &upgraded;
+            let text = format!(
+                "Postgres {from} became {to}. The cluster of before is {}; delete it when all is well.",
+                old.display()
+            );
+            out.say(&serde_json::to_value(&upgraded)?, &text)?;
         }
         Verb::Policy(verb) => verb.run(out)?,
         Verb::Demo(args) => {
@@ -420,14 +467,13 @@ fn doctor(out: Output, findings: &[Finding]) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
     use crate::config::Flags;
 
     #[test]
     fn every_argument_is_sound() {
         Cli::command().debug_assert();
+        generate::visible(&Cli::command()).debug_assert();
     }
 
     #[test]

@@ -13,7 +13,8 @@ use super::admin;
 use super::output::Output;
 use super::{Settings, program};
 use crate::api::example::Audience;
-use crate::config::{Config, LogFormat, reachable};
+use crate::config::{self, Config, LogFormat, reachable};
+use crate::http_server::inherited::Inherited;
 use crate::server::{self, context::Migrations};
 
 /// What `serve` is told.
@@ -25,20 +26,33 @@ pub(super) struct Serve {
     /// Print the settings in force and where they come from, secrets masked, and exit.
     #[arg(long)]
     print_config: bool,
+    /// Print a file of all settings, each explained and commented out, for /etc/bellwire/bellwire.toml, and exit.
+    #[arg(long)]
+    print_template: bool,
     #[command(flatten)]
     settings: Settings,
 }
 
-/// Runs a server until it is told to stop.
-pub(super) async fn serve(args: Serve, out: Output) -> anyhow::Result<()> {
-    let config = args.settings.load()?;
+/// Runs a server until it is told to stop, on the socket that a service manager handed over, if one did.
+pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> anyhow::Result<()> {
+    if args.print_template {
+        return Ok(std::io::stdout().write_all(config::template().as_bytes())?);
+    }
+    let mut config = args.settings.load()?;
     if args.print_config {
         return Ok(std::io::stdout().write_all(config.print().as_bytes())?);
     }
     admin::raise_open_files();
     let migrations = if args.no_migrate { Migrations::Check } else { Migrations::Apply };
-    let listener =
-        TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
+    let listener = match inherited.listener().context("the socket of the service manager cannot be used")? {
+        Some(listener) => {
+            config.listen = listener.local_addr()?; // whatever the settings say
+            listener
+        }
+        None => {
+            TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?
+        }
+    };
     let shutdown = told_to_stop()?;
     // Machines that read the log find the same in its event "started".
     let told = (config.log_format == LogFormat::Text && !out.json).then(|| config.clone());
@@ -80,10 +94,11 @@ fn ignores_hangup() -> bool {
 
 /// What a person needs to know who started it for the first time.
 fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
-    let address = reachable(address);
+    let scheme = if config.speaks_https() { "https" } else { "http" };
+    let here = format!("{scheme}://{}", reachable(address));
     let url = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
-        None => format!("http://{address}"),
+        None => here.clone(),
     };
     let (data, same) = match (&config.database_url, config.is_default("data_dir")) {
         (Some(_), _) => (format!("the Postgres of {}", config.origin("database_url")), String::new()),
@@ -94,13 +109,13 @@ fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
     let example = match config.example.filter(|_| config.roles.api) {
         Some(Audience::Everybody) => format!("  Try:   {url}/example/\n"),
         Some(Audience::ThisMachine) if config.trusted_proxies == 0 => {
-            format!("  Try:   http://{address}/example/ (on this machine)\n")
+            format!("  Try:   {here}/example/ (on this machine)\n")
         }
         _ => String::new(),
     };
     let first = match config.roles.api {
         true => format!("Bellwire is up at {url} (API: {url}/openapi.json)"),
-        false => format!("Bellwire is up, without the API; its health: http://{address}/readyz"),
+        false => format!("Bellwire is up, without the API; its health: {here}/readyz"),
     };
     format!(
         "\n  {first}\n{example}  Data:  {data}\n  A key: {program} key create --operator --name me{same}{settings}\n  Stop:  Ctrl-C\n\n"

@@ -56,14 +56,20 @@ impl FromArgMatches for FewSettings {
 }
 
 impl FewSettings {
-    /// Reads the settings, and runs a verb on what they name. Only warnings are logged unless told otherwise.
+    /// Reads the settings and starts logging, of warnings only unless told otherwise.
+    pub(super) fn load(&self) -> anyhow::Result<Config> {
+        let config = Config::load(&self.0)?;
+        begin_logging(&config, if config.is_default("log") { "warn" } else { &config.log })?;
+        Ok(config)
+    }
+
+    /// Reads the settings, and runs a verb on what they name.
     pub(super) async fn with(
         &self,
         beginning: Beginning,
         verb: impl AsyncFnOnce(&Local) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let config = Config::load(&self.0)?;
-        begin_logging(&config, if config.is_default("log") { "warn" } else { &config.log })?;
+        let config = self.load()?;
         let local = Local::open(config, beginning).await?;
         let done = verb(&local).await;
         local.close().await;

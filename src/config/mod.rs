@@ -5,10 +5,12 @@
 //! command lines. Settings of OpenTelemetry (`otel_…`) have the variables of its specification, which platforms set for all that
 //! runs on them.
 
+mod descriptors;
 mod file;
 mod flags;
 mod settings;
 mod sources;
+mod template;
 pub(crate) mod trust;
 mod value;
 
@@ -17,17 +19,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use url::Url;
+use zeroize::Zeroizing;
 
 use crate::checks;
+use crate::gateway::{Egress, Proxy};
 use crate::oidc;
 use crate::otlp;
 use crate::policy;
 use crate::postgres;
 use crate::vault::master_key::{self, MasterKey};
+pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
 pub(crate) use settings::{Config, PolicyDefaults};
 use settings::{SETTINGS, Setting};
 use sources::{Origin, Sources, default_data_dir, name_of};
+pub(crate) use template::{man_page, template};
 pub(crate) use value::reachable;
 pub(crate) use value::{LogFormat, Roles, Secret};
 
@@ -37,6 +43,10 @@ const PREFIX: &str = "BELLWIRE_";
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
 /// The variable that names a file of settings.
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
+/// A machine or container with less memory than this, in MiB, is small,
+const SMALL_MIB: u32 = 512;
+/// and has so many connections to its embedded Postgres.
+const SMALL_CONNECTIONS: u32 = 10;
 /// What is printed for a secret.
 const MASK: &str = "********";
 
@@ -110,10 +120,18 @@ impl Config {
     }
 
     /// Checks what one setting alone cannot tell.
-    fn consistent(self) -> Result<Self, Error> {
+    fn consistent(mut self) -> Result<Self, Error> {
+        if let (None, Some(domain)) = (&self.public_url, &self.acme_domain) {
+            // Not with the port of `listen`: the authority, and so everybody, reaches the host at 443.
+            self.public_url = Some(Url::parse(&format!("https://{domain}")).expect("a domain makes a URL"));
+        }
         if self.batch_min > self.batch_max {
             let allowed = format!("at most batch_max, which is {}", self.batch_max);
             return Err(wrong("batch_min", &format!("is {}", self.batch_min), &allowed));
+        }
+        if self.master_key_command.is_some() && (self.master_key.is_some() || self.master_key_file.is_some()) {
+            let allowed = "given without master_key and master_key_file: the master key comes from one place";
+            return Err(wrong("master_key_command", "is given", allowed));
         }
         if self.oidc_issuer.is_some() {
             let missing = [
@@ -128,11 +146,34 @@ impl Config {
                 return Err(wrong("public_url", "is not on https", "so with oidc_issuer, unless it is this machine"));
             }
         }
+        self.consistently_https()?;
         if self.oidc_newcomer_role.is_some() && self.oidc_domains.is_empty() {
             let allowed = "given together with oidc_newcomer_role: it would let in whomever the provider knows";
             return Err(wrong("oidc_domains", "is empty", allowed));
         }
         Ok(self)
+    }
+
+    fn consistently_https(&self) -> Result<(), Error> {
+        if self.tls_cert.is_some() != self.tls_key.is_some() {
+            let missing = if self.tls_key.is_none() { "tls_key" } else { "tls_cert" };
+            return Err(wrong(missing, "is empty", "given together with tls_cert and tls_key"));
+        }
+        if self.tls_cert.is_some() && self.acme_domain.is_some() {
+            return Err(wrong("acme_domain", "is given", "empty with tls_cert: certificates come from one of the two"));
+        }
+        if !self.speaks_https() && self.redirect_listen.is_some() {
+            return Err(wrong("redirect_listen", "is given", "empty without tls_cert and acme_domain"));
+        }
+        if self.speaks_https() && self.public_url.as_ref().is_some_and(|url| url.scheme() != "https") {
+            return Err(wrong("public_url", "is not on https", "so with tls_cert and acme_domain"));
+        }
+        Ok(())
+    }
+
+    /// Whether `listen` speaks HTTPS itself.
+    pub(crate) fn speaks_https(&self) -> bool {
+        self.tls_cert.is_some() || self.acme_domain.is_some()
     }
 
     /// What we are to the OpenID provider, if one is named.
@@ -216,14 +257,22 @@ impl Config {
     /// The URL under which browsers reach this server.
     pub(crate) fn base_url(&self) -> Url {
         self.public_url.clone().unwrap_or_else(|| {
-            Url::parse(&format!("http://{}", reachable(self.listen))).expect("an address and a port make a URL")
+            let scheme = if self.speaks_https() { "https" } else { "http" };
+            Url::parse(&format!("{scheme}://{}", reachable(self.listen))).expect("an address and a port make a URL")
         })
+    }
+
+    /// How connections leave this network, if it wants that by a proxy.
+    pub(crate) fn egress(&self) -> Option<Egress> {
+        let proxy = Proxy::parse(self.egress_proxy.as_ref()?.expose()).ok()?;
+        Some(Egress::new(proxy, self.egress_resolve, self.egress_no_proxy.clone()))
     }
 
     /// What is told to a collector of OpenTelemetry, if there is one.
     pub(crate) fn otlp(&self) -> Option<otlp::Settings> {
         Some(otlp::Settings {
             endpoint: self.otel_exporter_otlp_endpoint.clone()?,
+            extra_ca_pem: None,
             headers: self.otel_exporter_otlp_headers.clone(),
             service_name: self.otel_service_name.clone(),
             sampling: self.otel_traces_sampler,
@@ -232,12 +281,27 @@ impl Config {
         })
     }
 
+    /// Statements to the database that take longer are slow.
+    pub(crate) fn slow_statement(&self) -> Duration {
+        Duration::from_millis(self.slow_statement_ms.into())
+    }
+
+    /// Connections to Postgres, at most: some 4 MiB each, so an embedded one on a small machine has fewer unless told otherwise.
+    pub(crate) fn connections(&self) -> u32 {
+        let is_small = self.database_url.is_none() && self.postgres_options().memory_mib() < SMALL_MIB;
+        let is_free = self.is_default("database_connections");
+        let most = if is_small && is_free { SMALL_CONNECTIONS } else { u32::MAX };
+        self.database_connections.min(most)
+    }
+
     /// How to run the embedded Postgres.
     pub(crate) fn postgres_options(&self) -> postgres::Options {
         postgres::Options {
             data_dir: self.data_dir.clone(),
             binaries: self.postgres_bin.clone(),
             search_path: self.search_path.clone(),
+            is_paced: true,
+            memory_mib: Some(self.memory_mib).filter(|memory_mib| *memory_mib > 0),
             ..postgres::Options::default()
         }
     }
@@ -246,19 +310,35 @@ impl Config {
     pub(crate) fn setup(&self) -> checks::Setup {
         let file = match self.master_key_source() {
             master_key::Source::File(file) => Some(file),
-            master_key::Source::Given(_) => None,
+            master_key::Source::Given(_) | master_key::Source::Command(_) => None,
         };
         checks::Setup {
             listen: self.listen,
             public_url: self.public_url.clone(),
+            trusted_proxies: self.trusted_proxies as usize,
+            certificate: match (&self.tls_cert, &self.acme_domain) {
+                (Some(file), _) => Some(checks::Certificate::File(file.clone())),
+                (None, Some(domain)) => Some(checks::Certificate::Ordered {
+                    directory: self.acme_directory.as_str().to_owned(),
+                    domain: domain.clone(),
+                }),
+                (None, None) => None,
+            },
             master_key_file: file,
             data_dir: self.database_url.is_none().then(|| self.data_dir.clone()),
             multi_buffer: self.multi_buffer,
+            unknown_variables: self.unknown_variables.clone(),
+            passed_over: self.passed_over.clone(),
+            asks_others: true,
+            descriptors: self.descriptors(),
         }
     }
 
     /// Where the master key comes from.
     pub(crate) fn master_key_source(&self) -> master_key::Source {
+        if let Some(command) = &self.master_key_command {
+            return master_key::Source::Command(Zeroizing::new(command.expose().to_owned()));
+        }
         match self.master_key.as_ref().and_then(|secret| MasterKey::parse(secret.expose()).ok()) {
             Some(key) => master_key::Source::Given(key),
             None => master_key::Source::File(

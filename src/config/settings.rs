@@ -9,11 +9,12 @@ use url::Url;
 
 use super::sources::{Given, Sources};
 use super::value::{
-    LogFormat, Roles, Secret, collector, duration, fraction, headers, keyword, list, listener, name, number, optional,
-    parsed, path, private_url, roles, secret, share, switch, text,
+    LogFormat, Roles, Secret, collector, domain, duration, each, fraction, headers, https_url, keyword, list, listener,
+    mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
 };
 use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
 use crate::api::example::Audience;
+use crate::gateway::{Exempt, Nat64, Proxy, Resolve};
 use crate::model::role::Role;
 use crate::otlp::Sampling;
 use crate::vault::master_key::MasterKey;
@@ -99,7 +100,24 @@ macro_rules! settings {
 settings! {
     /// Address and port of the HTTP server.
     listen: SocketAddr = "127.0.0.1:8787", shown, listener();
-    /// The URL under which browsers reach this server; empty: derived from `listen`.
+    /// The file of the certificate (PEM, with what it is signed by) with which `listen` speaks HTTPS, read again when it changes; empty: none.
+    tls_cert: Option<PathBuf> = "", shown, optional(path());
+    /// The file of that certificate's private key (PEM).
+    tls_key: Option<PathBuf> = "", shown, optional(path());
+    /// The host for which certificates are ordered by ACME, such as push.example.com, so that `listen` speaks HTTPS; empty: none. The
+    /// authority must reach `listen` at port 443 of that host. To set it is to agree to the authority's terms of service.
+    acme_domain: Option<String> = "", shown, optional(domain());
+    /// Where the authority of ACME is; by default Let's Encrypt.
+    acme_directory: Url = "https://acme-v02.api.letsencrypt.org/directory", shown, https_url();
+    /// An email address under which the authority of ACME may reach you; empty: none.
+    acme_email: Option<String> = "", shown, optional(mailbox());
+    /// Certificates (PEM) that the authority of ACME is trusted by, beside Mozilla's.
+    acme_ca_file: Option<PathBuf> = "", shown, optional(path());
+    /// Address and port of a listener that sends browsers on to HTTPS, such as 0.0.0.0:80; empty: none. For `tls_cert` and `acme_domain`.
+    redirect_listen: Option<SocketAddr> = "", shown, optional(listener());
+    /// For how long browsers are told to come by HTTPS only (Strict-Transport-Security), whenever they came by it to `public_url`; 0s: they are not told.
+    hsts_max_age: Duration = "365d", shown, duration(Duration::ZERO..=Duration::from_secs(63_072_000));
+    /// The URL under which browsers reach this server; empty: derived from `acme_domain`, else from `listen`.
     public_url: Option<Url> = "", shown, optional(parsed("a URL, such as https://push.example.com, or empty"));
     /// Where the embedded Postgres and the master key live; empty: /var/lib/bellwire for root, otherwise
     /// ~/.local/share/bellwire.
@@ -118,7 +136,11 @@ settings! {
     read_lag_max: Duration = "5s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// The directory of the programs `postgres` and `initdb`; empty: the newest that is installed.
     postgres_bin: Option<PathBuf> = "", shown, optional(path());
-    /// Connections of this process to Postgres, at most. Of all processes together Postgres must allow as many by `max_connections`.
+    /// Memory in MiB that the embedded Postgres is sized for: of 2048 and more it takes 256 for itself, of less an eighth; 0: for
+    /// what this machine has, or its container.
+    memory_mib: u32 = "0", shown, number(0..=16_777_216);
+    /// Connections of this process to Postgres, at most; unless said 10 where an embedded one has less than 512 MiB. Of all processes
+    /// together Postgres must allow as many by `max_connections`.
     database_connections: u32 = "25", shown, number(6..=500);
     /// What this process does: `api` answers requests, `worker` delivers, `maintenance` cleans up. Every role must run
     /// somewhere.
@@ -131,6 +153,11 @@ settings! {
     master_key: Option<Secret> = "", masked, optional(secret("32 octets in base64", |text| MasterKey::parse(text).is_ok()));
     /// The file of the master key, made at the first start with mode 0600; empty: master.key in `data_dir`.
     master_key_file: Option<PathBuf> = "", shown, optional(path());
+    /// A command of the shell that prints the master key, such as the client of a key management service; it runs at the start, and
+    /// when a seal key was added. Empty: it is in `master_key` or `master_key_file`.
+    master_key_command: Option<Secret> = "", masked, optional(secret("a command of 1 to 4096 characters", |text| (1..=4_096).contains(&text.len())));
+    /// Milliseconds: a statement to the database that takes longer is logged, without its values, and counted.
+    slow_statement_ms: u32 = "1000", shown, number(1..=60_000);
     /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
     /// none. At `listen` /metrics takes an API key.
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());
@@ -142,7 +169,7 @@ settings! {
     /// How long a connection may stay open without a request; longer than a proxy in front keeps it, so that the proxy
     /// does not find it closed.
     idle_timeout: Duration = "150s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(3_600));
-    /// How long a request's line and headers may take, from their first octet on.
+    /// How long a request's line and headers may take, from their first octet on; and how long a TLS handshake.
     header_timeout: Duration = "15s", shown, duration(Duration::from_secs(1)..=Duration::from_secs(600));
     /// Octets of a request's line and headers, at most.
     header_limit_octets: u32 = "16384", shown, number(8_192..=262_144);
@@ -203,7 +230,7 @@ settings! {
     /// Certificates (PEM) that the OpenID provider is trusted by, beside Mozilla's.
     oidc_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Proxies in front that add to X-Forwarded-For: a client's address is the one that the outermost of them saw. 0:
-    /// the header is not believed.
+    /// that header is not believed, nor X-Forwarded-Proto.
     trusted_proxies: u32 = "0", shown, number(0..=8);
     /// Hosts that stand for gateways, as `host=gateway` or `host=gateway@ip:port` to connect there instead: for the
     /// simulator and for private push services.
@@ -212,6 +239,19 @@ settings! {
     gateway_ca_file: Option<PathBuf> = "", shown, optional(path());
     /// Whether endpoints may resolve to this machine: for the simulator only.
     allow_loopback: bool = "false", shown, switch();
+    /// The proxy through which gateways, webhooks and the OpenID provider are reached: http://proxy:3128, socks5://proxy:1080 or
+    /// socks5h://proxy:1080, with user:password@ before the host where it wants that; empty: none.
+    egress_proxy: Option<Secret> = "", masked, optional(secret(Proxy::ALLOWED, |text| Proxy::parse(text).is_ok()));
+    /// Hosts that are reached without the proxy: names with all below them, addresses, networks such as 10.0.0.0/8, or * for all.
+    /// This machine always is.
+    egress_no_proxy: Vec<Exempt> = "", shown, each("a comma-separated list of host names, addresses, networks such as 10.0.0.0/8, or *");
+    /// Who looks names up: `here`, this server, which asks the proxy for an address that it has checked; `proxy`, the proxy, for
+    /// known push services and the hosts of `gateways` (all others are looked up and checked here). With socks5h:// the proxy does.
+    egress_resolve: Resolve = "here", shown, keyword(&[("here", Resolve::Here), ("proxy", Resolve::Proxy)]);
+    /// Prefixes by which this network translates IPv6 to IPv4 (NAT64), each of 32, 40, 48, 56, 64 or 96 bits: such an address may be
+    /// connected to where the IPv4 address in it may be.
+    nat64_prefixes: Vec<Nat64> = "64:ff9b::/96", shown,
+        each("a comma-separated list of IPv6 prefixes of 32, 40, 48, 56, 64 or 96 bits, such as 64:ff9b::/96");
     /// Connections to each origin of a gateway, at most.
     connections_per_gateway: u32 = "4", shown, number(1..=64);
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
@@ -266,6 +306,8 @@ settings! {
     /// A collector of OpenTelemetry that takes OTLP over HTTP (`http/protobuf`, by convention at port 4318), such as
     /// http://127.0.0.1:4318: traces and metrics are sent to /v1/traces and /v1/metrics beneath it; empty: to nobody.
     otel_exporter_otlp_endpoint: Option<Url> = "", shown, optional(collector());
+    /// Certificates (PEM) that the collector is trusted by, beside Mozilla's.
+    otel_exporter_otlp_certificate: Option<PathBuf> = "", shown, optional(path());
     /// Headers of requests to the collector, as name=value, separated by commas; values percent-encoded.
     otel_exporter_otlp_headers: HeaderMap = "", masked, headers();
     /// What the collector knows this server by.

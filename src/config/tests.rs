@@ -71,6 +71,36 @@ fn localhost_can_be_listened_at_and_what_listens_everywhere_is_reached_by_this_m
 }
 
 #[test]
+fn https_needs_a_pair_of_files_or_a_domain_and_makes_the_url() {
+    let files = [("tls_cert", "/etc/chain.pem"), ("tls_key", "/etc/key.pem")];
+    let config = read(&files, &[], "").unwrap();
+    assert!(config.speaks_https() && config.base_url().as_str() == "https://127.0.0.1:8787/", "{}", config.base_url());
+    let domain = ("acme_domain", "Push.Example.com");
+    let config = read(&[domain, ("listen", "0.0.0.0:8443")], &[], "").unwrap();
+    assert_eq!(config.public_url.as_ref().map(Url::as_str), Some("https://push.example.com/"));
+    assert_eq!(config.acme_directory.as_str(), "https://acme-v02.api.letsencrypt.org/directory");
+    let given = read(&[domain, ("public_url", "https://push.example.com:8443")], &[], "").unwrap();
+    assert_eq!(given.public_url.as_ref().and_then(Url::port), Some(8443));
+    assert!(!read(&[], &[], "").unwrap().speaks_https());
+    for (flags, named) in [
+        (vec![files[0]], "tls_key"),
+        (vec![files[1]], "tls_cert"),
+        (vec![files[0], files[1], domain], "acme_domain"),
+        (vec![("redirect_listen", "0.0.0.0:80")], "redirect_listen"),
+        (vec![domain, ("public_url", "http://push.example.com")], "public_url"),
+        (vec![("acme_domain", "10.0.0.1")], "acme-domain"),
+        (vec![("acme_domain", "*.example.com")], "acme-domain"),
+        (vec![("acme_domain", "localhost")], "acme-domain"),
+        (vec![("acme_directory", "http://acme.example/dir")], "acme-directory"),
+        (vec![("acme_email", "nobody")], "acme-email"),
+        (vec![("hsts_max_age", "800d")], "hsts-max-age"),
+    ] {
+        let text = refused(&flags, &[], "");
+        assert!(text.contains(named) && text.contains("must be"), "{named}: {text}");
+    }
+}
+
+#[test]
 fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
     let guide = ("policy_defaults", "guide");
     assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::Settings::GUIDE);
@@ -274,4 +304,39 @@ fn data_lives_where_the_system_expects_it() {
     assert_eq!(default_data_dir(false, &home), "/home/a/.local/share/bellwire");
     assert_eq!(default_data_dir(false, &|name| (name == "XDG_DATA_HOME").then(|| "/x".to_owned())), "/x/bellwire");
     assert_eq!(default_data_dir(false, &|_| None), ".bellwire");
+}
+
+#[test]
+fn a_proxy_is_read_with_whom_it_is_not_asked_for_and_shown_to_nobody() {
+    let proxy = ("BELLWIRE_EGRESS_PROXY", "http://user:s3cret@proxy:3128");
+    let config =
+        read(&[("egress_no_proxy", "corp.example, 10.0.0.0/8")], &[proxy], "egress_resolve = 'proxy'").unwrap();
+    let egress = config.egress().unwrap();
+    assert_eq!(egress.proxy().to_string(), "http://proxy:3128");
+    assert!(egress.looks_up() && egress.exempts("a.corp.example") && egress.exempts("10.1.1.1"));
+    assert!(!egress.exempts("fcm.googleapis.com"));
+    for shown in [config.print(), format!("{config:?}")] {
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+    assert!(read(&[], &[], "").unwrap().egress().is_none());
+    let tls = refused(&[], &[("BELLWIRE_EGRESS_PROXY", "https://user:s3cret@proxy")], "");
+    assert!(tls.contains("spoken to by TLS (https://) are not supported") && !tls.contains("s3cret"), "{tls}");
+    assert!(refused(&[("egress_no_proxy", "10.0.0.0/40")], &[], "").contains("networks such as 10.0.0.0/8"));
+    assert!(refused(&[("nat64_prefixes", "64:ff9b:1::/47")], &[], "").contains("32, 40, 48, 56, 64 or 96 bits"));
+    assert_eq!(read(&[("nat64_prefixes", "")], &[], "").unwrap().nat64_prefixes, []);
+}
+
+#[test]
+fn a_small_machine_has_fewer_connections_unless_told_otherwise() {
+    let connections = |pairs: &[(&'static str, &str)], url| {
+        let mut config = read(pairs, &[], "").unwrap();
+        if url {
+            config.database_url = read(&[], &[("BELLWIRE_DATABASE_URL", "postgres://a")], "").unwrap().database_url;
+        }
+        config.connections()
+    };
+    assert_eq!(connections(&[("memory_mib", "512")], false), 25);
+    assert_eq!(connections(&[("memory_mib", "256")], false), 10);
+    assert_eq!(connections(&[("memory_mib", "256")], true), 25, "Postgres is elsewhere");
+    assert_eq!(connections(&[("memory_mib", "256"), ("database_connections", "12")], false), 12);
 }

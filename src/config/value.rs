@@ -135,6 +135,32 @@ pub(super) fn private_url() -> Kind<String> {
     })
 }
 
+/// A host's name that a public authority can certify: not an address, not a pattern.
+pub(super) fn domain() -> Kind<String> {
+    Kind::new("a host's name, such as push.example.com", |text| {
+        let label = |label: &str| {
+            let fits = (1..=63).contains(&label.len()) && !label.starts_with('-') && !label.ends_with('-');
+            fits && label.bytes().all(|octet| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-')
+        };
+        let (name, is_address) = (text.to_ascii_lowercase(), text.parse::<IpAddr>().is_ok());
+        (name.len() <= 253 && name.contains('.') && !is_address && name.split('.').all(label)).then_some(name)
+    })
+}
+
+/// A URL on https.
+pub(super) fn https_url() -> Kind<Url> {
+    Kind::new("a URL that begins with https://", |text| text.parse().ok().filter(|url: &Url| url.scheme() == "https"))
+}
+
+/// An email address, as far as it can be told from other texts.
+pub(super) fn mailbox() -> Kind<String> {
+    Kind::new("an email address", |text| {
+        let is_plain = |part: &str| !part.is_empty() && part.bytes().all(|octet| octet.is_ascii_graphic());
+        let (local, host) = text.rsplit_once('@')?;
+        (text.len() <= 254 && is_plain(local) && is_plain(host) && !text.contains([',', '?'])).then(|| text.to_owned())
+    })
+}
+
 /// So many characters of plain text, at most.
 pub(super) fn text(max_chars: usize) -> Kind<String> {
     Kind::new(format!("1 to {max_chars} characters"), move |text| {
@@ -157,6 +183,11 @@ pub(super) fn keyword<T: Copy + 'static>(words: &'static [(&'static str, T)]) ->
 /// Comma-separated, in any number.
 pub(super) fn list() -> Kind<Vec<String>> {
     Kind::new("a comma-separated list", |text| Some(items(text).map(str::to_owned).collect()))
+}
+
+/// Comma-separated, each of which is one of these.
+pub(super) fn each<T: FromStr + 'static>(allowed: &'static str) -> Kind<Vec<T>> {
+    Kind::new(allowed, |text| items(text).map(|item| item.parse().ok()).collect())
 }
 
 fn items(text: &str) -> impl Iterator<Item = &str> {

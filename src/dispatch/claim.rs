@@ -33,6 +33,7 @@ use super::shared::Shared;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::LaneId;
+use crate::panics;
 use crate::store;
 use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
 
@@ -103,7 +104,8 @@ pub(super) async fn run(claims: Arc<Claims>) {
                 (soonest, look_at) = match found {
                     Ok(found) => {
                         agenda.found(found, now);
-                        (now + took.min(REST_MAX), now + rest_after(took))
+                        let rest = if claims.shared.rest.is_resting() { REST_MAX } else { rest_after(took) };
+                        (now + took.min(REST_MAX), now + rest)
                     }
                     Err(failed) => {
                         warn!(error = %failed, "looking for due work failed");
@@ -145,7 +147,8 @@ async fn time_to_look(claims: &Claims, soonest: Instant, look_at: Instant) {
 /// Draws a lane while others are drawn.
 async fn draw_beside_others(claims: Arc<Claims>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
     let _claiming = claims.claiming.read().await;
-    let drawn = claims.draw(due).await;
+    // What it had claimed when it panicked comes back as its leases run out.
+    let drawn = panics::caught(claims.draw(due)).await.unwrap_or(Err(sqlx::Error::WorkerCrashed));
     (due, drawn)
 }
 
@@ -181,10 +184,17 @@ impl Claims {
 
     /// Everything that is due now; nothing while nothing may be claimed.
     async fn due_lanes(&self) -> sqlx::Result<Vec<DueLane>> {
-        match self.is_ready() {
-            true => store::queue::claims::due_lanes(&self.shared.pool, self.shared.clock.now()).await,
-            false => Ok(Vec::new()),
+        let Shared { pool, clock, rest, .. } = &*self.shared;
+        // At rest too little is known to claim anything: what is found ends the rest, and is claimed after the next reading.
+        if !rest.is_resting() && !self.is_ready() {
+            return Ok(Vec::new());
         }
+        let due = store::queue::claims::due_lanes(pool, clock.now()).await?;
+        if due.is_empty() {
+            return Ok(due);
+        }
+        rest.wake();
+        Ok(if self.is_ready() { due } else { Vec::new() })
     }
 
     /// Finds everything that is due and claims what fits. Returns how many deliveries that were, or the first failure, when

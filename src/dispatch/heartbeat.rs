@@ -1,20 +1,25 @@
-//! What the engine does by the clock: read stops and shared lane states, renew leases, close batches.
+//! What the engine does by the clock: read stops and shared lane states, renew leases, close batches. While the process
+//! [rests](super::rest), no more often than it looks after what changes slowly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::warn;
 
 use super::Settings;
 use super::catalog::Catalog;
 use super::fair::FairQueue;
+use super::rest::Rest;
 use super::settle::Settling;
 use super::shared::Shared;
+use crate::gateway::{Gateways, Trouble};
 use crate::model::clock::Timestamp;
 use crate::store;
 use crate::store::operations::reports;
+use crate::store::operations::takeover::SESSION;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::queue::claims::LEASE;
 
@@ -35,6 +40,9 @@ pub(super) struct Heartbeat {
     pub catalog: Arc<Catalog>,
     pub queue: Arc<FairQueue>,
     pub settling: Arc<Settling>,
+    pub gateways: Gateways,
+    /// Told when something may be claimed again.
+    kicked: Arc<Notify>,
     /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
     informed: AtomicBool,
 }
@@ -42,12 +50,10 @@ pub(super) struct Heartbeat {
 /// Reads and beats for ever.
 pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     let shared = &heartbeat.shared;
-    let mut ticks = interval(READ_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut beat_at, mut read_up_to, mut horizon) = (Instant::now(), None, None);
+    let (mut beat_at, mut read_up_to, mut horizon, mut rested) = (Instant::now(), None, None, false);
     loop {
-        ticks.tick().await;
         let began = Instant::now();
+        let has_rested = std::mem::take(&mut rested);
         let now = shared.clock.now();
         match store::queue::stops::read(&shared.pool, horizon.as_ref()).await {
             Ok(reading) => {
@@ -72,6 +78,15 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
                 Err(error) => warn!(%error, "the heartbeat failed"),
             }
         }
+        if has_rested {
+            heartbeat.kicked.notify_one(); // what ended the rest could not be claimed before this reading
+        }
+        if !shared.progress.is_idle() {
+            shared.rest.wake();
+        }
+        shared.rest.lie_down();
+        rested = shared.rest.is_resting();
+        shared.rest.pause(READ_EVERY.saturating_sub(began.elapsed()), BEAT_EVERY).await;
     }
 }
 
@@ -89,11 +104,10 @@ pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
 }
 
 /// Closes batches whose time has come, for ever.
-pub(super) async fn close_batches(settling: Arc<Settling>) {
-    let mut ticks = interval(CLOSE_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+pub(super) async fn close_batches(settling: Arc<Settling>, rest: Arc<Rest>) {
     loop {
-        settling.close_due(ticks.tick().await);
+        settling.close_due(Instant::now());
+        rest.pause(CLOSE_EVERY, BEAT_EVERY).await;
     }
 }
 
@@ -103,8 +117,10 @@ impl Heartbeat {
         catalog: Arc<Catalog>,
         queue: Arc<FairQueue>,
         settling: Arc<Settling>,
+        gateways: Gateways,
+        kicked: Arc<Notify>,
     ) -> Self {
-        Self { shared, catalog, queue, settling, informed: AtomicBool::new(false) }
+        Self { shared, catalog, queue, settling, gateways, kicked, informed: AtomicBool::new(false) }
     }
 
     /// Whether it has heard of the others since it started.
@@ -153,12 +169,25 @@ impl Heartbeat {
             warn!(offset_s, "this host's clock differs from the database's, which is followed");
         }
         self.catalog.forget_lanes(now);
+        if self.shared.rest.is_calm() {
+            self.shared.rest.alone(self.is_alone().await?);
+        }
         Ok(())
+    }
+
+    /// Whether no other process is on this database. False where sessions have no names.
+    async fn is_alone(&self) -> sqlx::Result<bool> {
+        let options = self.shared.pool.connect_options();
+        match options.get_application_name().filter(|name| name.starts_with(SESSION)) {
+            Some(name) => store::operations::workers::is_alone(&self.shared.pool, name).await,
+            None => Ok(false),
+        }
     }
 
     /// Tells all that people look at and no delivery waits for.
     pub(super) async fn report_all(&self) -> sqlx::Result<()> {
         self.report_fault().await?;
+        self.report_egress().await?;
         self.report_reliability(self.shared.clock.now()).await?;
         match self.shared.progress.is_stopping() {
             true => Ok(()), // this worker leaves the list, and its limits with it
@@ -179,6 +208,21 @@ impl Heartbeat {
         let alert = Alert { app: None, kind: Kind::Sealing, subject: "multi-buffer", detail: &detail };
         alerts::raise(&mut *pool.acquire().await?, &alert, clock.now()).await?;
         sealer.told();
+        Ok(())
+    }
+
+    /// Raises an alert, once for each time, when the network's proxy has let nothing through to a push service for a while.
+    async fn report_egress(&self) -> sqlx::Result<()> {
+        for Trouble { gateway, words } in self.gateways.troubles() {
+            let subject = gateway.name();
+            let detail = format!(
+                "The proxy of this network (BELLWIRE_EGRESS_PROXY) lets no connection through to {subject}: {words}. Deliveries wait, \
+                 and no retry of theirs is used up, but their time to live runs."
+            );
+            let alert = Alert { app: None, kind: Kind::Egress, subject, detail: &detail };
+            alerts::raise(&mut *self.shared.pool.acquire().await?, &alert, self.shared.clock.now()).await?;
+            self.gateways.told_of_trouble(gateway);
+        }
         Ok(())
     }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tracing::error;
+use tracing::{Instrument as _, error};
 
 use super::admit::Admission;
 use super::conclude::{Conclusion, dead_unsent};
-use super::fair::turn::{Next, Turn};
+use super::fair::turn::{Next, Permit, Turn};
 use super::fair::{FairQueue, Taker};
 use super::job::Job;
 use super::post::Posting;
@@ -16,8 +16,9 @@ use super::settle::Settling;
 use super::shared::Shared;
 use crate::classify::DeadReason;
 use crate::gateway::Post;
-use crate::model::id::DeadLetterId;
+use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
 use crate::otlp::Stage;
+use crate::panics::{self, Panicked};
 
 /// The stages in their order.
 pub(super) struct Line {
@@ -41,15 +42,27 @@ impl Line {
         }
     }
 
+    /// One whose preparation panics is given up alone, as in [`deliver`](Self::deliver).
     fn prepare(&self, mut turn: Turn) -> Option<Unsealed> {
-        turn.job.enter(Stage::Seal);
-        match self.preparation.prepare(turn) {
-            Ok(unsealed) => Some(unsealed),
-            Err((turn, conclusion)) => {
-                self.withdraw(turn, conclusion);
-                None
+        let (mut permit, which) = (Some(turn.permit()), (turn.job.message.id, turn.job.subscription));
+        let span = self.shared.span(&turn.job);
+        let prepared = panics::caught_now(|| {
+            let _in_span = span.enter();
+            panics::point("prepare", which.0.0);
+            turn.job.enter(Stage::Seal);
+            match self.preparation.prepare(turn) {
+                Ok(unsealed) => Some(unsealed),
+                Err((turn, conclusion)) => {
+                    permit = None;
+                    self.withdraw(turn, conclusion);
+                    None
+                }
             }
-        }
+        });
+        prepared.unwrap_or_else(|Panicked| {
+            self.lost(which, permit);
+            None
+        })
     }
 
     /// Begins the POST of a sealed delivery, in a task of its own.
@@ -59,7 +72,7 @@ impl Line {
             Sealed { turn, post: Ok(post) } => drop(tokio::spawn(self.clone().deliver(turn, post))),
             Sealed { turn, post: Err(error) } => {
                 let (subscription, clock) = (self.shared.label(turn.job.subscription), &self.shared.clock);
-                error!(%error, subscription, "a payload cannot be sealed");
+                error!(%error, subscription, message_id = %turn.job.message.id, "a payload cannot be sealed");
                 let conclusion =
                     dead_unsent(&turn.job, DeadReason::Unsealable, None, clock.now(), DeadLetterId(clock.uuid()));
                 self.withdraw(turn, conclusion);
@@ -67,9 +80,28 @@ impl Line {
         }
     }
 
+    /// A delivery whose POST panics, or what follows from it, is given up alone: its lease runs out, it is claimed once more, and the
+    /// poison rules bound how often.
     async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
-        let (job, conclusion) = self.posting.post(turn, post).await;
-        self.write(job, conclusion);
+        let (mut permit, which) = (Some(turn.permit()), (turn.job.message.id, turn.job.subscription));
+        let span = self.shared.span(&turn.job);
+        let delivered = panics::caught(async {
+            let (job, conclusion) = self.posting.post(turn, post, &mut permit).await;
+            self.write(job, conclusion);
+        });
+        if delivered.instrument(span).await.is_err() {
+            self.lost(which, permit);
+        }
+    }
+
+    /// Forgets a delivery that panicked, and gives its permit back if it still had it.
+    fn lost(&self, (message, subscription): (MessageId, SubscriptionId), permit: Option<Permit>) {
+        let subscription = self.shared.label(subscription);
+        error!(message_id = %message, subscription, "a delivery panicked and is given up for now; its lease will run out");
+        if let Some(permit) = permit {
+            self.queue.take_back(&permit, self.shared.clock.now());
+        }
+        self.shared.progress.finished(1);
     }
 
     /// Gives a permit back of which no use was made.

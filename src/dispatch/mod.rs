@@ -38,6 +38,7 @@ mod prepare;
 mod pulse;
 mod rate;
 mod refills;
+pub(crate) mod rest;
 mod says;
 mod seal;
 mod sealers;
@@ -56,7 +57,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, RwLock};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -65,6 +66,7 @@ use crate::metrics::Metrics;
 use crate::model::clock::Clock;
 use crate::model::id::LaneId;
 use crate::otlp::Tracer;
+use crate::panics;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
@@ -87,6 +89,7 @@ use prepare::Preparation;
 use pulse::Pulse;
 use rate::Rates;
 use refills::Refills;
+use rest::Rest;
 use settle::Settling;
 use settler::Settler;
 use shared::{Progress, Shared};
@@ -157,26 +160,29 @@ impl Dispatcher {
             tracer,
             settings,
             progress: Progress::default(),
+            rest: Arc::default(),
             stops: StopSet::default(),
             reliability: Tally::default(),
             words: LastWords::default(),
         });
-        let dispatcher = Arc::new(Self::assemble(shared, gateways));
-        let mut tasks = JoinSet::new();
+        let (assembled, settling_rows) = Self::assemble(shared, gateways);
+        let (dispatcher, mut tasks) = (Arc::new(assembled), JoinSet::new());
+        // It goes on though these tasks are ended. Without it nothing would be settled any more.
+        tasks.spawn(async move { drop(settling_rows.await) });
         tasks.spawn(pulse::run(dispatcher.pulse.clone()));
         tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::report(dispatcher.heartbeat.clone()));
-        tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone()));
+        tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone(), dispatcher.rest()));
         tasks.spawn(claim::run(dispatcher.claims.clone()));
         sealers::start(&dispatcher.line, settings.sealers.max(1), &mut tasks);
         (dispatcher, tasks)
     }
 
-    /// Puts the stages together, from the last one to the first.
-    fn assemble(shared: Arc<Shared>, gateways: Gateways) -> Self {
+    /// Puts the stages together, from the last one to the first. Returns with them the task that settles rows.
+    fn assemble(shared: Arc<Shared>, gateways: Gateways) -> (Self, JoinHandle<()>) {
         let Shared { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
-        let settler = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
+        let (settler, settling_rows) = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
         let settling = Arc::new(Settling::new(shared.clone(), settler));
         let refills = Arc::new(Refills::default());
         let tell = {
@@ -196,7 +202,7 @@ impl Dispatcher {
         let preparation = Arc::new(Preparation::new(shared.clone()));
         let posting = Posting {
             shared: shared.clone(),
-            gateways,
+            gateways: gateways.clone(),
             queue: queue.clone(),
             preparation: preparation.clone(),
             rates: rates.clone(),
@@ -211,7 +217,9 @@ impl Dispatcher {
             settling: settling.clone(),
             admission: admission.clone(),
         };
-        let heartbeat = Arc::new(Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone()));
+        let heartbeat =
+            Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways, kicked.clone());
+        let heartbeat = Arc::new(heartbeat);
         let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
         let claims = Claims {
             shared: shared.clone(),
@@ -227,11 +235,13 @@ impl Dispatcher {
             refused: AtomicUsize::new(0),
             tokens_at: Mutex::default(),
         };
-        Self { shared, queue, heartbeat, pulse, claims: Arc::new(claims), line: Arc::new(line) }
+        let assembled = Self { shared, queue, heartbeat, pulse, claims: Arc::new(claims), line: Arc::new(line) };
+        (assembled, settling_rows)
     }
 
     /// Says that something may have become due.
     pub fn kick(&self) {
+        self.shared.rest.wake();
         self.claims.kicked.notify_one();
     }
 
@@ -259,7 +269,8 @@ impl Dispatcher {
         // Counted from now on, so that the engine does not count as idle before the task has begun.
         self.shared.progress.started(1);
         tokio::spawn(async move {
-            admission.rows(rows, lease, claimed_at).await;
+            // Should it panic, their leases run out.
+            let _ = panics::caught(admission.rows(rows, lease, claimed_at)).await;
             shared.progress.finished(1);
         });
     }
@@ -267,7 +278,13 @@ impl Dispatcher {
     /// A fresh lease for rows that will be handed over; none while this engine takes nothing, so that they are born due
     /// for another.
     pub fn lease(&self) -> Option<Uuid> {
+        self.shared.rest.wake();
         self.is_ready().then(|| self.shared.life.lease(&self.shared.clock))
+    }
+
+    /// Whether this process asks Postgres less often, since nothing happens.
+    pub(crate) fn rest(&self) -> Arc<Rest> {
+        self.shared.rest.clone()
     }
 
     /// A lease of this engine's process for what is not dispatched, but passes on to others with what is when it dies.
@@ -297,6 +314,7 @@ impl Dispatcher {
         }
         let mut failures = 0;
         loop {
+            self.shared.rest.wake();
             self.wait_until_idle().await;
             // Waits for claims under way: whatever they took is in memory or settled by then.
             let alone = self.claims.claiming.write().await;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+use tracing::debug;
 
 use super::conclude::{Conclusion, Judged, can_shrink, conclude, octets};
 use super::fair::FairQueue;
-use super::fair::turn::Turn;
+use super::fair::turn::{Permit, Turn};
 use super::job::Job;
 use super::news::News;
 use super::prepare::{ATTEMPT_DEADLINE, Preparation};
@@ -19,6 +20,7 @@ use crate::gateway::{Gateways, Post, Reply};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::id::DeadLetterId;
+use crate::panics;
 use crate::policy::lane::Answered;
 use crate::policy::{Situation, Verdict, decide};
 use crate::store::outcomes::ledger::Due;
@@ -37,8 +39,9 @@ pub(super) struct Posting {
 }
 
 impl Posting {
-    /// Sends a delivery whose payload is sealed. Returns what becomes of it; its permit is given back.
-    pub(super) async fn post(&self, turn: Turn, mut post: Post) -> (Box<Job>, Conclusion) {
+    /// Sends a delivery whose payload is sealed. Returns what becomes of it; its permit is given back, and no longer there.
+    pub(super) async fn post(&self, turn: Turn, mut post: Post, permit: &mut Option<Permit>) -> (Box<Job>, Conclusion) {
+        panics::point("post", turn.job.message.id.0);
         let clock = &self.shared.clock;
         let (began, posted_at, sent) = (Instant::now(), clock.now(), post.body.len() - OVERHEAD);
         post.deadline = began + ATTEMPT_DEADLINE;
@@ -48,6 +51,7 @@ impl Posting {
             () = self.abandon.notified() => Err(Failure::Withdrawn),
         };
         if reply.as_ref().is_err_and(|failure| *failure == Failure::Withdrawn) {
+            *permit = None;
             return self.withdraw(turn);
         }
         self.rates.count(turn.job.lane.id, Instant::now());
@@ -58,12 +62,19 @@ impl Posting {
         };
         let outcome = classify(turn.job.lane.gateway, &answer, now);
         let reached = !reply.as_ref().is_err_and(|failure| failure.is_unreached());
+        *permit = None;
         let in_flight = self.learn(&turn, &outcome, reached, posted_at, now, sent);
         let Turn { slot, mut job, .. } = turn;
         if let Some(span) = &mut job.span {
             span.answered(outcome.status);
         }
         let took = began.elapsed();
+        debug!(
+            gateway = job.lane.gateway.name(),
+            status = outcome.status,
+            took_ms = took.as_millis(),
+            "a push service answered"
+        );
         self.shared.metrics.attempt(job.lane.gateway, job.message.tier, outcome.status, took);
         // A probe of a refused key, or one that was under way when it was held: not its fault, and no attempt of it.
         if outcome.refuses_key()

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tracing::debug;
+use tracing::{Span, debug};
 use uuid::Uuid;
 
 use super::batch::{OpenBatch, Recorded};
@@ -41,6 +41,7 @@ impl Settling {
             debug!(subscription = self.shared.label(job.subscription), reason = death.reason.name(), "a delivery died");
         }
         let settlement = job.settle(fate, self.shared.clock.now());
+        debug!(outcome = settlement.outcome(), "a delivery's turn is over");
         self.tally(job, &settlement);
         for (_, ending) in settlement.attempts() {
             self.shared.metrics.ended(ending, job.message.tier, 1);
@@ -81,7 +82,7 @@ impl Settling {
     /// Gives deliveries back that had no turn: they are due at once.
     pub(super) fn put_back(&self, jobs: Vec<Box<Job>>, now: Timestamp) {
         for mut job in jobs {
-            self.settle(&mut job, Fate::Deferred(Due::At(now)));
+            self.in_its_span(&mut job, |settling, job| settling.settle(job, Fate::Deferred(Due::At(now))));
         }
     }
 
@@ -105,8 +106,14 @@ impl Settling {
                 _ if until <= now => Due::At(now),
                 tier => Due::Reopening(reopens_at(until, tier == Tier::Transactional, clock.randomness())),
             };
-            self.settle(&mut job, Fate::Deferred(due));
+            self.in_its_span(&mut job, |settling, job| settling.settle(job, Fate::Deferred(due)));
         }
+    }
+
+    /// Settles a delivery that has no task of its own, or not any more.
+    fn in_its_span(&self, job: &mut Job, settle: impl FnOnce(&Self, &mut Job)) {
+        let span = if Span::current().is_none() { self.shared.span(job) } else { Span::none() };
+        span.in_scope(|| settle(self, job));
     }
 
     /// What becomes of a delivery that would go on waiting, but was stopped while it was in our hands: it ends now, or is

@@ -13,6 +13,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::{debug, error, warn};
 use uuid::Uuid;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 use super::batch::OpenBatch;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
+use crate::panics::{self, Panicked};
 use crate::store;
 use crate::store::outcomes::ledger::{Fenced, RowSettlement};
 use crate::store::queue::claims::{LEASE, Unopened};
@@ -65,8 +67,13 @@ pub(super) struct Settler {
 }
 
 impl Settler {
-    /// Starts the task that settles rows; it ends when the settler is dropped.
-    pub(super) fn start(pool: PgPool, vault: Vault, clock: Clock, metrics: Arc<Metrics>) -> Arc<Self> {
+    /// Starts the task that settles rows, which is returned, too; it ends when the settler is dropped.
+    pub(super) fn start(
+        pool: PgPool,
+        vault: Vault,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> (Arc<Self>, JoinHandle<()>) {
         let (rows, inbox) = mpsc::unbounded_channel();
         let settler = Arc::new(Self {
             pool,
@@ -82,8 +89,8 @@ impl Settler {
             metrics,
             settled: Notify::new(),
         });
-        tokio::spawn(settle_rows(Arc::downgrade(&settler), inbox));
-        settler
+        let settling_rows = tokio::spawn(settle_rows(Arc::downgrade(&settler), inbox));
+        (settler, settling_rows)
     }
 
     /// Whether settlings fail at present, so that nothing more should be claimed.
@@ -133,45 +140,35 @@ impl Settler {
     pub(super) fn batch(self: &Arc<Self>, batch: Arc<OpenBatch>) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         self.waiting_batches.lock().insert(batch.id, batch.clone());
-        let settler = self.clone();
+        let waiting = WaitingBatch { settler: self.clone(), id: batch.id };
         tokio::spawn(async move {
-            let permit = settler.batches.acquire().await;
-            let settlements = batch.take_settlements(settler.clock.now());
-            let mut patience = Patience::new(&settler);
-            let fenced = loop {
-                let now = settler.clock.now();
-                match store::outcomes::ledger::settle_batch(
-                    &settler.pool,
-                    &settler.vault,
-                    batch.id,
-                    batch.lease,
-                    &settlements,
-                    now,
-                )
-                .await
-                {
-                    Ok(fenced) => break Some(fenced),
-                    Err(error) if patience.lasts(&error).await => {}
-                    Err(_) => break None,
-                }
-            };
-            if fenced == Some(Fenced::Out) {
-                settler.metrics.settle_fenced.inc_by(settlements.len() as u64);
-                warn!(batch = %batch.id, "another worker took this batch over; our account of it is dropped");
-            }
-            for late in batch.settled() {
-                settler.row(RowSettlement { lease: batch.lease, settlement: late });
-            }
+            let permit = waiting.settler.batches.acquire().await;
+            waiting.settler.write_batch(&batch).await;
             drop(permit);
-            drop(settlements); // and with them the spans of those that are traced
-            let left = {
-                let mut waiting = settler.waiting_batches.lock();
-                waiting.remove(&batch.id);
-                waiting.len()
-            };
-            settler.tell_if_caught_up(left + 1, left, BATCHES_WAITING_MAX);
-            settler.done(1);
+            drop(waiting);
         });
+    }
+
+    /// Writes a batch, and hands on what was answered meanwhile.
+    async fn write_batch(&self, batch: &OpenBatch) {
+        let settlements = batch.take_settlements(self.clock.now());
+        panics::point("settle a batch", batch.message.id.0);
+        let mut patience = Patience::new(self);
+        let fenced = loop {
+            let (pool, vault, now) = (&self.pool, &self.vault, self.clock.now());
+            match store::outcomes::ledger::settle_batch(pool, vault, batch.id, batch.lease, &settlements, now).await {
+                Ok(fenced) => break Some(fenced),
+                Err(error) if patience.lasts(&error).await => {}
+                Err(_) => break None,
+            }
+        };
+        if fenced == Some(Fenced::Out) {
+            self.metrics.settle_fenced.inc_by(settlements.len() as u64);
+            warn!(batch = %batch.id, "another worker took this batch over; our account of it is dropped");
+        }
+        for late in batch.settled() {
+            self.row(RowSettlement { lease: batch.lease, settlement: late });
+        }
     }
 
     /// Tells when what waits falls below half of its bound: not at each step below the bound itself, since a look for work
@@ -187,12 +184,15 @@ impl Settler {
         self.pending.fetch_add(1, Ordering::AcqRel);
         let settler = self.clone();
         tokio::spawn(async move {
-            let mut patience = Patience::new(&settler);
-            while let Err(error) =
-                store::queue::claims::give_back(&settler.pool, lease, &unopened, settler.clock.now()).await
-                && patience.lasts(&error).await
-            {}
-            drop(patience);
+            let given_back = panics::caught(async {
+                let mut patience = Patience::new(&settler);
+                while let Err(error) =
+                    store::queue::claims::give_back(&settler.pool, lease, &unopened, settler.clock.now()).await
+                    && patience.lasts(&error).await
+                {}
+            });
+            // Should it panic, the lease runs out.
+            let _ = given_back.await;
             settler.done(1);
         });
     }
@@ -200,6 +200,25 @@ impl Settler {
     fn done(&self, n: usize) {
         self.pending.fetch_sub(n, Ordering::AcqRel);
         self.settled.notify_waiters();
+    }
+}
+
+/// A batch that waits to be written. It waits no more however that ends: one whose writing panicked is renewed no longer, and its lease
+/// runs out.
+struct WaitingBatch {
+    settler: Arc<Settler>,
+    id: Uuid,
+}
+
+impl Drop for WaitingBatch {
+    fn drop(&mut self) {
+        let left = {
+            let mut waiting = self.settler.waiting_batches.lock();
+            waiting.remove(&self.id);
+            waiting.len()
+        };
+        self.settler.tell_if_caught_up(left + 1, left, BATCHES_WAITING_MAX);
+        self.settler.done(1);
     }
 }
 
@@ -254,22 +273,34 @@ impl Settler {
         while let Some(rows) = parts.pop() {
             let mut patience = Patience::new(self);
             loop {
-                match store::outcomes::ledger::settle_rows(&self.pool, &self.vault, rows, self.clock.now()).await {
-                    Ok(fenced) => {
+                match panics::caught(self.try_rows(rows)).await {
+                    Ok(Ok(fenced)) => {
                         self.metrics.settle_fenced.inc_by(fenced as u64);
                         break;
                     }
+                    Ok(Err(error)) if store::is_transient(&error) || rows.len() == 1 => {
+                        if !patience.lasts(&error).await {
+                            break;
+                        }
+                    }
+                    Err(Panicked) if rows.len() == 1 => {
+                        error!("this cannot be settled, since it panics; its lease will run out");
+                        break;
+                    }
                     // One of them cannot be settled; it must not take the others with it.
-                    Err(error) if rows.len() > 1 && !store::is_transient(&error) => {
+                    Ok(Err(_)) | Err(Panicked) => {
                         let (some, others) = rows.split_at(rows.len() / 2);
                         parts.extend([some, others]);
                         break;
                     }
-                    Err(error) if patience.lasts(&error).await => {}
-                    Err(_) => break,
                 }
             }
         }
+    }
+
+    async fn try_rows(&self, rows: &[RowSettlement]) -> sqlx::Result<usize> {
+        rows.iter().for_each(|row| panics::point("settle a row", row.settlement.delivery().message.0));
+        store::outcomes::ledger::settle_rows(&self.pool, &self.vault, rows, self.clock.now()).await
     }
 
     /// Renews the leases of rows that wait longer than usual.

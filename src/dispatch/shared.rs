@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sqlx::PgPool;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tracing::{Span, debug_span};
 
 use super::Settings;
+use super::job::Job;
 use super::life::Life;
+use super::rest::Rest;
 use super::stops::StopSet;
 use super::words::LastWords;
 use crate::metrics::Metrics;
@@ -17,6 +22,7 @@ use crate::model::id::SubscriptionId;
 use crate::otlp::Tracer;
 use crate::policy::reliability::Tally;
 use crate::vault::{Purpose, Vault};
+use crate::webpush::stamp::delivery_id;
 
 /// What every stage works with.
 pub(super) struct Shared {
@@ -29,6 +35,8 @@ pub(super) struct Shared {
     /// Who this worker is, and whether others know that it lives.
     pub life: Life,
     pub progress: Progress,
+    /// Whether it asks Postgres less often, since nothing happens.
+    pub rest: Arc<Rest>,
     pub stops: StopSet,
     /// Counts what became of retries.
     pub reliability: Tally,
@@ -41,6 +49,18 @@ impl Shared {
     pub(super) fn label(&self, subscription: SubscriptionId) -> String {
         let mac = self.vault.mac(Purpose::LogLabel, &[subscription.0.as_bytes()]);
         mac[..6].iter().map(|octet| format!("{octet:02x}")).collect()
+    }
+
+    /// The span of the log's lines about a delivery, by its id as the service worker gets it. At levels above `debug` there is none, and
+    /// it costs nothing.
+    pub(super) fn span(&self, job: &Job) -> Span {
+        debug_span!(
+            "delivery",
+            message_id = %job.message.id,
+            delivery = URL_SAFE_NO_PAD.encode(delivery_id(&self.vault, job.message.root, job.origin_id)),
+            attempt = job.retries + 1,
+            lane = job.lane.id.0,
+        )
     }
 }
 

@@ -146,6 +146,7 @@ fn failed(failure: Failure) -> &'static str {
         Failure::InvalidHost => "its host does not exist and never will",
         Failure::Forbidden => "its host is not one that may be talked to",
         Failure::Connect => "no TCP connection came about",
+        Failure::Proxy => "the proxy of this server's own network let no connection through",
         Failure::Tls => "no TLS session came about",
         Failure::Unprocessed => "it said that it had not taken the request",
         Failure::Withdrawn => "it was not sent any more",

@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::prefix::Nat64;
+
 /// IPv4 blocks that are not globally reachable, as (network, prefix length): IANA's special-purpose registry.
 const NOT_PUBLIC_V4: [(Ipv4Addr, u32); 16] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),       // "this network"; 0.0.0.0 reaches the host itself
@@ -33,21 +35,49 @@ const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 5] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// Whether a connection may go to this address: a public one, or, where allowed, loopback.
-pub(super) fn may_connect(address: IpAddr, allow_loopback: bool) -> bool {
-    is_public(address) || allow_loopback && address.is_loopback()
+/// Which addresses may be connected to.
+#[derive(Debug, Clone)]
+pub(super) struct Guard {
+    allow_loopback: bool,
+    nat64: Vec<Nat64>,
 }
 
-fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => !NOT_PUBLIC_V4.iter().any(|&(net, len)| u32::from(net) ^ u32::from(v4) < 1 << (32 - len)),
-        // Only 2000::/3 is handed out as global unicast (RFC 4291 section 2.4). That leaves out `::`, `::1`, mapped and
-        // compatible IPv4, NAT64 (64:ff9b::/96 and 64:ff9b:1::/48), discard, ULA, link-local, site-local, multicast.
-        IpAddr::V6(v6) => {
-            v6.segments()[0] >> 13 == 1
-                && !NOT_PUBLIC_V6.iter().any(|&(net, len)| u128::from(net) ^ u128::from(v6) < 1 << (128 - len))
+impl Guard {
+    /// One that lets loopback through besides what is public, or not. Addresses of these prefixes are what they are translated to.
+    pub(super) fn new(allow_loopback: bool, nat64: Vec<Nat64>) -> Self {
+        Self { allow_loopback, nat64 }
+    }
+
+    /// Whether a connection may go to this address: a public one, or, where allowed, loopback.
+    pub(super) fn may_connect(&self, address: IpAddr) -> bool {
+        self.is_public(address) || self.allow_loopback && address.is_loopback()
+    }
+
+    fn is_public(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => is_public_v4(v4),
+            IpAddr::V6(v6) => match self.nat64.iter().find_map(|prefix| prefix.embedded(v6)) {
+                Some(v4) => is_public_v4(v4),
+                None => is_public_v6(v6),
+            },
         }
     }
+
+    /// Whether loopback may be connected to.
+    pub(super) fn allows_loopback(&self) -> bool {
+        self.allow_loopback
+    }
+}
+
+fn is_public_v4(v4: Ipv4Addr) -> bool {
+    !NOT_PUBLIC_V4.iter().any(|&(net, len)| u32::from(net) ^ u32::from(v4) < 1 << (32 - len))
+}
+
+/// Only 2000::/3 is handed out as global unicast (RFC 4291 section 2.4). That leaves out `::`, `::1`, mapped and compatible IPv4,
+/// NAT64 (64:ff9b::/96 and 64:ff9b:1::/48) unless it is set, discard, ULA, link-local, site-local, multicast.
+fn is_public_v6(v6: Ipv6Addr) -> bool {
+    v6.segments()[0] >> 13 == 1
+        && !NOT_PUBLIC_V6.iter().any(|&(net, len)| u128::from(net) ^ u128::from(v6) < 1 << (128 - len))
 }
 
 #[cfg(test)]
@@ -56,7 +86,8 @@ mod tests {
 
     #[test]
     fn only_public_addresses_pass() {
-        let public = |text: &str| may_connect(text.parse().unwrap(), false);
+        let guard = Guard::new(false, Vec::new());
+        let public = |text: &str| guard.may_connect(text.parse().unwrap());
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -140,8 +171,35 @@ mod tests {
 
     #[test]
     fn allowing_loopback_allows_nothing_else() {
-        let allowed = |text: &str| may_connect(text.parse().unwrap(), true);
+        let guard = Guard::new(true, vec!["64:ff9b::/96".parse().unwrap()]);
+        let allowed = |text: &str| guard.may_connect(text.parse().unwrap());
         assert!(allowed("127.0.0.1") && allowed("127.8.8.8") && allowed("::1"));
         assert!(!allowed("10.0.0.1") && !allowed("::ffff:127.0.0.1") && !allowed("0.0.0.0") && !allowed("::"));
+        assert!(!allowed("64:ff9b::127.0.0.1"), "the translator's");
+    }
+
+    #[test]
+    fn where_a_network_translates_an_address_is_what_it_is_translated_to() {
+        let guard = |prefixes: &[&str]| Guard::new(false, prefixes.iter().map(|text| text.parse().unwrap()).collect());
+        let well_known = guard(&["64:ff9b::/96"]);
+        let own = guard(&["64:ff9b::/96", "64:ff9b:1:fffe::/96", "2a00:64::/64"]);
+        let public = |guard: &Guard, text: &str| guard.may_connect(text.parse().unwrap());
+        for (outside, inside) in [
+            ("64:ff9b::1.1.1.1", "64:ff9b::10.0.0.1"),
+            ("64:ff9b::142.250.74.74", "64:ff9b::169.254.169.254"),
+            ("64:ff9b::8.8.8.8", "64:ff9b::127.0.0.1"),
+            ("2606:4700:4700::1111", "64:ff9b::100.64.0.1"),
+        ] {
+            assert!(public(&well_known, outside) && public(&own, outside), "{outside}");
+            assert!(!public(&well_known, inside) && !public(&own, inside), "{inside}");
+        }
+        for (outside, inside) in [
+            ("64:ff9b:1:fffe::1.1.1.1", "64:ff9b:1:fffe::10.0.0.1"), // of RFC 8215
+            ("2a00:64:0:0:1:101:100::", "2a00:64:0:0:a:0:100::"),    // of the network's own addresses
+        ] {
+            assert!(public(&own, outside) && !public(&own, inside), "{outside} {inside}");
+        }
+        assert!(!public(&well_known, "64:ff9b:1:fffe::1.1.1.1"), "nobody said where in it the address is");
+        assert!(!public(&own, "64:ff9b:1::1.1.1.1"));
     }
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use http::uri::PathAndQuery;
 
-use super::guard;
+use super::guard::Guard;
 use crate::model::lane::Gateway;
 use crate::model::subscription::Endpoint;
 
@@ -111,13 +111,20 @@ impl fmt::Display for HostMapping {
 #[derive(Debug)]
 pub(super) struct Hosts {
     mapped: HashMap<String, (Gateway, Option<SocketAddr>)>,
-    allow_loopback: bool,
+    pub(super) guard: Guard,
 }
 
 impl Hosts {
-    pub(super) fn new(mappings: Vec<HostMapping>, allow_loopback: bool) -> Self {
+    pub(super) fn new(mappings: Vec<HostMapping>, guard: Guard) -> Self {
         let mapped = mappings.into_iter().map(|m| (m.host, (m.gateway, m.address))).collect();
-        Self { mapped, allow_loopback }
+        Self { mapped, guard }
+    }
+
+    /// A host of a push service: a mapped one, else one that is known by its whole name.
+    pub(super) fn one_of(&self, gateway: Gateway) -> Option<String> {
+        let mapped = self.mapped.iter().filter(|(_, (of, _))| *of == gateway).map(|(host, _)| host.clone()).min();
+        let known = KNOWN.into_iter().find(|(host, of)| *of == gateway && !host.starts_with("*."));
+        mapped.or_else(|| known.map(|(host, _)| host.to_owned()))
     }
 
     /// See [`Gateways::recognise`](super::Gateways::recognise).
@@ -133,7 +140,7 @@ impl Hosts {
             return Err(HostRefused::Port);
         }
         if let Some(address) = literal(host) {
-            return match guard::may_connect(address, self.allow_loopback) {
+            return match self.guard.may_connect(address) {
                 true => Ok(Gateway::Other),
                 false => Err(HostRefused::NotPublic),
             };
@@ -141,7 +148,7 @@ impl Hosts {
         if host == REMOVED {
             return Err(HostRefused::Removed);
         }
-        if never_public(host) && !(host == "localhost" && self.allow_loopback) {
+        if never_public(host) && !(host == "localhost" && self.guard.allows_loopback()) {
             return Err(HostRefused::Name);
         }
         if !is_dns_name(host) {
@@ -241,7 +248,7 @@ mod tests {
     use super::*;
 
     fn hosts(mappings: &[&str], allow_loopback: bool) -> Hosts {
-        Hosts::new(mappings.iter().map(|m| m.parse().unwrap()).collect(), allow_loopback)
+        Hosts::new(mappings.iter().map(|m| m.parse().unwrap()).collect(), Guard::new(allow_loopback, Vec::new()))
     }
 
     fn recognise(hosts: &Hosts, url: &str) -> Result<Gateway, HostRefused> {

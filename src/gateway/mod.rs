@@ -1,9 +1,9 @@
 //! The outbound edge: the only place with outbound sockets. It carries one POST to a push resource (RFC 8030
-//! section 5) and tells what came back; it never retries, follows no redirect and asks no proxy.
+//! section 5) and tells what came back; it never retries, follows no redirect, and asks no proxy but the one that is set.
 //!
 //! ```text
 //! recognise (hosts) ── Gateway ──► post ─► origin: a free stream ─► h2 or http1 ─► Reply | Failure
-//!                                            └─ connect: resolve ─ guard ─ TCP ─ tls
+//!                                            └─ connect: resolve ─ guard ─ TCP or egress (the proxy) ─ tls
 //! ```
 //!
 //! Each origin has its own few connections, its own wait for a free stream and its own pause after a failed connect,
@@ -12,12 +12,14 @@
 mod connect;
 mod connection;
 mod driver;
+mod egress;
 mod guard;
 mod hosts;
 mod http1;
 mod http2;
 mod missing;
 mod origin;
+mod prefix;
 mod request;
 mod resolve;
 #[cfg(test)]
@@ -39,11 +41,16 @@ use crate::model::lane::Gateway;
 use crate::model::subscription::Endpoint;
 
 pub(crate) use connect::client_config;
+pub(crate) use egress::Trouble;
+pub use egress::{Egress, Exempt, Proxy, Resolve};
 pub use hosts::HostMapping;
 pub(crate) use hosts::HostRefused;
+pub use prefix::Nat64;
 
 use connect::Connector;
-use hosts::Hosts;
+use egress::Troubles;
+use guard::Guard;
+use hosts::{Hosts, split};
 use origin::{Bounds, Origin};
 use resolve::{GuardedDns, Resolver};
 
@@ -59,6 +66,12 @@ pub struct Settings {
     pub extra_ca_pem: Option<Vec<u8>>,
     /// Lets `localhost`, 127.0.0.0/8 and `::1` pass the guard, and nothing else: for tests and demos.
     pub allow_loopback: bool,
+    /// The proxy that connections leave the network by; none: they leave directly.
+    pub egress: Option<Egress>,
+    /// A push service that the proxy has let nothing through to for so long is worth an alert.
+    pub told_after: Duration,
+    /// Prefixes by which the network translates IPv6 to IPv4: the guard judges what such an address stands for.
+    pub nat64: Vec<Nat64>,
     /// Connections to one origin at most, 1 or more. They are opened as the load asks for them.
     pub connections_per_origin: usize,
     /// Requests in flight on one HTTP/2 connection at most, where the peer's SETTINGS allow more.
@@ -80,6 +93,9 @@ impl Default for Settings {
             hosts: Vec::new(),
             extra_ca_pem: None,
             allow_loopback: false,
+            egress: None,
+            told_after: Duration::from_secs(60),
+            nat64: Vec::new(),
             connections_per_origin: 4,
             streams_per_connection: 256,
             connect_timeout: Duration::from_secs(5),
@@ -186,10 +202,12 @@ impl Gateways {
                 return Err(SettingsError::Zero(name));
             }
         }
-        let hosts = Hosts::new(settings.hosts, settings.allow_loopback);
-        let dns = GuardedDns::new(hosts, resolver, settings.allow_loopback, settings.gone_after);
+        let hosts = Hosts::new(settings.hosts, Guard::new(settings.allow_loopback, settings.nat64));
+        let dns = GuardedDns::new(hosts, resolver, settings.gone_after);
+        let (ca_pem, connect_timeout) = (settings.extra_ca_pem.as_deref(), settings.connect_timeout);
+        let troubles = Troubles::new(settings.told_after);
         let inner = Inner {
-            connector: Arc::new(Connector::new(dns, settings.extra_ca_pem.as_deref())?),
+            connector: Arc::new(Connector::new(dns, settings.egress, troubles, connect_timeout, ca_pem)?),
             bounds: Bounds {
                 connections: settings.connections_per_origin,
                 streams_per_connection: settings.streams_per_connection,
@@ -209,9 +227,13 @@ impl Gateways {
     }
 
     /// [Recognises](Self::recognise) an endpoint, then resolves its host and checks that every address is public.
-    /// For registration; every connect asks and checks again. Takes at most the connect timeout.
+    /// For registration; every connect asks and checks again. Takes at most the connect timeout. What the proxy looks up is not
+    /// resolved here: a push service's host that is known, or that the settings name.
     pub async fn check_public(&self, endpoint: &Endpoint) -> Result<(), HostRefused> {
         self.recognise(endpoint)?;
+        if self.inner.connector.is_looked_up_by_proxy(split(endpoint.authority()).0) {
+            return Ok(());
+        }
         let addresses = self.inner.connector.dns.addresses(endpoint.authority());
         match tokio::time::timeout(self.inner.bounds.connect_timeout, addresses).await {
             Ok(Ok(_)) => Ok(()),
@@ -237,6 +259,25 @@ impl Gateways {
     /// Makes another POST than a push, in the same way.
     pub(crate) async fn call(&self, call: Call) -> Result<Reply, Failure> {
         self.origin(call.endpoint.authority())?.exchange(&call, &|| true).await
+    }
+
+    /// Says something to one of a push service's hosts, as a push would go there: an empty POST to where no push resource is, which each
+    /// refuses. Returns the host and what came back. None: none of its hosts is known by its whole name.
+    pub(crate) async fn greet(&self, gateway: Gateway, deadline: Instant) -> Option<(String, Result<Reply, Failure>)> {
+        let host = self.inner.connector.dns.hosts.one_of(gateway)?;
+        let endpoint = Endpoint::parse(&format!("https://{host}/")).ok()?;
+        let call = Call { endpoint, headers: HeaderMap::new(), body: Bytes::new(), deadline };
+        Some((host, self.call(call).await))
+    }
+
+    /// Push services that the proxy has let nothing through to for a while, and that nobody was [told](Self::told_of_trouble) of.
+    pub(crate) fn troubles(&self) -> Vec<Trouble> {
+        self.inner.connector.troubles.untold(Instant::now())
+    }
+
+    /// Somebody was told of the proxy's trouble with a push service.
+    pub(crate) fn told_of_trouble(&self, gateway: Gateway) {
+        self.inner.connector.troubles.told(gateway);
     }
 
     fn origin(&self, authority: &str) -> Result<Arc<Origin>, Failure> {

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::guard;
 use super::hosts::{Hosts, listed, literal, split};
 use super::missing::Missing;
 use crate::classify::Failure;
@@ -71,7 +70,6 @@ fn ask_system(host: &str) -> Result<Vec<IpAddr>, NoAddress> {
 pub(super) struct GuardedDns {
     pub(super) hosts: Hosts,
     resolver: Resolver,
-    allow_loopback: bool,
     unknown: Semaphore,
     missing: Missing,
     /// The host of each known gateway that last had an address.
@@ -79,9 +77,9 @@ pub(super) struct GuardedDns {
 }
 
 impl GuardedDns {
-    pub(super) fn new(hosts: Hosts, resolver: Resolver, allow_loopback: bool, gone_after: Duration) -> Self {
+    pub(super) fn new(hosts: Hosts, resolver: Resolver, gone_after: Duration) -> Self {
         let (unknown, missing) = (Semaphore::new(UNKNOWN_LOOKUPS), Missing::new(gone_after));
-        Self { hosts, resolver, allow_loopback, unknown, missing, seen: Mutex::default() }
+        Self { hosts, resolver, unknown, missing, seen: Mutex::default() }
     }
 
     /// The addresses of `host[:port]`, at least one, all of them public. One that is not refuses them all
@@ -99,7 +97,7 @@ impl GuardedDns {
                 Err(_) => return Err(Failure::unresolved(host)),
             },
         };
-        match addresses.iter().all(|address| guard::may_connect(*address, self.allow_loopback)) {
+        match addresses.iter().all(|address| self.hosts.guard.may_connect(*address)) {
             true => Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()),
             false => Err(Failure::Forbidden),
         }

@@ -1,11 +1,13 @@
 //! Packs what happened into requests. Any replica in the maintenance role does it, one at a time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
 use tracing::warn;
 
 use super::event::{Event, body};
+use crate::dispatch::rest::Rest;
 use crate::model::clock::{Clock, Timestamp, uuid_of};
 use crate::model::hook::EventType;
 use crate::model::id::HookDeliveryId;
@@ -14,18 +16,18 @@ use crate::vault::{Vault, WEBHOOK_BODY};
 
 /// How often it is looked for what happened.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same while nothing is sent: receipts may come in all the same.
+const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// Octets of a request's body, at most, unless a single event is longer.
 const BODY_MAX: usize = 256 * 1024;
 
 /// Packs for ever.
-pub(crate) async fn pack_on(pool: PgPool, vault: Vault, clock: Clock) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+pub(crate) async fn pack_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     loop {
-        ticks.tick().await;
         if let Err(error) = pack(&pool, &vault, clock.now()).await {
             warn!(%error, "what webhooks are to be told could not be packed; it is tried again");
         }
+        rest.pause(LOOK_EVERY, LOOK_AT_REST).await;
     }
 }
 

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::signature::Secret;
 use crate::classify::{Health, retry_after};
+use crate::dispatch::rest::Rest;
 use crate::gateway::{Call, Gateways, Reply};
 use crate::metrics::Metrics;
 use crate::model::clock::{Clock, Timestamp, uuid_of};
@@ -38,6 +39,8 @@ const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
 
 /// How often it is looked for what is due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// The same while the process rests and nothing is under way.
+const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// Requests of one webhook in flight, at most.
 const AT_ONCE: usize = 8;
 /// Requests in flight of all webhooks together, at most: so much of their bodies is in memory.
@@ -57,17 +60,15 @@ const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
 
 /// Sends for ever.
-pub(crate) async fn send_on(sender: Sender) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+pub(crate) async fn send_on(sender: Sender, rest: Arc<Rest>) {
     let mut running = JoinSet::new();
     loop {
-        ticks.tick().await;
         while running.try_join_next().is_some() {}
         match sender.begin().await {
             Ok(lines) => lines.into_iter().for_each(|line| drop(running.spawn(line))),
             Err(error) => warn!(%error, "what is due for webhooks could not be read; it is tried again"),
         }
+        rest.pause(LOOK_EVERY, LOOK_AT_REST).await;
     }
 }
 

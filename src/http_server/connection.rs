@@ -1,71 +1,87 @@
-//! One connection, from its first octet to its last.
+//! One connection, from its first octet to its last: the handshake, if there is one, and then the protocol that was agreed on.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::ConnectInfo;
-use axum::http::{HeaderValue, Request, header};
-use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use axum::http::Extensions;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tower::Service as _;
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
 use tracing::debug;
 
-use super::Limits;
-use super::socket::{Phase, Progress, Socket};
+use super::tls::{Greeting, Tls};
+use super::{Limits, http1, http2};
 
-/// Serves one request after the other until the client or we have had enough. Each finds the client's address in its
-/// extensions, as [`ConnectInfo`].
-pub(super) async fn serve(
-    stream: TcpStream,
-    peer: SocketAddr,
-    router: Router,
-    http: http1::Builder,
-    limits: Limits,
-    stop: watch::Receiver<bool>,
-) {
-    // Responses are written whole; to wait for more would only delay them.
-    let _ = stream.set_nodelay(true);
-    let progress = Arc::new(Progress::default());
-    let socket = Socket::new(stream, progress.clone(), limits);
-    let answer = service_fn(|request: Request<Incoming>| {
-        let exchange = Exchange::begin(progress.clone());
-        let (mut router, stop) = (router.clone(), stop.clone());
-        async move {
-            let mut request = request
-                .map(|body| Body::new(Asked { at_end: body.is_end_stream(), body, progress: exchange.0.clone() }));
-            request.extensions_mut().insert(ConnectInfo(peer));
-            request.extensions_mut().insert(Stopping(stop.clone()));
-            let Ok(mut response) = router.call(request).await;
-            if *stop.borrow() {
-                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok::<_, Infallible>(response.map(|body| Answer { body, _exchange: exchange }))
-        }
-    });
-    let mut connection = pin!(http.serve_connection(TokioIo::new(socket), answer));
-    let mut told = stop.clone();
-    tokio::select! {
-        biased;
-        ended = connection.as_mut() => return log(ended, peer),
-        _ = told.wait_for(|stop| *stop) => {}
-    }
-    // The library takes a half-sent head for none. Its request is still answered, as the last one.
-    if progress.phase() != Phase::Head {
-        connection.as_mut().graceful_shutdown();
-    }
-    log(connection.await, peer);
+/// What a connection is served by.
+#[derive(Clone)]
+pub(super) struct Host {
+    pub(super) router: Router,
+    pub(super) limits: Limits,
+    pub(super) stop: watch::Receiver<bool>,
 }
 
-fn log(ended: hyper::Result<()>, peer: SocketAddr) {
+/// Told by its presence in a request's extensions: the request came by TLS, to this process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OverTls;
+
+/// What each request of a connection finds in its extensions.
+#[derive(Clone)]
+pub(super) struct Visitor {
+    pub(super) peer: SocketAddr,
+    pub(super) over_tls: bool,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+impl Visitor {
+    /// The client's address as [`axum::extract::ConnectInfo`], [`Stopping`], and [`OverTls`] where it holds.
+    pub(super) fn introduce(&self, extensions: &mut Extensions) {
+        extensions.insert(axum::extract::ConnectInfo(self.peer));
+        extensions.insert(Stopping(self.stop.clone()));
+        if self.over_tls {
+            extensions.insert(OverTls);
+        }
+    }
+}
+
+/// Serves a connection without TLS.
+pub(super) async fn serve_plain(stream: TcpStream, peer: SocketAddr, host: Host) {
+    // Responses are written whole; to wait for more would only delay them.
+    let _ = stream.set_nodelay(true);
+    let visitor = Visitor { peer, over_tls: false, stop: host.stop.clone() };
+    http1::serve(stream, visitor, host).await;
+}
+
+/// Shakes hands, which may take as long as a request's head, and serves what was agreed on. `place` is given back as soon as
+/// hands were shaken.
+pub(super) async fn serve_tls<P>(stream: TcpStream, peer: SocketAddr, tls: Tls, place: P, host: Host) {
+    let _ = stream.set_nodelay(true);
+    let within: Duration = host.limits.head;
+    let mut stop = host.stop.clone();
+    let greeted = tokio::select! {
+        biased;
+        greeted = timeout(within, tls.greet(stream)) => greeted,
+        // Nothing was asked yet.
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    drop(place);
+    let stream: TlsStream<TcpStream> = match greeted {
+        Ok(Ok(Greeting::Agreed(stream))) => *stream,
+        Ok(Ok(Greeting::Answered)) => return,
+        Ok(Err(error)) => return debug!(%error, client = %peer.ip(), "a TLS handshake failed"),
+        Err(_) => return debug!(client = %peer.ip(), "a TLS handshake took too long"),
+    };
+    let visitor = Visitor { peer, over_tls: true, stop: host.stop.clone() };
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        http2::serve(stream, visitor, host).await;
+    } else {
+        http1::serve(stream, visitor, host).await;
+    }
+}
+
+/// Tells how a connection ended, if not in order.
+pub(super) fn log(ended: hyper::Result<()>, peer: SocketAddr) {
     if let Err(error) = ended {
         debug!(%error, client = %peer.ip(), "a connection broke off");
     }
@@ -79,78 +95,5 @@ impl Stopping {
     /// Is ready once the server stops.
     pub(crate) async fn told(&mut self) {
         let _ = self.0.wait_for(|stop| *stop).await;
-    }
-}
-
-/// Lasts from a request's head to the end of its response.
-struct Exchange(Arc<Progress>);
-
-impl Exchange {
-    fn begin(progress: Arc<Progress>) -> Self {
-        progress.enter(Phase::Exchange);
-        Self(progress)
-    }
-}
-
-impl Drop for Exchange {
-    fn drop(&mut self) {
-        self.0.enter(Phase::Idle);
-    }
-}
-
-/// A request's body, which tells whether it was read to its end.
-struct Asked {
-    body: Incoming,
-    at_end: bool,
-    progress: Arc<Progress>,
-}
-
-impl HttpBody for Asked {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(cx);
-        self.at_end = matches!(frame, Poll::Ready(None)) || self.body.is_end_stream();
-        frame
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        if !self.at_end {
-            self.progress.cut_body();
-        }
-    }
-}
-
-/// A response's body, with which the exchange ends.
-struct Answer {
-    body: Body,
-    _exchange: Exchange,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::Limits;
@@ -58,9 +57,9 @@ impl Progress {
     }
 }
 
-/// The socket.
-pub(super) struct Socket {
-    stream: TcpStream,
+/// The socket, with TLS or without.
+pub(super) struct Socket<S> {
+    stream: S,
     progress: Arc<Progress>,
     limits: Limits,
     reading: Patience<Phase>,
@@ -68,8 +67,8 @@ pub(super) struct Socket {
     closing: Patience<()>,
 }
 
-impl Socket {
-    pub(super) fn new(stream: TcpStream, progress: Arc<Progress>, limits: Limits) -> Self {
+impl<S> Socket<S> {
+    pub(super) fn new(stream: S, progress: Arc<Progress>, limits: Limits) -> Self {
         let (reading, writing, closing) = (Patience::default(), Patience::default(), Patience::default());
         Self { stream, progress, limits, reading, writing, closing }
     }
@@ -85,7 +84,7 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
     /// A client that takes too long looks like one that has hung up.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -109,7 +108,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
@@ -131,13 +130,16 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.unless_stalled(cx, flushed)
     }
 
     /// Says that nothing more will come, and lets a client that is still sending see the response first.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(Pin::new(&mut this.stream).poll_shutdown(cx))?;
+        let said = Pin::new(&mut this.stream).poll_shutdown(cx);
+        ready!(this.unless_stalled(cx, said))?;
         if !this.progress.body_cut.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
@@ -156,7 +158,7 @@ impl AsyncWrite for Socket {
 }
 
 /// A time limit for something that is waited for. `T` tells one thing from the next.
-struct Patience<T> {
+pub(super) struct Patience<T> {
     with: Option<T>,
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -169,7 +171,7 @@ impl<T> Default for Patience<T> {
 
 impl<T: Copy + PartialEq> Patience<T> {
     /// Is ready once the same has been waited for so long.
-    fn poll(&mut self, cx: &mut Context<'_>, with: T, within: Duration) -> Poll<()> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, with: T, within: Duration) -> Poll<()> {
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(within)));
         if self.with != Some(with) {
             self.with = Some(with);
@@ -179,7 +181,7 @@ impl<T: Copy + PartialEq> Patience<T> {
     }
 
     /// What was waited for has come.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.with = None;
     }
 }

@@ -9,6 +9,7 @@ use tracing::warn;
 use super::event::Event;
 use super::reading::{Memory, Snapshots};
 use super::{Inner, Reader, Right};
+use crate::panics;
 use crate::store::keys::{api_keys, sessions};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
 
@@ -16,8 +17,15 @@ use crate::store::outcomes::stream::{self, Position, StreamRow};
 const ROWS_MAX: usize = 500;
 /// How long the reader rests while there are more stored events than it reads at a time, so that listeners can follow.
 const BETWEEN_PAGES: Duration = Duration::from_millis(20);
-/// Reads while anybody listens.
-pub(super) async fn read_on(inner: Arc<Inner>, mut position: Position) {
+/// Reads while anybody listens. Should that panic, nobody does any more: whoever listened comes back, as after any end, and a new
+/// reader starts.
+pub(super) async fn read_on(inner: Arc<Inner>, position: Position) {
+    if panics::caught(read_while_heard(&inner, position)).await.is_err() {
+        inner.state.lock().reader = None;
+    }
+}
+
+async fn read_while_heard(inner: &Inner, mut position: Position) {
     let mut memory = Memory::default();
     let mut ticks = tokio::time::interval(inner.settings.every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

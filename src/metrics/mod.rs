@@ -5,32 +5,33 @@
 
 mod labels;
 mod process;
+mod series;
 
 use std::cmp::Reverse;
-use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::Registry;
 
 use crate::model::delivery::{Ending, Tier};
 use crate::model::fact::StatusClass;
 use crate::model::hook::DeliveryState;
 use crate::model::lane::Gateway;
+use crate::panics;
 use crate::policy::reliability::{self, LaneSums, Reading, Sli};
 use labels::{
     AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, Name, OutcomeLabel, PoolLabels, RequestLabels,
     SliLabels, TierLabel,
 };
 use process::Process;
+use series::{counter, counters, gauge, histogram, histograms, seconds};
 
 /// Methods that have series of their own.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -58,6 +59,14 @@ impl TokenFault {
             TokenFault::Late => "late",
         }
     }
+}
+
+/// Of the process: the log, by which they are counted, is begun before there are metrics.
+static SLOW_STATEMENTS: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// Statements that took longer than a setting says.
+pub(crate) fn slow_statements() -> &'static Counter {
+    &SLOW_STATEMENTS
 }
 
 /// By gateway, status and tier.
@@ -108,6 +117,8 @@ pub struct Metrics {
     pub multi_buffer: Gauge,
     /// By how many seconds the database's clock is ahead of this host's.
     pub clock_offset_s: Gauge<f64, AtomicU64>,
+    /// When the certificate expires that this process shows, in seconds since 1970; 0: it shows none.
+    pub certificate_expires_s: Gauge<f64, AtomicU64>,
     connections: Family<PoolLabels, Gauge>,
     /// Whether a host of the database takes writes.
     pub database_writable: Gauge,
@@ -145,6 +156,9 @@ impl Metrics {
         r.register("database_connections", "Connections of this process to Postgres", connections.clone());
         let subscriptions_active = Family::default();
         r.register("subscriptions_active", "Active subscriptions by gateway", subscriptions_active.clone());
+        r.register("panics", "Panics, those included that were caught", panics::count().clone());
+        let slow = "Statements that took longer than BELLWIRE_SLOW_STATEMENT_MS; the log has them";
+        r.register("slow_statements", slow, SLOW_STATEMENTS.clone());
         r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         Arc::new(Self {
             attempts: attempts(r),
@@ -173,6 +187,11 @@ impl Metrics {
             in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
             multi_buffer: gauge(r, "multi_buffer", "Whether payloads are sealed eight at a time: 1 or 0"),
             clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
+            certificate_expires_s: seconds(
+                r,
+                "tls_certificate_expiry_timestamp",
+                "When the certificate expires; 0: none",
+            ),
             connections,
             database_writable: gauge(r, "database_writable", "Whether a host of the database takes writes"),
             database_failovers: counter(r, "database_failovers", "Times that another primary was found"),
@@ -351,52 +370,6 @@ fn webhook_requests(registry: &mut Registry) -> [Counter; DeliveryState::ALL.len
 /// Where a tier or an ending stands among all of its kind: their numbers begin at 1.
 fn place(code: i16) -> usize {
     usize::try_from(code - 1).expect("numbers begin at 1")
-}
-
-/// From a millisecond to some ten seconds, which is the deadline of an attempt.
-fn durations() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.5, 11))
-}
-
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-
-fn histograms<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Histograms<L> {
-    let family = Family::new_with_constructor(durations as fn() -> Histogram);
-    registry.register_with_unit(name, help, Unit::Seconds, family.clone());
-    family
-}
-
-fn histogram(registry: &mut Registry, name: &str, help: &str) -> Histogram {
-    let histogram = durations();
-    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
-    histogram
-}
-
-trait Labels: EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static {}
-impl<L: EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static> Labels for L {}
-
-fn counters<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Family<L, Counter> {
-    let family = Family::default();
-    registry.register(name, help, family.clone());
-    family
-}
-
-fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
-    let counter = Counter::default();
-    registry.register(name, help, counter.clone());
-    counter
-}
-
-fn seconds(registry: &mut Registry, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
-    let gauge = Gauge::default();
-    registry.register_with_unit(name, help, Unit::Seconds, gauge.clone());
-    gauge
-}
-
-fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
-    let gauge = Gauge::default();
-    registry.register(name, help, gauge.clone());
-    gauge
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn ids_of_times_within_one_millisecond_are_in_their_order() {
-        let at = |micros| uuid_of(DateTime::from_timestamp_micros(1_700_000_000_123_000 + micros).unwrap());
+        let at = |micros: i64| uuid_of(DateTime::from_timestamp_micros(1_700_000_000_123_000 + micros).unwrap());
         assert!((1..1_000).all(|micros| at(micros - 1) < at(micros)));
         assert!(at(-1) < at(0) && at(999) < at(1_000));
     }

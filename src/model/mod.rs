@@ -10,6 +10,7 @@ pub(crate) mod habits;
 pub(crate) mod hook;
 pub(crate) mod id;
 pub(crate) mod lane;
+pub(crate) mod log_filter;
 pub(crate) mod message;
 mod named;
 pub(crate) mod permission;

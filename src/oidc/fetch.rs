@@ -1,6 +1,6 @@
 //! Requests to the provider. The operator names it, so it may be at a private address, but it is no more trusted than that: each
 //! request has HTTPS (or goes to this machine), a time within which it is answered, and a bound on the answer. A redirect is
-//! an answer like any other, and nobody's proxy is asked.
+//! an answer like any other, and no proxy is asked but the one that is set.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use url::{Host, Url};
 
-use crate::gateway::{self, client_config};
+use crate::gateway::{self, Egress, client_config};
 
 /// Octets of an answer's body, at most. A provider's keys take some thousands.
 const BODY_MAX: usize = 1 << 20;
@@ -30,7 +30,7 @@ const HEAD_MAX: usize = 16 << 10;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoAnswer {
+pub(crate) enum NoAnswer {
     #[error("{0} is neither https nor on this machine")]
     Forbidden(String),
     #[error("no connection: {0}")]
@@ -59,27 +59,29 @@ fn is_local(url: &Url) -> bool {
     url.scheme() == "http" && is_here
 }
 
-/// The client.
-pub(super) struct Http {
+/// The client, also for other addresses that the operator names.
+pub(crate) struct Http {
     tls: TlsConnector,
     /// Whether plain HTTP to this machine will do, which it does for a provider that is here itself.
     may_be_local: bool,
+    egress: Option<Egress>,
     timeout: Duration,
 }
 
 impl Http {
-    pub(super) fn new(
+    pub(crate) fn new(
         issuer: &Url,
         extra_ca_pem: Option<&[u8]>,
+        egress: Option<Egress>,
         timeout: Duration,
     ) -> Result<Self, gateway::SettingsError> {
         let mut tls = client_config(extra_ca_pem)?;
         tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { tls: Arc::new(tls).into(), may_be_local: is_local(issuer), timeout })
+        Ok(Self { tls: Arc::new(tls).into(), may_be_local: is_local(issuer), egress, timeout })
     }
 
     /// Whether this provider may send us, or anybody, there.
-    pub(super) fn admits(&self, url: &Url) -> bool {
+    pub(crate) fn admits(&self, url: &Url) -> bool {
         url.scheme() == "https" || (self.may_be_local && is_local(url))
     }
 
@@ -88,10 +90,16 @@ impl Http {
         let url = Url::parse(&request.uri().to_string()).map_err(|_| forbidden())?;
         let (Some(host), true) = (url.host(), self.admits(&url)) else { return Err(forbidden()) };
         let port = url.port_or_known_default().unwrap_or(443);
-        let (tcp, name) = match host {
-            Host::Domain(name) => (TcpStream::connect((name, port)).await?, ServerName::try_from(name.to_owned())),
-            Host::Ipv4(ip) => (TcpStream::connect((ip, port)).await?, Ok(ip.into())),
-            Host::Ipv6(ip) => (TcpStream::connect((ip, port)).await?, Ok(ip.into())),
+        let name = match &host {
+            Host::Domain(name) => ServerName::try_from((*name).to_owned()),
+            Host::Ipv4(ip) => Ok((*ip).into()),
+            Host::Ipv6(ip) => Ok((*ip).into()),
+        };
+        let tcp = match (&self.egress, host) {
+            (Some(egress), host) => egress.reach(&host.to_string(), port, self.timeout).await?,
+            (None, Host::Domain(name)) => TcpStream::connect((name, port)).await?,
+            (None, Host::Ipv4(ip)) => TcpStream::connect((ip, port)).await?,
+            (None, Host::Ipv6(ip)) => TcpStream::connect((ip, port)).await?,
         };
         if url.scheme() == "http" {
             return ask(tcp, request).await;
@@ -182,7 +190,7 @@ mod tests {
     }
 
     async fn ask(at: &Url, ca_pem: Option<&str>) -> Result<HttpResponse, NoAnswer> {
-        let http = Http::new(at, ca_pem.map(str::as_bytes), PATIENCE).unwrap();
+        let http = Http::new(at, ca_pem.map(str::as_bytes), None, PATIENCE).unwrap();
         http.call(http::Request::get(at.as_str()).body(Vec::new()).unwrap()).await
     }
 
@@ -237,7 +245,7 @@ mod tests {
             assert_eq!(is_private(&url(text)), private, "{text}");
         }
         let admits = |issuer: &str, there: &str| {
-            Http::new(&url(issuer), None, Duration::from_secs(1)).unwrap().admits(&url(there))
+            Http::new(&url(issuer), None, None, Duration::from_secs(1)).unwrap().admits(&url(there))
         };
         assert!(admits("http://localhost:8080", "http://127.0.0.1:9090"));
         assert!(admits("http://localhost:8080", "https://id.example.com"));

@@ -29,10 +29,9 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 use url::Url;
 
-use crate::gateway;
+use crate::gateway::{self, Egress};
 use crate::model::clock::Timestamp;
-use fetch::Http;
-pub(crate) use fetch::is_private;
+pub(crate) use fetch::{Http, is_private};
 
 /// How long a request to the provider may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -62,6 +61,8 @@ pub struct Settings {
     pub redirect_url: String,
     /// PEM certificates that it is trusted by beside Mozilla's roots.
     pub extra_ca_pem: Option<Vec<u8>>,
+    /// The proxy that it is asked through; none: it is asked directly.
+    pub egress: Option<Egress>,
     /// How long each request to it may take.
     pub timeout: Duration,
 }
@@ -164,7 +165,7 @@ impl Provider {
     /// Nothing is asked before somebody signs in.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         let issuer = IssuerUrl::new(settings.issuer)?;
-        let http = Http::new(issuer.url(), settings.extra_ca_pem.as_deref(), settings.timeout)?;
+        let http = Http::new(issuer.url(), settings.extra_ca_pem.as_deref(), settings.egress, settings.timeout)?;
         Ok(Self(Arc::new(Inner {
             issuer,
             client_id: ClientId::new(settings.client_id),

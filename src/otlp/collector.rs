@@ -23,11 +23,11 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use prost::Message;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
-use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tracing::{info, warn};
 use url::Url;
 
 use super::SCOPE;
+use crate::gateway::{self, client_config};
 
 /// Where spans go, beneath the endpoint.
 const TRACES: &str = "v1/traces";
@@ -62,15 +62,16 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(endpoint: &Url, mut headers: HeaderMap) -> Self {
+    pub(super) fn new(
+        endpoint: &Url,
+        extra_ca_pem: Option<&[u8]>,
+        mut headers: HeaderMap,
+    ) -> Result<Self, gateway::SettingsError> {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("bellwire/", env!("CARGO_PKG_VERSION"))));
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(aws_lc_rs::default_provider())
-            .expect("the provider speaks TLS 1.2 and 1.3")
-            .https_or_http()
-            .enable_http1()
-            .build();
+        let mut tls = client_config(extra_ca_pem)?;
+        tls.alpn_protocols.clear(); // the connector's own affair
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
         let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(Duration::from_secs(90))
@@ -78,7 +79,7 @@ impl Collector {
             .build(connector);
         let host = endpoint.host_str().unwrap_or_default().to_owned();
         let endpoint = endpoint.as_str().trim_end_matches('/').to_owned();
-        Self { http, endpoint, host, headers, failing: AtomicBool::new(false) }
+        Ok(Self { http, endpoint, host, headers, failing: AtomicBool::new(false) })
     }
 
     /// Sends a message once. The first failure is logged, and the first success after it.

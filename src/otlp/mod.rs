@@ -26,6 +26,7 @@ use tokio::time::timeout;
 use tracing::{debug, info};
 use url::Url;
 
+use crate::gateway;
 use crate::model::clock::{Clock, Timestamp};
 use collector::{Collector, SpanSink, resource_of};
 pub use spans::Tracer;
@@ -47,6 +48,8 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 pub(crate) struct Settings {
     /// The collector; `/v1/traces` and `/v1/metrics` are beneath it.
     pub endpoint: Url,
+    /// PEM certificates that it is trusted by beside Mozilla's roots.
+    pub extra_ca_pem: Option<Vec<u8>>,
     /// Headers of each request to it.
     pub headers: HeaderMap,
     /// What it knows this server by.
@@ -104,8 +107,11 @@ pub(crate) struct Otlp {
 
 impl Otlp {
     /// Prepares everything, on the runtime that it is called on. The collector is not asked whether it is there.
-    pub(crate) fn start(settings: Settings, clock: Clock) -> Self {
-        let Settings { endpoint, headers, service_name, sampling, share, metrics_every } = settings;
+    ///
+    /// # Errors
+    /// If its certificates cannot be used.
+    pub(crate) fn start(settings: Settings, clock: Clock) -> Result<Self, gateway::SettingsError> {
+        let Settings { endpoint, extra_ca_pem, headers, service_name, sampling, share, metrics_every } = settings;
         // Replicas are of one service, and their series must not be taken for each other's.
         let resource = Resource::builder_empty()
             .with_service_name(service_name)
@@ -113,7 +119,7 @@ impl Otlp {
             .with_attribute(KeyValue::new("service.instance.id", clock.uuid().to_string()))
             .build();
         info!(host = endpoint.host_str(), "traces and metrics go to a collector");
-        let collector = Arc::new(Collector::new(&endpoint, headers));
+        let collector = Arc::new(Collector::new(&endpoint, extra_ca_pem.as_deref(), headers)?);
         let sink = SpanSink::new(collector.clone(), &resource);
         let gathering = BatchConfigBuilder::default()
             .with_max_queue_size(SPANS_WAITING_MAX)
@@ -126,7 +132,7 @@ impl Otlp {
             .with_resource(resource.clone())
             .build();
         let (resource, began) = ((&resource).into(), clock.now());
-        Self { provider, collector, resource, clock, began, metrics_every }
+        Ok(Self { provider, collector, resource, clock, began, metrics_every })
     }
 
     /// Makes the spans that are told.

@@ -76,7 +76,7 @@ pub(crate) fn decide(outcome: &Outcome, policy: &Policy, situation: &Situation, 
             let after = shortest + (longest - shortest).mul_f64(randomness.clamp(0.0, 1.0));
             if outlives(situation, after) { Verdict::Retry { after, counts: false } } else { Verdict::Expired }
         }
-        Kind::Throttled | Kind::ChannelThrottled | Kind::Unavailable { .. } => {
+        Kind::Throttled | Kind::ChannelThrottled | Kind::Unavailable { .. } | Kind::CutOff => {
             retried(outcome, policy, situation, randomness)
         }
     }
@@ -111,7 +111,7 @@ fn retried(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness
     } else if matches!(policy.retry, Retry::Guide(_)) && situation.accepted_at + GUIDE_WINDOW <= situation.now + after {
         Verdict::Dead { reason: DeadReason::RetriesExhausted }
     } else {
-        Verdict::Retry { after, counts: true }
+        Verdict::Retry { after, counts: outcome.kind != Kind::CutOff }
     }
 }
 
@@ -216,6 +216,7 @@ mod tests {
             (Kind::ChannelThrottled, retry(2)),
             (DOWN, retry(2)),
             (Kind::Unavailable { retry_now: true }, retry(0)),
+            (Kind::CutOff, Verdict::Retry { after: secs(2), counts: false }),
             (Kind::Unprocessed, Verdict::Retry { after: Duration::from_millis(275), counts: false }),
             (Kind::TooLarge, Verdict::Shrink),
             (Kind::Gone, Verdict::Gone),

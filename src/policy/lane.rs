@@ -284,7 +284,7 @@ impl Lane {
                 news.held = self.hold.newest();
             }
             // A `Retry-After` here is this delivery's alone: Mozilla sends one with every 503, for a single failed write.
-            Kind::Unavailable { .. } => self.limit.failed(),
+            Kind::Unavailable { .. } | Kind::CutOff => self.limit.failed(),
             Kind::Unprocessed => {}
             _ => {
                 self.limit.succeeded();

@@ -19,6 +19,9 @@ pub(crate) const OLDEST_MAJOR: u32 = 15;
 /// and its relatives, Red Hat and its relatives, a build from source, Homebrew on both kinds of Mac.
 const PARENTS: [&str; 5] = ["/usr/lib/postgresql", "/usr", "/usr/local", "/opt/homebrew/opt", "/usr/local/opt"];
 
+/// What makes archives and takes them in.
+const TOOLS: [&str; 2] = ["pg_dump", "pg_restore"];
+
 /// One installed Postgres.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Binaries {
@@ -60,6 +63,19 @@ impl Binaries {
             })
     }
 
+    /// Picks the installation whose `pg_dump` and `pg_restore` can be used with a server of that major version, and with archives of
+    /// it: the nearest that is not older. It need not hold a server.
+    pub(crate) fn find_tools(dir: Option<&Path>, search_path: Option<&OsStr>, major: u32) -> Result<Self, Error> {
+        let candidates = dir.map_or_else(|| candidates(search_path), |dir| vec![dir.to_owned()]);
+        candidates
+            .into_iter()
+            .filter(|dir| TOOLS.iter().all(|name| is_trusted(&dir.join(name))))
+            .filter_map(|dir| Some(Self { major: version_of(&dir.join(TOOLS[0]))?, dir }))
+            .filter(|found| found.major >= major)
+            .min_by_key(|found| found.major)
+            .ok_or(Error::NoTools { major })
+    }
+
     /// The path of one program.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -71,10 +87,20 @@ impl Binaries {
         if !postgres.is_file() || !dir.join("initdb").is_file() {
             return None;
         }
-        let output = Command::new(postgres).arg("--version").env_clear().output().ok()?;
-        let major = major_of(std::str::from_utf8(&output.stdout).ok()?)?;
+        let major = version_of(&postgres)?;
         Some(Self { dir, major })
     }
+}
+
+/// The major version that a program says it is of.
+fn version_of(program: &Path) -> Option<u32> {
+    let output = Command::new(program).arg("--version").env_clear().output().ok()?;
+    major_of(std::str::from_utf8(&output.stdout).ok()?)
+}
+
+/// Whether a program is there and may be run.
+fn is_trusted(program: &Path) -> bool {
+    program.is_file() && (!geteuid().is_root() || trust::check(program).is_ok())
 }
 
 /// Whether the programs in a directory may be run. Whoever is not root can harm no more than themselves.
@@ -90,7 +116,7 @@ fn wanted(existing: Option<u32>) -> String {
     existing.map_or(format!("{OLDEST_MAJOR} or newer"), |major| format!("{major}, which made the data directory"))
 }
 
-/// The major version in what `postgres --version` prints: `postgres (PostgreSQL) 15.18 (Debian …)`, `… 17beta1`.
+/// The major version in what `postgres --version` and others print: `postgres (PostgreSQL) 15.18 (Debian …)`, `… 17beta1`.
 fn major_of(version: &str) -> Option<u32> {
     let number = version.split_once("(PostgreSQL) ")?.1;
     let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());

@@ -22,6 +22,12 @@ use super::{Error, Options, SUPERUSER};
 const SYSTEM_USER: &str = "postgres";
 /// The database that is made with the cluster.
 pub const DATABASE: &str = "bellwire";
+/// The first major version that makes checksums of pages unless told otherwise.
+const CHECKSUMS_BY_DEFAULT: u32 = 18;
+/// The name of its socket, which follows from its port.
+const SOCKET: &str = ".s.PGSQL.5432";
+/// What Linux has room for (unix(7)), less the closing zero.
+const SOCKET_PATH_MAX_OCTETS: usize = 107;
 /// A log larger than this is moved aside at the next start.
 const LOG_LIMIT_BYTES: u64 = 10 << 20;
 /// How much of the log an error quotes.
@@ -43,6 +49,8 @@ pub(super) struct Cluster {
     pub binaries: Binaries,
     pub socket_dir: PathBuf,
     pub durability: Durability,
+    pub memory_mib: u32,
+    pub is_paced: bool,
     ephemeral: bool,
     /// Whom Postgres runs as, when that is not us.
     user: Option<User>,
@@ -55,13 +63,16 @@ impl Cluster {
         make_dir(&options.data_dir)?;
         let data_dir = fs::canonicalize(&options.data_dir).map_err(at("cannot resolve", &options.data_dir))?;
         if let Some(user) = &user {
+            refuse_anothers(&data_dir.join("postgres"), user)?;
             refuse_closed_path(&data_dir, user)?;
         }
         let existing = existing_major(&data_dir.join("postgres"))?;
         let binaries = Binaries::find(options.binaries.as_deref(), options.search_path.as_deref(), existing)?;
         let socket_dir = socket_dir(&data_dir);
         let (durability, ephemeral) = (options.durability, options.ephemeral);
-        let place = Self { data_dir, binaries, socket_dir, durability, ephemeral, user };
+        let memory_mib = options.memory_mib();
+        let is_paced = options.is_paced;
+        let place = Self { data_dir, binaries, socket_dir, durability, memory_mib, is_paced, ephemeral, user };
         let _lock = place.lock()?;
         if ephemeral {
             place.give_away(&place.data_dir)?; // the guard, which erases it, runs as that user
@@ -79,7 +90,7 @@ impl Cluster {
 
     /// The socket that clients connect to.
     pub(super) fn socket(&self) -> PathBuf {
-        self.socket_dir.join(".s.PGSQL.5432")
+        self.socket_dir.join(SOCKET)
     }
 
     /// Where Postgres writes its log.
@@ -185,26 +196,40 @@ impl Cluster {
     /// Makes the cluster beside its final place and moves it there when it is whole, so that an interrupted attempt is
     /// simply made again.
     fn initdb(&self) -> Result<(), Error> {
-        let new = self.data_dir.join("postgres.new");
-        if new.exists() {
-            fs::remove_dir_all(&new).map_err(at("cannot remove", &new))?;
-        }
-        DirBuilder::new().mode(0o700).create(&new).map_err(at("cannot make", &new))?;
-        self.give_away(&new)?;
-        let mut initdb = Command::new(self.binaries.program("initdb"));
-        // "trust" is right because only the owner (and root) can enter the socket's directory. With the C locale text
-        // sorts by its octets, the same on every machine.
-        initdb.args(["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
-        initdb.arg("--pgdata").arg(&new);
-        match self.durability {
-            Durability::Full => initdb.arg("--data-checksums"),
-            Durability::Fast => initdb.arg("--no-sync"),
-        };
-        self.run_to_end(&mut initdb, "")?;
+        let new = self.beside("postgres.new");
+        self.make_new(&self.binaries, &new, self.durability == Durability::Full)?;
         let mut single = Command::new(self.binaries.program("postgres"));
         single.arg("--single").arg("-D").arg(&new).arg("postgres");
         self.run_to_end(&mut single, &format!("CREATE DATABASE {DATABASE}\n"))?;
         fs::rename(&new, self.cluster()).map_err(at("cannot move", &new))
+    }
+
+    /// A path beside the cluster.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.data_dir.join(name)
+    }
+
+    /// Makes a cluster there, in place of what an interrupted attempt has left.
+    pub(super) fn make_new(&self, binaries: &Binaries, new: &Path, checksums: bool) -> Result<(), Error> {
+        if new.exists() {
+            fs::remove_dir_all(new).map_err(at("cannot remove", new))?;
+        }
+        DirBuilder::new().mode(0o700).create(new).map_err(at("cannot make", new))?;
+        self.give_away(new)?;
+        let mut initdb = Command::new(binaries.program("initdb"));
+        // "trust" is right because only the owner (and root) can enter the socket's directory. With the C locale text
+        // sorts by its octets, the same on every machine.
+        initdb.args(["--username", SUPERUSER, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]);
+        initdb.arg("--pgdata").arg(new);
+        if checksums {
+            initdb.arg("--data-checksums");
+        } else if binaries.major >= CHECKSUMS_BY_DEFAULT {
+            initdb.arg("--no-data-checksums");
+        }
+        if self.durability == Durability::Fast {
+            initdb.arg("--no-sync");
+        }
+        self.run_to_end(&mut initdb, "")
     }
 
     /// Runs a program of Postgres with that input; what it said is the error.
@@ -254,7 +279,7 @@ impl Cluster {
         self.has_socket_dir().map(drop)
     }
 
-    /// Leaves nothing behind in `/tmp`, unless another process has started Postgres meanwhile.
+    /// Leaves no directory of the socket behind, unless another process has started Postgres meanwhile.
     pub(super) fn remove_socket_dir(&self) {
         if let Ok(None) = self.status() {
             // It is not empty if that other process is about to start; and nothing depends on its removal.
@@ -269,7 +294,7 @@ impl Cluster {
     }
 }
 
-fn at(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
+pub(super) fn at(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> Error + use<> {
     Error::io(format!("{what} {}", path.display()))
 }
 
@@ -310,6 +335,21 @@ fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
     Ok(())
 }
 
+/// Postgres serves nobody's cluster but its user's. One that a service runs as a user of its own is not for root, either.
+fn refuse_anothers(cluster: &Path, user: &User) -> Result<(), Error> {
+    let owner = match fs::metadata(cluster) {
+        Ok(found) => Uid::from_raw(found.uid()),
+        Err(_) => return Ok(()), // there is none yet, or it is about to be told why it cannot be read
+    };
+    // Root's own is on its way to that user, or was put there by hand.
+    if owner == user.uid || owner.is_root() {
+        return Ok(());
+    }
+    let named = User::from_uid(owner).ok().flatten();
+    let owner = named.map_or_else(|| owner.to_string(), |user| user.name);
+    Err(Error::Anothers { dir: cluster.to_owned(), owner })
+}
+
 /// Whether the data directory holds a whole cluster.
 pub(super) fn cluster_exists(data_dir: &Path) -> bool {
     data_dir.join("postgres").join("PG_VERSION").exists()
@@ -334,8 +374,17 @@ fn is_open_to_alone(user: Uid, owner: Uid, mode: u32) -> bool {
     owner == user && mode & 0o077 == 0
 }
 
-/// A short directory for the socket, since its path may hold at most 107 octets; the same for the same data directory.
+/// The directory of the socket, the same for the same data directory: beside the data, where every process finds it, also one that has
+/// a `/tmp` of its own; or, where that path is longer than the 107 octets that a socket's may have, or has characters that Postgres's
+/// list of such directories gives a meaning, a short one in `/tmp`.
 fn socket_dir(data_dir: &Path) -> PathBuf {
+    let beside = data_dir.join("postgres.socket");
+    let path = beside.join(SOCKET);
+    let path = path.as_os_str().as_encoded_bytes();
+    let is_plain = |octet: &u8| octet.is_ascii_alphanumeric() || b"/._-".contains(octet);
+    if path.len() <= SOCKET_PATH_MAX_OCTETS && path.iter().all(is_plain) {
+        return beside;
+    }
     let hash = digest::digest(&digest::SHA256, data_dir.as_os_str().as_encoded_bytes());
     let hex: String = hash.as_ref()[..8].iter().map(|octet| format!("{octet:02x}")).collect();
     PathBuf::from(format!("/tmp/bellwire-{hex}"))
@@ -381,9 +430,13 @@ mod tests {
 
     #[test]
     fn the_socket_is_short_and_follows_from_the_data_directory() {
-        let long = PathBuf::from("/very-long".repeat(30));
-        assert!(socket_dir(&long).join(".s.PGSQL.5432").as_os_str().len() <= 107);
-        assert_eq!(socket_dir(&long), socket_dir(&long));
-        assert_ne!(socket_dir(&long), socket_dir(Path::new("/other")));
+        for awkward in ["/very-long".repeat(30), "/with, a comma".to_owned()] {
+            let awkward = PathBuf::from(awkward);
+            let path = socket_dir(&awkward).join(SOCKET);
+            assert!(path.starts_with("/tmp") && path.as_os_str().len() <= SOCKET_PATH_MAX_OCTETS, "{path:?}");
+            assert_eq!(socket_dir(&awkward), socket_dir(&awkward));
+        }
+        assert_ne!(socket_dir(Path::new(&"/long".repeat(30))), socket_dir(Path::new(&"/other".repeat(30))));
+        assert_eq!(socket_dir(Path::new("/var/lib/bellwire")), Path::new("/var/lib/bellwire/postgres.socket"));
     }
 }

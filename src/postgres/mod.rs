@@ -3,7 +3,7 @@
 //! ```text
 //! bellwire ══pipe══▶ sh (guard.sh) ──▶ postgres          <data dir>/postgres      the cluster
 //!     └──────────── unix socket ──────────┘               <data dir>/postgres.log  what it says
-//!                                                         /tmp/bellwire-<hash>/    its socket, mode 0700
+//!                                                         <data dir>/postgres.socket/   its socket, mode 0700
 //! ```
 //!
 //! Postgres ends when the process that started it does, even by SIGKILL, because the guard then reads the end of the
@@ -15,7 +15,9 @@
 
 mod binaries;
 mod cluster;
+mod memory;
 mod settings;
+mod upgrade;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -33,6 +35,7 @@ pub(crate) use binaries::{Binaries, OLDEST_MAJOR};
 pub use cluster::DATABASE;
 use cluster::{Cluster, Status};
 pub use settings::Durability;
+pub(crate) use upgrade::{Upgraded, upgrade};
 
 /// The superuser that `initdb` makes; only those who can open the socket's directory can be it.
 const SUPERUSER: &str = "postgres";
@@ -63,7 +66,7 @@ pub enum Error {
     /// The cluster was made by a major version that is not installed any more.
     #[error(
         "the data directory was made by Postgres {major}, which is not installed: on Debian or Ubuntu, `apt-get \
-         install postgresql-{major}`; to move to a newer version, dump and restore it with pg_dumpall"
+         install postgresql-{major}`; to move to a newer version, install both and run `bellwire postgres upgrade`"
     )]
     OtherVersion {
         /// The version that made it.
@@ -76,6 +79,15 @@ pub enum Error {
         dir: PathBuf,
         /// Which versions would do.
         wanted: String,
+    },
+    /// No `pg_dump` and `pg_restore` for a server of that version.
+    #[error(
+        "pg_dump and pg_restore {major} or newer are not installed: on Debian or Ubuntu, `apt-get install \
+         postgresql-client-{major}`; or name their directory by BELLWIRE_POSTGRES_BIN"
+    )]
+    NoTools {
+        /// The server's major version.
+        major: u32,
     },
     /// Root was to run programs that somebody else may have written.
     #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
@@ -90,6 +102,14 @@ pub enum Error {
         "Postgres does not run as root, and there is no user `{0}` to run it as; create it, or start as another user"
     )]
     NoUser(&'static str),
+    /// Root found a cluster of neither its own nor that user.
+    #[error("the database in {} is of user `{owner}`: run this as that user, such as by `sudo -u {owner}`", dir.display())]
+    Anothers {
+        /// Where the cluster is.
+        dir: PathBuf,
+        /// Whose it is: a name, or a number.
+        owner: String,
+    },
     /// User `postgres` may not enter a directory above the data.
     #[error("user `{user}` may not enter {}, where the data would be: choose another data directory", dir.display())]
     Unreachable {
@@ -112,6 +132,21 @@ pub enum Error {
         /// How it failed.
         source: std::io::Error,
     },
+    /// A cluster that is to be upgraded runs.
+    #[error("a Postgres runs on the data directory: stop all that use it, and try again")]
+    Running,
+    /// There is nothing to upgrade to.
+    #[error(
+        "no Postgres newer than {major}, which made the data directory, is installed: install one beside it, or name its directory \
+         by BELLWIRE_POSTGRES_BIN"
+    )]
+    NothingNewer {
+        /// The version that made it.
+        major: u32,
+    },
+    /// `pg_upgrade` failed; what it said last.
+    #[error("pg_upgrade failed, and nothing has changed: {0}")]
+    Upgrade(String),
     /// `initdb` failed.
     #[error("initdb failed: {0}")]
     InitDb(String),
@@ -141,8 +176,19 @@ pub struct Options {
     pub search_path: Option<std::ffi::OsString>,
     /// What a crash of the machine may cost.
     pub durability: Durability,
+    /// Whether somebody sets how often Postgres looks for dead rows; otherwise that is often.
+    pub is_paced: bool,
+    /// How much memory Postgres is sized for, in MiB; none: for what this machine has, or the container that it runs in.
+    pub memory_mib: Option<u32>,
     /// Erases the data directory whenever Postgres ends, whatever ended it: for tests that do not restart it.
     pub ephemeral: bool,
+}
+
+impl Options {
+    /// How much memory Postgres is sized for, in MiB.
+    pub(crate) fn memory_mib(&self) -> u32 {
+        self.memory_mib.unwrap_or_else(memory::available_mib)
+    }
 }
 
 /// Who keeps Postgres running.
@@ -309,7 +355,7 @@ fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<Holder, E
     command.arg("-c").arg(GUARD).arg("bellwire-postgres").arg(place.erase_at_end());
     command.arg(place.binaries.program("postgres")).arg("-D").arg(place.cluster());
     command.arg("-c").arg(format!("unix_socket_directories={}", place.socket_dir.display()));
-    for setting in settings::settings(place.durability) {
+    for setting in settings::settings(place.durability, place.is_paced, place.memory_mib) {
         command.arg("-c").arg(setting);
     }
     let mut guard = place

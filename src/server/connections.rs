@@ -7,7 +7,7 @@
 //! | dispatch | | half | |
 //! | the heartbeat | | 1 | |
 //!
-//! *Half* is of `BELLWIRE_DATABASE_CONNECTIONS` without those for sends and the heartbeat, whatever roles the process has: one that has
+//! *Half* is of `BELLWIRE_DATABASE_CONNECTIONS` (fewer beside an embedded Postgres with little memory) without those for sends and the heartbeat, whatever roles the process has: one that has
 //! fewer opens fewer. Nothing listens: there is no `LISTEN` that would keep one more.
 
 use sqlx::PgPool;
@@ -55,7 +55,7 @@ impl Shares {
 
 /// Opens those connections that work needs at once, and says how many this process may open and Postgres has.
 pub(super) async fn open(context: &Context, config: &Config) {
-    let shares = Shares::of(config.database_connections, config.roles);
+    let shares = Shares::of(config.connections(), config.roles);
     let Context { pool, sending_pool, worker_pool, .. } = context;
     let used = |n: u32, pool: &PgPool| (n > 0).then(|| pool.clone());
     let pools = [(shares.requests, pool), (shares.sends, sending_pool), (shares.dispatch, worker_pool)];

@@ -6,16 +6,17 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connections::Shares;
+use super::vacuum::Pace;
 use crate::config::{Config, Secret};
 use crate::model::clock::Clock;
 use crate::postgres::{DATABASE, Embedded};
 use crate::store::connections::hosts::{For, Hosts};
 use crate::store::connections::primary::{self, Primary};
 use crate::store::connections::replica::Reads;
-use crate::store::connections::{Session, pooler};
+use crate::store::connections::{Session, pooler, slow_after};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::takeover::SESSION;
 use crate::store::{self, Beside, SchemaError, keys::data_keys, operations::partitions};
@@ -100,7 +101,7 @@ impl Context {
         // By this name whoever finds this process silent ends what it has left at Postgres.
         let options = options.application_name(&format!("{SESSION}{}", clock.uuid()));
         // Apart, so that none starves the others. What its roles do not use is never opened.
-        let shares = Shares::of(config.database_connections, config.roles);
+        let shares = Shares::of(config.connections(), config.roles);
         let hosts = hosts(config)?;
         let primary = Primary::new(hosts.as_ref().is_some_and(Hosts::are_several));
         let session = Session::from(options).of(&primary);
@@ -119,13 +120,17 @@ impl Context {
         Ok(Self { postgres, pool, sending_pool, worker_pool, primary, hosts, reads, vault, clock })
     }
 
-    /// Starts the embedded Postgres again whenever it ends. Is ready only when that fails; never without an embedded one.
+    /// Starts the embedded Postgres again whenever it ends, and sets its pace. Is ready only when that fails; never without an embedded
+    /// one.
     pub(crate) async fn keep_postgres(&self) -> anyhow::Error {
         let Some(postgres) = &self.postgres else { return std::future::pending().await };
+        let mut pace = Pace::new();
         loop {
             tokio::time::sleep(WATCH).await;
             let postgres = postgres.clone();
             match spawn_blocking(move || postgres.revive()).await {
+                // It may end meanwhile: then it is revived all the sooner.
+                Ok(Ok(false)) if self.holds_postgres() => drop(timeout(WATCH, pace.keep(&self.pool)).await),
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => tracing::warn!("Postgres had ended and was started again"),
                 Ok(Err(error)) => return error.into(),
@@ -257,7 +262,9 @@ async fn migrate_alone(options: &PgConnectOptions) -> Result<(), SchemaError> {
 fn hosts(config: &Config) -> anyhow::Result<Option<Hosts>> {
     // The URL holds a password: errors do not quote it.
     let parse = |url: &Secret| {
-        Hosts::parse(url.expose(), For::Writing).map_err(|wrong| anyhow!("{} {wrong}", config.origin("database_url")))
+        let hosts = Hosts::parse(url.expose(), For::Writing);
+        let hosts = hosts.map_err(|wrong| anyhow!("{} {wrong}", config.origin("database_url")))?;
+        Ok(hosts.slow_after(config.slow_statement()))
     };
     config.database_url.as_ref().map(parse).transpose()
 }
@@ -267,6 +274,7 @@ fn reads(config: &Config, pool: &PgPool, connections: u32) -> anyhow::Result<Rea
     let Some(url) = &config.read_database_url else { return Ok(Reads::at(pool.clone())) };
     let hosts = Hosts::parse(url.expose(), For::Reading)
         .map_err(|wrong| anyhow!("{} {wrong}", config.origin("read_database_url")))?;
+    let hosts = hosts.slow_after(config.slow_statement());
     Ok(Reads::or_at(pool.clone(), hosts, connections, config.read_lag_max))
 }
 
@@ -282,6 +290,6 @@ pub(crate) async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embe
     }
     let options = config.postgres_options();
     let postgres = Arc::new(spawn_blocking(move || Embedded::start(&options)).await??);
-    let options = postgres.connect_options(DATABASE);
+    let options = slow_after(postgres.connect_options(DATABASE), config.slow_statement());
     Ok((Some(postgres), options))
 }

@@ -5,6 +5,7 @@
 //! maintenance rests, so that it never takes more than a part of one connection; where it breaks off, it goes on from what is
 //! left.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
@@ -12,6 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 use uuid::Uuid;
 
+use crate::dispatch::rest::Rest;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::policy::runaway::Guard;
@@ -21,14 +23,17 @@ use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
-    audience::topics, keys::audit, keys::passkeys, keys::sessions, operations::partitions, operations::removal,
-    operations::retention, operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups,
-    queue::caps, queue::guards, queue::steering,
+    audience::topics, keys::audit, keys::data_keys, keys::passkeys, keys::resealing, keys::sessions,
+    operations::backups, operations::partitions, operations::removal, operations::restoring, operations::retention,
+    operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::guards,
+    queue::steering,
 };
 use crate::vault::Vault;
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
+/// The same while nothing happens.
+const SWEEP_AT_REST: Duration = Duration::from_secs(10);
 /// How often notes are folded into metrics over time. Each row that is added to is written anew, three times: by the minute, the
 /// hour and the day; the more notes come to one, the less each costs.
 const FOLD_EVERY: Duration = Duration::from_secs(10);
@@ -39,6 +44,8 @@ const KEEP_EVERY: Duration = Duration::from_secs(3600);
 /// When they are tried again after a failure. Partitions that somebody reads are not fought for: each try holds up
 /// everybody for a moment.
 const KEEP_AGAIN: Duration = Duration::from_secs(60);
+/// How often it is looked whether there is something to be sealed anew.
+const RESEAL_EVERY: Duration = Duration::from_secs(60);
 /// How many times as long as a chunk took maintenance rests before the next one: it never takes more than a fifth of a
 /// connection. A chunk of 2,000 messages with their counts takes 80 ms on two busy cores, so that 5,000 go in a second: 400
 /// million a day, where 230 codes a second make 20 million.
@@ -97,13 +104,11 @@ impl Chore {
 }
 
 /// Looks for what is overdue, for ever.
-pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
+pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
     let mut analyzing = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
-    let mut ticks = ticks();
     loop {
-        ticks.tick().await;
         let now = clock.now();
         if analyzing.is_due(now) {
             analyzing.tried("analyzing tables that have grown", &refresh_statistics(&pool).await, now);
@@ -114,6 +119,7 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock) {
             let watched = reliability::watch(&pool, now).await;
             watching.tried("watching slis", &watched, now);
         }
+        rest.pause(SWEEP_EVERY, SWEEP_AT_REST).await;
     }
 }
 
@@ -231,6 +237,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
         until_none(|| audit::clear(pool, now - audit_log)).await?;
     }
     until_none(|| sessions::clear(pool, now)).await?;
+    until_none(|| backups::clear(pool, now - kept.archive)).await?;
+    until_none(|| restoring::clear(pool)).await?;
     until_none(|| passkeys::clear_challenges(pool, now)).await?;
     until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
@@ -266,21 +274,53 @@ where
 }
 
 /// Goes on with erasures and deletions of apps, for ever. Neither waits for the other, which may take hours.
-pub(crate) async fn forget_on(pool: PgPool, vault: Vault, clock: Clock) {
-    let erasing = for_ever(&clock, "erasing users", |now| erase(&pool, &vault, now));
-    let removing = for_ever(&clock, "deleting apps", |now| remove_apps(&pool, now));
+pub(crate) async fn forget_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
+    let erasing = for_ever(&clock, &rest, "erasing users", |now| erase(&pool, &vault, now));
+    let removing = for_ever(&clock, &rest, "deleting apps", |now| remove_apps(&pool, now));
     tokio::join!(erasing, removing);
 }
 
-async fn for_ever<F: Future<Output = sqlx::Result<()>>>(clock: &Clock, name: &str, work: impl Fn(Timestamp) -> F) {
-    let mut chore = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
+/// Seals anew what was sealed under keys of before, whenever another seal key has taken over, for ever.
+pub(crate) async fn reseal_on(pool: PgPool, vault: Vault, clock: Clock) {
+    let mut resealing = Chore::new(clock.now(), RESEAL_EVERY, RESEAL_EVERY);
     let mut ticks = ticks();
     loop {
         ticks.tick().await;
         let now = clock.now();
+        if resealing.is_due(now) {
+            resealing.tried("sealing anew", &reseal(&pool, &vault, now).await, now);
+        }
+    }
+}
+
+/// Seals anew all that is kept for good, if a seal key has taken over since that was done last. By then every server has sealed under
+/// it for as long as it took to be heard of, so that nothing follows.
+pub async fn reseal(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
+    let Some(number) = resealing::due(pool, now - data_keys::TAKES_OVER_AFTER).await? else { return Ok(()) };
+    if u16::try_from(number) != Ok(vault.seal_keys().1) {
+        return Ok(()); // this process has not heard of it yet
+    }
+    for column in resealing::SEALED {
+        through_all(resealing::Place::START, |after| resealing::reseal(pool, vault, column, after)).await?;
+    }
+    resealing::done(pool, number, now).await?;
+    info!(seal_key = number, "everything that is kept for good is sealed under the newest key");
+    Ok(())
+}
+
+async fn for_ever<F: Future<Output = sqlx::Result<()>>>(
+    clock: &Clock,
+    rest: &Rest,
+    name: &str,
+    work: impl Fn(Timestamp) -> F,
+) {
+    let mut chore = Chore::new(clock.now(), Duration::ZERO, KEEP_AGAIN);
+    loop {
+        let now = clock.now();
         if chore.is_due(now) {
             chore.tried(name, &work(now).await, now);
         }
+        rest.pause(SWEEP_EVERY, SWEEP_AT_REST).await;
     }
 }
 

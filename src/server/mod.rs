@@ -3,9 +3,14 @@
 pub(crate) mod campaigns;
 mod connections;
 pub(crate) mod context;
+mod engines;
 mod exposition;
+mod https;
+mod keys;
 pub(crate) mod maintenance;
+mod service_manager;
 pub(crate) mod telemetry;
+mod vacuum;
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,9 +22,11 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use axum::Router;
 use axum::http::header;
+use axum::middleware::from_fn_with_state;
 use axum::routing::get;
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::TcpListener;
-use tokio::sync::watch::channel;
+use tokio::sync::watch::{Receiver, channel};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
@@ -27,29 +34,25 @@ use url::Url;
 
 use crate::api::auth::Scraper;
 use crate::api::example::Example;
+use crate::api::hsts::{self, Hsts};
 use crate::api::limits::Rate;
 use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, Engine, Work};
-use crate::config::{Config, OidcClient};
-use crate::dispatch::{self, Dispatcher};
+use crate::checks::rules;
+use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
+use crate::dispatch::Dispatcher;
 use crate::gateway::{self, Gateways};
-use crate::hooks;
-use crate::http_server;
+use crate::http_server::tls::Tls;
+use crate::http_server::{self, redirect};
 use crate::metrics::Metrics;
 use crate::oidc::{self, ClientSecret};
-use crate::otlp::{Otlp, Tracer};
-use crate::policy::runaway::Guard;
+use crate::otlp::{self, Otlp, Tracer};
+use crate::panics::begun_again;
 use crate::receipts;
 use crate::store::connections::watch;
-use crate::store::outcomes::rollups::MetricsKept;
-use crate::webpush::sealer::Sealer;
 use context::{Context, Migrations};
 use exposition::Exposition;
-use maintenance::Retention;
-
-/// Connections to one host of webhooks' receivers, at most: enough for several that hang to leave others theirs.
-const RECEIVER_CONNECTIONS: usize = 64;
 
 /// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
 /// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
@@ -66,13 +69,37 @@ pub(crate) async fn run(
         answers = context::wait_for_database(&config) => answers?,
         () = &mut shutdown => return Ok(()),
     }
+    check_descriptors(&config);
     let context = Context::open(&config, migrations).await?;
     let address = listener.local_addr().context("the listener has no address")?;
     info!(%address, data = %context.data(&config), "started");
+    if rules::is_in_the_clear(&config.setup()) {
+        warn!(
+            %address,
+            "HTTP is spoken beyond this machine without TLS: whoever is in between reads keys and sessions. Have HTTPS spoken by \
+             BELLWIRE_TLS_CERT or BELLWIRE_ACME_DOMAIN, or put a proxy in front that ends TLS, and say so by BELLWIRE_TRUSTED_PROXIES"
+        );
+    }
     started(address);
-    let ended = serve(&context, &config, listener, shutdown).await;
+    let ended = serve(&context, &config, listener, address, shutdown).await;
     context.close().await;
     ended
+}
+
+/// Says so if the system gives fewer descriptors than the settings may want, once the limit was raised as far as it goes. Where none
+/// are left, clients are refused, and what wants to connect outwards fails and is tried again.
+fn check_descriptors(config: &Config) {
+    let wanted = config.descriptors();
+    if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && limit < wanted
+    {
+        warn!(
+            limit,
+            wanted,
+            "the system lets this process open fewer files and sockets than its settings may want: raise its hard limit \
+             (LimitNOFILE= of systemd, --ulimit nofile= of Docker), or let fewer clients in by BELLWIRE_CONNECTIONS_MAX"
+        );
+    }
 }
 
 /// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
@@ -82,50 +109,61 @@ async fn serve(
     context: &Context,
     config: &Config,
     listener: TcpListener,
+    address: SocketAddr,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let metrics = Metrics::new();
     let exposition = Arc::new(Exposition::new(context, metrics.clone()));
-    let otlp = config.otlp().map(|settings| Arc::new(Otlp::start(settings, context.clock.clone())));
+    let otlp = start_otlp(context, config)?;
     let tracer = otlp.as_ref().map_or_else(Tracer::off, |otlp| otlp.tracer());
-    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    if let Some(egress) = config.egress() {
+        info!(proxy = %egress.proxy(), "connections leave by a proxy");
+    }
+    let gateways = self::gateways(config)?;
     // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
-    let receivers = gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS, ..gateway_settings(config)? };
+    let receivers =
+        gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS as usize, ..gateway_settings(config)? };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
-    let (dispatcher, mut engines) = start_engines(context, config, &gateways, &receivers, &metrics, &tracer);
+    let (dispatcher, mut engines) = engines::start(context, config, &gateways, &receivers, &metrics, &tracer);
     if let Some(hosts) = &context.hosts {
         let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
         let (primary, metrics) = (context.primary.clone(), metrics.clone());
-        engines.spawn(watch::watch_on(hosts.clone(), pools, primary, metrics));
+        let hosts = hosts.clone();
+        let watch = move || watch::watch_on(hosts.clone(), pools.clone(), primary.clone(), metrics.clone());
+        engines.spawn(begun_again("watching the database", watch));
     } else {
         metrics.database_writable.set(1); // it is embedded
     }
+    let (pool, clock) = (context.pool.clone(), context.clock.clone());
+    engines.spawn(begun_again("following the log's level", move || telemetry::follow_on(pool.clone(), clock.clone())));
     if context.reads.replica().is_some() {
-        engines.spawn(context.reads.clone().watch_on(metrics.clone()));
+        let (reads, metrics) = (context.reads.clone(), metrics.clone());
+        engines.spawn(begun_again("watching a standby", move || reads.clone().watch_on(metrics.clone())));
     }
     if let Some(otlp) = &otlp {
-        engines.spawn(tell_metrics_on(otlp.clone(), exposition.clone()));
+        let (otlp, exposition) = (otlp.clone(), exposition.clone());
+        engines.spawn(begun_again("telling metrics", move || tell_metrics_on(otlp.clone(), exposition.clone())));
+    }
+    let https = https::open(context, config, &metrics).await?;
+    let tls = https.as_ref().map(|https| https.tls.clone());
+    if let Some(https) = https {
+        engines.spawn(https.keep);
     }
     connections::open(context, config).await;
     let told = Told { metrics, tracer, exposition: exposition.clone() };
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = channel(false);
-    let mut serving = JoinSet::new();
-    serving.spawn(http_server::serve(listener, served.main, http_limits(config), stop.clone()));
-    if let Some(address) = config.metrics_listen {
-        let listener =
-            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for metrics"))?;
-        info!(address = %listener.local_addr()?, "metrics without authentication");
-        serving.spawn(http_server::serve(listener, served.metrics, http_limits(config), stop));
-    }
+    let mut serving = open_listeners(listener, tls, served, config, &stop).await?;
+    service_manager::tell_ready();
     let failure = tokio::select! {
         () = shutdown => None,
+        () = service_manager::feed_watchdog(address) => None, // it never ends
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
-        // A process that only serves the API has none.
         Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
         postgres = context.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
     };
     info!("stopping");
+    service_manager::tell_stopping(config.shutdown_deadline);
     let _ = stop_serving.send(true);
     wind_down(&mut serving, dispatcher, config.shutdown_deadline).await;
     engines.shutdown().await;
@@ -141,53 +179,32 @@ async fn serve(
     }
 }
 
-/// Starts what this process's roles ask for. Returns the dispatcher, if it is a worker, and everything that must not end by
-/// itself.
-fn start_engines(
-    context: &Context,
+/// Serves at every listener that the settings name.
+async fn open_listeners(
+    main: TcpListener,
+    tls: Option<Tls>,
+    served: Served,
     config: &Config,
-    gateways: &Gateways,
-    receivers: &Gateways,
-    metrics: &Arc<Metrics>,
-    tracer: &Tracer,
-) -> (Option<Arc<Dispatcher>>, JoinSet<()>) {
-    let Context { pool, worker_pool, vault, clock, .. } = context;
-    let (mut dispatcher, mut engines) = (None, JoinSet::new());
-    if config.roles.worker {
-        let settings = dispatch::Settings {
-            sealer: sealer(config),
-            lane_limit_max: config.lane_concurrency_max,
-            batch_min: config.batch_min as usize,
-            batch_max: config.batch_max as usize,
-            policy: config.policy(),
-            ..dispatch::Settings::default()
-        };
-        info!(sealing = %settings.sealer, "dispatching");
-        let (pool, vault, clock) = (worker_pool.clone(), vault.clone(), clock.clone());
-        let (gateways, metrics, tracer) = (gateways.clone(), metrics.clone(), tracer.clone());
-        let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics, tracer, settings);
-        (dispatcher, engines) = (Some(started), tasks);
+    stop: &Receiver<bool>,
+) -> anyhow::Result<JoinSet<()>> {
+    let bind = async |address: SocketAddr, what_for: &str| {
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for {what_for}"))
+    };
+    let (mut serving, limits) = (JoinSet::new(), http_limits(config));
+    let port = main.local_addr()?.port();
+    serving.spawn(http_server::serve(main, tls, served.main, limits, stop.clone()));
+    if let Some(address) = config.redirect_listen {
+        let listener = bind(address, "redirections").await?;
+        info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
+        let router = redirect::router(config.public_url.as_ref(), port);
+        serving.spawn(http_server::serve(listener, None, router, limits, stop.clone()));
     }
-    if config.roles.maintenance {
-        engines.spawn(maintenance::sweep_on(pool.clone(), clock.clone()));
-        engines.spawn(maintenance::fold_on(pool.clone(), clock.clone(), guard(config)));
-        engines.spawn(maintenance::keep_on(pool.clone(), clock.clone(), retention(config)));
-        engines.spawn(campaigns::advance_on(pool.clone(), vault.clone(), clock.clone()));
-        engines.spawn(maintenance::forget_on(pool.clone(), vault.clone(), clock.clone()));
-        engines.spawn(hooks::pack_on(pool.clone(), vault.clone(), clock.clone()));
-        let (receivers, metrics) = (receivers.clone(), metrics.clone());
-        let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
-        if let Some(dispatcher) = dispatcher.clone() {
-            sender.lease_by(move || dispatcher.lease_beside());
-        }
-        engines.spawn(hooks::send_on(sender));
+    if let Some(address) = config.metrics_listen {
+        let listener = bind(address, "metrics").await?;
+        info!(address = %listener.local_addr()?, "metrics without authentication");
+        serving.spawn(http_server::serve(listener, None, served.metrics, limits, stop.clone()));
     }
-    (dispatcher, engines)
-}
-
-/// What seals payloads here.
-fn sealer(config: &Config) -> &'static Sealer {
-    if config.multi_buffer { Sealer::fastest() } else { Sealer::single() }
+    Ok(serving)
 }
 
 /// Waits until the requests that have begun are answered and nothing is in flight, for as long as `patience` at most.
@@ -207,6 +224,14 @@ async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>
         warn!("some requests had not come to their end by the deadline, and were cut");
     }
     serving.shutdown().await;
+}
+
+/// What tells a collector of OpenTelemetry, if one is set.
+fn start_otlp(context: &Context, config: &Config) -> anyhow::Result<Option<Arc<Otlp>>> {
+    let Some(settings) = config.otlp() else { return Ok(None) };
+    let extra_ca_pem = config.otel_exporter_otlp_certificate.as_deref().map(read).transpose()?;
+    let otlp = Otlp::start(otlp::Settings { extra_ca_pem, ..settings }, context.clock.clone());
+    Ok(Some(Arc::new(otlp.context("the collector's settings cannot be used")?)))
 }
 
 /// Tells a collector of OpenTelemetry what `/metrics` shows, again and again, for ever.
@@ -268,15 +293,23 @@ fn routes(
         let show = show.clone();
         move |_: Scraper| show()
     };
+    let main = main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state));
+    // Not for `localhost`, where others are developed by HTTP: browsers would refuse those, too.
+    let public =
+        config.public_url.as_ref().is_some_and(|url| url.scheme() == "https" && url.host_str() != Some("localhost"));
+    let hsts = public.then(|| Hsts::new(config.hsts_max_age, config.trusted_proxies as usize)).flatten();
     Ok(Served {
-        main: main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state)),
+        main: match hsts {
+            Some(hsts) => main.layer(from_fn_with_state(hsts, hsts::tell)),
+            None => main,
+        },
         metrics: Router::new().route("/metrics", get(show)),
     })
 }
 
 /// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
 pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {
-    let gateways = Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")?;
+    let gateways = gateways(config)?;
     Ok(api::local_router(api_state(context, config, gateways, Engine::none())?))
 }
 
@@ -299,14 +332,14 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         simulation_steps_max: api::Settings::default().simulation_steps_max,
         searches_at_once: api::Settings::default().searches_at_once,
         place_patience: api::Settings::default().place_patience,
-        guard: guard(config),
+        guard: engines::guard(config),
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,
-        cookies: Cookies { secure: config.public_url.as_ref().is_some_and(|url| url.scheme() == "https") },
+        cookies: Cookies { secure: config.base_url().scheme() == "https" },
         oidc: sign_in_by_oidc(config)?,
         relying_party: config.public_url.as_ref().and_then(RelyingParty::of),
         policy: config.policy(),
-        metrics_kept: metrics_kept(config),
+        metrics_kept: engines::metrics_kept(config),
         setup: config.setup(),
     };
     let Context { pool, sending_pool, vault, clock, .. } = context;
@@ -323,6 +356,7 @@ fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Sett
         client_secret: ClientSecret::new(client_secret.expose().to_owned()),
         redirect_url: format!("{}{}", config.base_url().as_str().trim_end_matches('/'), session::oidc::CALLBACK),
         extra_ca_pem: config.oidc_ca_file.as_deref().map(read).transpose()?,
+        egress: config.egress(),
         timeout: oidc::TIMEOUT,
     });
     let host = Url::parse(issuer).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
@@ -336,33 +370,6 @@ fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Sett
 
 fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
-}
-
-/// How much is too much for an app that says nothing else.
-fn guard(config: &Config) -> Guard {
-    Guard { factor: config.runaway_factor, floor: config.runaway_floor.into() }
-}
-
-fn retention(config: &Config) -> Retention {
-    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
-    Retention {
-        history: days(config.retention_days),
-        archive: days(config.dead_letter_retention_days),
-        subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
-        metrics: metrics_kept(config),
-        webhooks: days(config.webhook_retention_days),
-        habits: days(config.habit_retention_days),
-        audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
-    }
-}
-
-fn metrics_kept(config: &Config) -> MetricsKept {
-    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
-    MetricsKept {
-        minutes: days(config.minute_metrics_retention_days),
-        hours: days(config.hour_metrics_retention_days),
-        days: days(config.day_metrics_retention_days),
-    }
 }
 
 /// How the API talks to the dispatch of its own process.
@@ -382,6 +389,11 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
     }
 }
 
+/// The outbound edge, as it is set.
+pub(crate) fn gateways(config: &Config) -> anyhow::Result<Gateways> {
+    Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")
+}
+
 fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
     let mut hosts = Vec::new();
     for text in &config.gateways {
@@ -394,6 +406,8 @@ fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
         hosts,
         extra_ca_pem: config.gateway_ca_file.as_deref().map(read).transpose()?,
         allow_loopback: config.allow_loopback,
+        egress: config.egress(),
+        nat64: config.nat64_prefixes.clone(),
         connections_per_origin: config.connections_per_gateway as usize,
         ..gateway::Settings::default()
     })

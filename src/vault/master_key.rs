@@ -5,6 +5,8 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::rand;
@@ -14,6 +16,8 @@ use zeroize::{Zeroize, Zeroizing};
 use crate::model::base64url;
 
 const KEY_LEN: usize = 32;
+/// How long a command that prints the master key may take: a key management service answers in a second.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why there is no master key. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +43,9 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
+    /// The command that is to print the master key failed.
+    #[error("the command of the master key failed: {0}")]
+    Command(String),
     /// The file of the master key cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
@@ -50,6 +57,7 @@ pub enum Error {
 }
 
 /// The key that wraps the data keys. `Debug` does not show it; memory forgets it.
+#[derive(Clone)]
 pub struct MasterKey([u8; KEY_LEN]);
 
 impl fmt::Debug for MasterKey {
@@ -155,15 +163,37 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 }
 
 /// Where the master key comes from.
-#[derive(Debug)]
+#[derive(Clone)]
 pub enum Source {
     /// Given as a setting.
     Given(MasterKey),
     /// In this file, which is made with the first data keys.
     File(PathBuf),
+    /// Printed by this command of the shell, such as the client of a key management service.
+    Command(Zeroizing<String>),
+}
+
+/// Without keys, and without commands, which may hold a token.
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(_) => f.write_str("Given(…)"),
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Command(_) => f.write_str("Command(…)"),
+        }
+    }
 }
 
 impl Source {
+    /// The key; none if its file is not there. A command runs each time.
+    pub async fn read(&self) -> Result<Option<MasterKey>, Error> {
+        match self {
+            Self::Given(key) => Ok(Some(key.clone())),
+            Self::File(path) => MasterKey::read(path),
+            Self::Command(command) => printed_by(command).await.map(Some),
+        }
+    }
+
     /// Refuses a file that cannot be used, and a place where none could be made. Changes nothing.
     pub fn check(&self) -> Result<(), Error> {
         let Self::File(path) = self else { return Ok(()) };
@@ -177,6 +207,24 @@ impl Source {
         };
         usable.map_err(|source| Error::Place { path: path.clone(), source })
     }
+}
+
+/// Runs a command of the shell in our environment, where clients of key management services find what they need, and reads the key
+/// that it prints. What it says on standard error is shown where ours is.
+async fn printed_by(command: &str) -> Result<MasterKey, Error> {
+    let mut shell = tokio::process::Command::new("/bin/sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+    let output = match tokio::time::timeout(COMMAND_TIMEOUT, shell.output()).await {
+        Ok(Ok(output)) => output,
+        Ok(Err(error)) => return Err(Error::Command(error.to_string())),
+        Err(_) => return Err(Error::Command(format!("it took longer than {} s", COMMAND_TIMEOUT.as_secs()))),
+    };
+    let printed = Zeroizing::new(output.stdout);
+    if !output.status.success() {
+        return Err(Error::Command(output.status.to_string()));
+    }
+    let text = std::str::from_utf8(&printed).map_err(|_| Error::Malformed)?;
+    MasterKey::parse(text)
 }
 
 #[cfg(test)]
@@ -206,5 +254,17 @@ mod tests {
         }
         assert!(matches!(MasterKey::parse("c2hvcnQ"), Err(Error::Malformed)));
         assert_eq!(format!("{key:?}"), "MasterKey(…)");
+    }
+
+    #[tokio::test]
+    async fn a_command_prints_the_key_or_says_why_not() {
+        let source = |command: &str| Source::Command(Zeroizing::new(command.to_owned()));
+        let key = MasterKey([7; 32]);
+        let printed = source(&format!("echo {}", base64url::encode(key.0))).read().await.unwrap().unwrap();
+        assert_eq!(printed.0, key.0);
+        assert!(matches!(source("echo short").read().await, Err(Error::Malformed)));
+        let failed = source("exit 3").read().await.unwrap_err();
+        assert_eq!(failed.to_string(), "the command of the master key failed: exit status: 3");
+        assert_eq!(format!("{:?}", source("curl -H token")), "Command(…)");
     }
 }

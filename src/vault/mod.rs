@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hmac, rand};
+use parking_lot::RwLock;
 use subtle::ConstantTimeEq;
 use uuid::Uuid;
 
@@ -60,6 +61,11 @@ pub(crate) const WEBHOOK_SECRET: Column = "webhooks.secret";
 /// What a webhook's receiver is still to be told.
 pub(crate) const WEBHOOK_BODY: Column = "webhook_deliveries.body";
 
+/// The private key of a certificate that was ordered by ACME.
+pub(crate) const ACME_PRIVATE: Column = "acme_certificates.private_key";
+/// The account by which it was.
+pub(crate) const ACME_ACCOUNT: Column = "acme_accounts.credentials";
+
 /// What a browser keeps while its user is at the OpenID provider: in no table, but in a cookie.
 pub(crate) const OIDC_ATTEMPT: Column = "cookie.oidc";
 
@@ -84,17 +90,40 @@ pub enum Purpose {
     SignIn = 7,
     /// Finds what an authenticator was asked to sign, which is not kept.
     PasskeyChallenge = 8,
+    /// Proves that a backup is as it was written.
+    Backup = 9,
 }
 
-const PURPOSES: usize = 9;
+const PURPOSES: usize = 10;
 /// Octets of a signature: `key number (u16 BE) | HMAC-SHA-256, its first 16 octets`.
 pub(crate) const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
 const SIGNATURE_MAC_LEN: usize = 16;
 
 struct Keys {
-    /// Seal keys by number; the last one seals and signs, all of them open and check.
-    seal: BTreeMap<u16, SealKey>,
+    /// Replaced as a whole when a key is added, or takes over.
+    seal: RwLock<Arc<SealKeys>>,
     lookup: [hmac::Key; PURPOSES],
+}
+
+/// The seal keys by number: all of them open and check.
+struct SealKeys {
+    keys: BTreeMap<u16, SealKey>,
+    /// The number of the one that seals and signs.
+    current: u16,
+}
+
+impl SealKeys {
+    /// # Panics
+    /// Without the current one.
+    fn new(seal: impl IntoIterator<Item = (u16, [u8; 32])>, current: u16) -> Arc<Self> {
+        let keys: BTreeMap<_, _> = seal.into_iter().map(|(number, key)| (number, SealKey::new(&key))).collect();
+        assert!(keys.contains_key(&current), "a vault needs a seal key");
+        Arc::new(Self { keys, current })
+    }
+
+    fn current(&self) -> (u16, &SealKey) {
+        (self.current, &self.keys[&self.current])
+    }
 }
 
 struct SealKey {
@@ -126,7 +155,7 @@ pub struct Vault(Arc<Keys>);
 
 impl fmt::Debug for Vault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Vault({} seal keys)", self.0.seal.len())
+        write!(f, "Vault({} seal keys)", self.0.seal.read().keys.len())
     }
 }
 
@@ -136,18 +165,45 @@ impl Vault {
     /// # Panics
     /// Without a seal key: the caller creates one before it gets here.
     pub fn new(seal: impl IntoIterator<Item = (u16, [u8; 32])>, lookup: &[u8; 32]) -> Self {
-        let seal: BTreeMap<_, _> = seal.into_iter().map(|(number, key)| (number, SealKey::new(&key))).collect();
-        assert!(!seal.is_empty(), "a vault needs a seal key");
+        let seal: Vec<_> = seal.into_iter().collect();
+        let newest = seal.iter().map(|(number, _)| *number).max().unwrap_or_default();
+        Self::sealing_by(seal, newest, lookup)
+    }
+
+    /// The same, but another one than the newest may be what seals yet.
+    ///
+    /// # Panics
+    /// Without that key.
+    pub(crate) fn sealing_by(seal: impl IntoIterator<Item = (u16, [u8; 32])>, current: u16, lookup: &[u8; 32]) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, lookup);
         let lookup = std::array::from_fn(|purpose| {
             hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, &[purpose as u8]).as_ref())
         });
-        Self(Arc::new(Keys { seal, lookup }))
+        Self(Arc::new(Keys { seal: RwLock::new(SealKeys::new(seal, current)), lookup }))
+    }
+
+    /// Takes other seal keys in place of those that it has, for all who share this vault.
+    ///
+    /// # Panics
+    /// Without the one that is to seal from now on.
+    pub(crate) fn adopt(&self, seal: impl IntoIterator<Item = (u16, [u8; 32])>, current: u16) {
+        *self.0.seal.write() = SealKeys::new(seal, current);
+    }
+
+    /// The number of the newest seal key that it has, and of the one that seals.
+    pub(crate) fn seal_keys(&self) -> (u16, u16) {
+        let seal = self.seal_keys_now();
+        (seal.keys.last_key_value().map_or(0, |(number, _)| *number), seal.current)
+    }
+
+    fn seal_keys_now(&self) -> Arc<SealKeys> {
+        self.0.seal.read().clone()
     }
 
     /// Seals a value for one place and row.
     pub fn seal(&self, place: Column, row: impl Into<Uuid>, plain: &[u8]) -> Vec<u8> {
-        let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
+        let seal = self.seal_keys_now();
+        let (number, key) = seal.current();
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).expect("the system's randomness");
         let mut sealed = Vec::with_capacity(plain.len() + OVERHEAD);
@@ -171,7 +227,8 @@ impl Vault {
         let unopenable = Unopenable { place };
         let (number, rest) = sealed.split_first_chunk::<NUMBER_LEN>().ok_or(unopenable.clone())?;
         let (nonce, rest) = rest.split_first_chunk::<NONCE_LEN>().ok_or(unopenable.clone())?;
-        let key = self.0.seal.get(&u16::from_be_bytes(*number)).ok_or(unopenable.clone())?;
+        let seal = self.seal_keys_now();
+        let key = seal.keys.get(&u16::from_be_bytes(*number)).ok_or(unopenable.clone())?;
         let mut plain = rest.to_vec();
         let length = key
             .aead
@@ -186,9 +243,10 @@ impl Vault {
         Ok(plain)
     }
 
-    /// Signs a state that waits in the database, under the newest key. Whoever signs says what kind of state it is within it.
+    /// Signs a state that waits in the database, under the key that seals. Whoever signs says what kind of state it is within it.
     pub fn sign(&self, state: &[u8]) -> [u8; SIGNATURE_LEN] {
-        let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
+        let seal = self.seal_keys_now();
+        let (number, key) = seal.current();
         let mut signature = [0; SIGNATURE_LEN];
         let (stated, mac) = signature.split_at_mut(NUMBER_LEN);
         stated.copy_from_slice(&number.to_be_bytes());
@@ -199,19 +257,26 @@ impl Vault {
     /// Whether one of the keys signed exactly this state. Takes as long for a signature that is nearly right.
     pub fn has_signed(&self, state: &[u8], signature: &[u8]) -> bool {
         let Some((number, mac)) = signature.split_first_chunk::<NUMBER_LEN>() else { return false };
-        let Some(key) = self.0.seal.get(&u16::from_be_bytes(*number)) else { return false };
+        let seal = self.seal_keys_now();
+        let Some(key) = seal.keys.get(&u16::from_be_bytes(*number)) else { return false };
         key.sign(state).ct_eq(mac).into()
     }
 
-    /// The newest key that tokens of sessions are signed with, and its number.
-    pub(crate) fn session_key(&self) -> (u16, &[u8; 32]) {
-        let (number, key) = self.0.seal.last_key_value().expect("a vault has a seal key");
-        (*number, &key.session)
+    /// The key that tokens of sessions are signed with, and its number.
+    pub(crate) fn session_key(&self) -> (u16, [u8; 32]) {
+        let seal = self.seal_keys_now();
+        let (number, key) = seal.current();
+        (number, key.session)
     }
 
     /// The key of that number, with which tokens of sessions may have been signed.
-    pub(crate) fn session_key_of(&self, number: u16) -> Option<&[u8; 32]> {
-        self.0.seal.get(&number).map(|key| &key.session)
+    pub(crate) fn session_key_of(&self, number: u16) -> Option<[u8; 32]> {
+        self.seal_keys_now().keys.get(&number).map(|key| key.session)
+    }
+
+    /// Begins the HMAC that proves that a backup is as it was written.
+    pub(crate) fn backup_mac(&self) -> hmac::Context {
+        hmac::Context::with_key(&self.0.lookup[Purpose::Backup as usize])
     }
 
     /// HMAC-SHA-256 over the parts, each behind its length, so that no two lists of parts collide.
@@ -261,6 +326,21 @@ mod tests {
         let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
         assert_eq!(rotated.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
         assert!(vault().open(CONTENT, row, &rotated.seal(CONTENT, row, b"secret")).is_err());
+    }
+
+    #[test]
+    fn a_key_that_is_there_already_opens_before_it_takes_over_and_does_for_all_who_share_the_vault() {
+        let (row, keys) = (Uuid::now_v7(), [(1, [1; 32]), (2, [2; 32])]);
+        let (before, shared) = (vault(), vault().clone());
+        let heard = Vault::sealing_by(keys, 1, &[9; 32]);
+        assert_eq!(heard.seal_keys(), (2, 1));
+        assert_eq!(heard.seal(CONTENT, row, b"secret")[..NUMBER_LEN], [0, 1]);
+        shared.adopt(keys, 2);
+        let sealed = shared.clone().seal(CONTENT, row, b"secret");
+        assert_eq!(sealed[..NUMBER_LEN], [0, 2]);
+        assert_eq!(heard.open(CONTENT, row, &sealed).as_deref(), Ok(b"secret".as_slice()));
+        assert!(before.open(CONTENT, row, &sealed).is_err());
+        assert_eq!(shared.session_key().0, 2);
     }
 
     #[test]

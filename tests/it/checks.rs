@@ -1,13 +1,16 @@
 //! What a server says of its own set-up, and what `bellwire doctor` says with and without one.
 
 use axum::http::Method;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire::testkit::checks;
+use bellwire::testkit::http_server::{Limits, serve};
+use bellwire::testkit::simulate::gateways::{Action, Fault, Rule};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-use crate::support::TestApp;
 use crate::support::app::scalar;
+use crate::support::{Setup, TestApp};
 
-async fn checks(app: &TestApp) -> Vec<Value> {
+async fn looked_at(app: &TestApp) -> Vec<Value> {
     app.operate(Method::GET, "/v1/checks", Value::Null).await.ok(200)["data"].as_array().unwrap().clone()
 }
 
@@ -20,7 +23,7 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     app.run_until_idle().await;
-    let found = checks(&app).await;
+    let found = looked_at(&app).await;
     let rank =
         |finding: &Value| ["failure", "warning", "ok"].iter().position(|health| finding["health"] == *health).unwrap();
     assert!(found.is_sorted_by_key(rank), "{found:?}");
@@ -33,11 +36,16 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
         "database connections",
         "cleaning",
         "sealing",
+        "open files",
         "old transactions",
         "partitions",
         "api keys",
         "workers",
         "lanes",
+        "leases",
+        "bloat",
+        "settings",
+        "files in use",
         "queue",
     ] {
         assert_eq!(of(&found, check)["health"], "ok", "{check}: {found:?}");
@@ -63,7 +71,7 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
         .execute(&app.pool)
         .await
         .unwrap();
-    let found = checks(&app).await;
+    let found = looked_at(&app).await;
     for (check, named) in [
         ("lanes", "1 lane is held."),
         ("partitions", "for today and tomorrow"),
@@ -76,7 +84,57 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
     }
     app.dispatcher.stop(std::time::Duration::ZERO).await; // it would enter itself again
     sqlx::query("DELETE FROM workers").execute(&app.pool).await.unwrap();
-    assert_eq!(of(&checks(&app).await, "workers")["health"], "failure");
+    assert_eq!(of(&looked_at(&app).await, "workers")["health"], "failure");
+    app.finish().await;
+}
+
+/// What a check is found to be, by its name.
+fn health(findings: &[Value], check: &str) -> Value {
+    of(findings, check)["health"].clone()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn others_are_asked_over_the_network_as_pushes_and_browsers_would() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let public_url = format!("http://{}", listener.local_addr().unwrap()).parse().ok();
+    let checks_setup = checks::Setup { public_url, asks_others: true, ..checks::Setup::default() };
+    let app = TestApp::with(Setup { checks: checks_setup, ..Setup::default() }).await;
+    app.operate(Method::PATCH, "/v1/apps/shop", json!({"origins": ["https://shop.example.net"]})).await.ok(200);
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let serving = tokio::spawn(serve(listener, None, app.router.clone(), Limits::default(), stopped));
+    let found = looked_at(&app).await;
+    for check in ["push service fcm", "push service apple", "own address", "service worker script", "CORS"] {
+        assert_eq!(health(&found, check), "ok", "{check}: {found:?}");
+    }
+    assert!(of(&found, "CORS")["detail"].as_str().unwrap().contains("https://shop.example.net"));
+    assert_eq!(health(&found, "VAPID subjects"), "warning", "mail to example.com reaches nobody");
+    stop.send(true).unwrap();
+    serving.await.unwrap();
+    let at_once = looked_at(&app).await;
+    assert_eq!(health(&at_once, "own address"), "ok", "what was found is good for half a minute");
+    app.clock.advance(std::time::Duration::from_secs(31));
+    let found = looked_at(&app).await;
+    let own = of(&found, "own address");
+    assert_eq!((&own["health"], own["advice"].is_string()), (&json!("warning"), true), "{own}");
+    assert!(found.iter().all(|finding| finding["check"] != "CORS"), "of what does not answer nothing more is told");
+    // To where no push resource is.
+    app.finish_after(&[Fault::UnknownEndpoint]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_that_nobody_takes_over_are_told() {
+    let app = TestApp::start().await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let later = app.clock.now() + chrono::TimeDelta::days(1);
+    app.send(json!({"subscriptions": [subscriber.id]}), json!({"send_at": later})).await;
+    app.dispatcher.stop(std::time::Duration::ZERO).await;
+    let leased = |sql| sqlx::query(sql).bind(app.clock.now() - chrono::TimeDelta::minutes(2)).execute(&app.pool);
+    leased("UPDATE queue SET lease = gen_random_uuid(), due_at = $1").await.unwrap();
+    let found = looked_at(&app).await;
+    let leases = of(&found, "leases");
+    assert_eq!(leases["health"], "warning", "{leases}");
+    assert!(leases["detail"].as_str().unwrap().contains("0 batches, 1 delivery."), "{leases}");
+    leased("UPDATE queue SET lease = NULL, due_at = $1").await.unwrap();
     app.finish().await;
 }
 

@@ -15,6 +15,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
+use bellwire::testkit::simulate::gateways::{self, Simulator};
 use bellwire::testkit::vault::master_key::MasterKey;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -138,7 +139,7 @@ async fn doctor_tells_what_is_wrong_and_exits_with_3() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let doctor = || {
         let mut command = bellwire(dir.path());
-        command.args(["doctor", "--json"]).env("DATABASE_URL", database.url());
+        command.args(["doctor", "--offline", "--json"]).env("DATABASE_URL", database.url());
         command
     };
     let migrated = run(bellwire(dir.path()).args(["migrate", "--json"]).env("DATABASE_URL", database.url())).await;
@@ -163,6 +164,41 @@ async fn doctor_tells_what_is_wrong_and_exits_with_3() {
     assert_eq!(health(&answer, "master key"), Some("failure".into()));
     assert_eq!(health(&answer, "schema"), Some("warning".into()));
     assert!(!dir.path().join("master.key").exists(), "doctor changes nothing");
+}
+
+#[tokio::test]
+async fn doctor_asks_push_services_unless_it_is_told_to_stay_offline() {
+    let (database, dir) = (TestDatabase::create().await, TempDir::new());
+    let simulator = Simulator::start(gateways::Options::default()).await.expect("a simulator");
+    let ca = dir.path().join("ca.pem");
+    std::fs::write(&ca, simulator.ca_pem()).expect("a file");
+    let hosts = simulator.hosts();
+    let hosts = hosts.iter().map(|host| format!("{}={}@{}", host.host, host.gateway.name(), host.addr));
+    let hosts = hosts.collect::<Vec<_>>().join(",");
+    let with = |args: &[&str]| {
+        let mut command = bellwire(dir.path());
+        command.args(args).env("DATABASE_URL", database.url()).env("BELLWIRE_GATEWAYS", &hosts);
+        command.env("BELLWIRE_ALLOW_LOOPBACK", "true").env("BELLWIRE_LISSEN", "1");
+        command
+    };
+    json(&run(&mut with(&["migrate", "--json"])).await);
+    let services = async |args: &[&str], trusted: bool| {
+        let mut command = with(args);
+        if trusted {
+            command.env("BELLWIRE_GATEWAY_CA_FILE", &ca);
+        }
+        let answer = json(&run(&mut command).await);
+        let findings = answer["findings"].as_array().expect("findings").clone();
+        let unknown = findings.iter().find(|finding| finding["check"] == "settings").expect("it is looked at");
+        assert!(unknown["detail"].as_str().is_some_and(|detail| detail.contains("BELLWIRE_LISSEN")), "{unknown}");
+        let of_services = findings
+            .into_iter()
+            .filter(|finding| finding["check"].as_str().is_some_and(|check| check.starts_with("push service ")));
+        of_services.map(|finding| finding["health"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(services(&["doctor", "--json"], true).await, ["ok", "ok", "ok", "ok"]);
+    assert_eq!(services(&["doctor", "--json"], false).await, ["warning"; 4], "nobody has subscribed there yet");
+    assert_eq!(services(&["doctor", "--offline", "--json"], true).await, [""; 0]);
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        Self { address, stop, serving: tokio::spawn(serve(listener, router, limits, stopped)) }
+        Self { address, stop, serving: tokio::spawn(serve(listener, None, router, limits, stopped)) }
     }
 
     async fn connect(&self) -> TcpStream {

@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, PgPool};
 use crate::support::TestDatabase;
 
 /// A database as migrations up to that number left it.
-async fn before(number: u32) -> TestDatabase {
+pub async fn before(number: u32) -> TestDatabase {
     let database = TestDatabase::create().await;
     sqlx::raw_sql("DROP SCHEMA bellwire CASCADE; CREATE SCHEMA bellwire")
         .execute(&database.pool)
@@ -21,7 +21,7 @@ async fn before(number: u32) -> TestDatabase {
     database
 }
 
-async fn migrate(pool: &PgPool, number: u32) {
+pub async fn migrate(pool: &PgPool, number: u32) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
     let files = fs::read_dir(directory).expect("the migrations").map(|file| file.expect("a file").path());
     let prefix = format!("{number:04}_");

@@ -35,7 +35,7 @@ fn hex(octets: &[u8]) -> String {
 }
 
 /// A request to a process.
-async fn call(to: SocketAddr, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> u16 {
+pub async fn call(to: SocketAddr, method: Method, path: &str, headers: &[(&str, &str)], body: Value) -> u16 {
     let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
     let mut request = Request::builder().method(method).uri(format!("http://{to}{path}"));
     for (name, value) in headers {

@@ -215,7 +215,7 @@ fn a_socket_directory_that_is_open_to_others_is_refused() {
     let postgres = Embedded::start(&options(dir.path())).expect("it starts");
     let sockets = postgres.socket().parent().expect("a directory").to_owned();
     postgres.stop();
-    assert!(!sockets.exists(), "a stop leaves nothing behind in /tmp");
+    assert!(!sockets.exists(), "a stop leaves no socket behind");
     std::fs::create_dir(&sockets).expect("somebody else was here");
     std::fs::set_permissions(&sockets, std::fs::Permissions::from_mode(0o755)).expect("open to others");
     let error = Embedded::start(&options(dir.path())).expect_err("anybody could listen there");
@@ -249,6 +249,18 @@ fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() 
         give_to(Uid::from_raw(owner));
     }
     postgres.stop();
+}
+
+#[test]
+fn root_is_told_whose_database_it_is_that_a_service_runs_as_another_user() {
+    if !nix::unistd::geteuid().is_root() {
+        return;
+    }
+    let dir = TempDir::new();
+    Embedded::start(&options(dir.path())).expect("it starts").stop();
+    nix::unistd::chown(&dir.path().join("postgres"), Some(STRANGER), None).expect("theirs");
+    let error = Embedded::start(&options(dir.path())).expect_err("it is theirs").to_string();
+    assert!(error.contains(&format!("run this as that user, such as by `sudo -u {STRANGER}`")), "{error}");
 }
 
 #[test]

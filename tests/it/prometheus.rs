@@ -174,7 +174,7 @@ fn tokens(expression: &str) -> Option<Vec<String>> {
 }
 
 /// Words of PromQL that the rules and the dashboard use.
-const WORDS: [&str; 7] = ["sum", "max", "by", "rate", "abs", "histogram_quantile", "and"];
+const WORDS: [&str; 8] = ["sum", "max", "by", "rate", "abs", "histogram_quantile", "and", "time"];
 
 /// What is wrong with an expression; variables of Grafana stand for what it puts there.
 fn wrong_with(expression: &str, samples: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {

@@ -275,10 +275,12 @@ async fn a_postgres_without_a_connection_left_is_waited_for_and_costs_no_deliver
 
 /// Statements that a server with all roles runs in a second when there is nothing to do, at most: what fifty of them cost one
 /// Postgres. Most are looks for stops, lane states and flows (five times a second each) and for what is due (ten times).
-const AT_REST: u64 = 50;
+const AT_WORK: u64 = 50;
+/// The same once nothing has happened for a while, of a server that is alone.
+const AT_REST: u64 = 15;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_at_rest_asks_postgres_little() {
+async fn a_server_without_work_asks_postgres_little_and_rests_where_it_is_alone() {
     const SECONDS: u64 = 8;
     let (app, proxy) = (without_engine().await, FaultProxy::start().await);
     let server = Server::on(&app, &[], &proxy.url(&app.database.name)).await;
@@ -288,7 +290,18 @@ async fn a_server_at_rest_asks_postgres_little() {
     timeout(PATIENCE, proxy.until_run(HEARTBEAT, SECONDS)).await.expect("it beats");
     let runs = proxy.take_runs();
     let all: u64 = runs.values().sum();
-    assert!(all <= AT_REST * SECONDS, "{all} in {SECONDS} s: {runs:#?}");
+    assert!(all <= AT_WORK * SECONDS, "{all} in {SECONDS} s: {runs:#?}");
+    // Nothing has happened by then, and it has seen that it is alone.
+    proxy.take_runs();
+    timeout(PATIENCE, proxy.until_run(HEARTBEAT, SECONDS)).await.expect("it beats");
+    proxy.take_runs();
+    timeout(PATIENCE, proxy.until_run(HEARTBEAT, 2 * SECONDS)).await.expect("it beats");
+    let runs = proxy.take_runs();
+    let all: u64 = runs.values().sum();
+    assert!(all <= AT_REST * 2 * SECONDS, "{all} in {} s: {runs:#?}", 2 * SECONDS);
+    seed(&app, "fcm", 0..10).await;
+    app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| report.accepted == 10).await;
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.finish().await;

@@ -46,7 +46,7 @@ fn write(vault: &Vault, session: SessionId, now: Timestamp, expires_at: Timestam
     let header = Header { kid: Some(number.to_string()), ..Header::new(Algorithm::HS256) };
     let exp = (now + IDLE_MAX).min(expires_at).timestamp();
     let claims = Claims { aud: AUDIENCE.to_owned(), sid: session, iat: now.timestamp(), exp };
-    jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(key)).expect("claims are JSON")
+    jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key)).expect("claims are JSON")
 }
 
 /// Reads a token. None: it is not one of ours, or has expired.
@@ -55,7 +55,7 @@ pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option
         return None;
     }
     let number = jsonwebtoken::decode_header(token).ok()?.kid?.parse().ok()?;
-    let key = DecodingKey::from_secret(vault.session_key_of(number)?);
+    let key = DecodingKey::from_secret(&vault.session_key_of(number)?);
     let mut validation = Validation::new(Algorithm::HS256);
     validation.set_audience(&[AUDIENCE]);
     validation.set_required_spec_claims(&["aud"]);
@@ -225,7 +225,7 @@ mod tests {
         let header = Header { kid: Some("1".to_owned()), ..Header::new(Algorithm::HS256) };
         for aud in ["bellwire", "app_1"] {
             let claims = Claims { aud: aud.to_owned(), sid: session, iat: 0, exp: 3_600 };
-            let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(key)).unwrap();
+            let token = jsonwebtoken::encode(&header, &claims, &EncodingKey::from_secret(&key)).unwrap();
             assert_eq!(read(&vault, &token, AT), None, "{aud}");
         }
     }

@@ -1,5 +1,8 @@
 //! What each rule makes of what may be found.
 
+use std::net::SocketAddr;
+
+use super::super::Certificate;
 use super::*;
 
 fn settings() -> Settings {
@@ -30,17 +33,22 @@ fn is(finding: &Finding, health: Health, named: &str) {
 #[test]
 fn a_server_is_reached_by_tls_or_by_this_machine_alone() {
     let [here, everywhere] = ["127.0.0.1:8787", "0.0.0.0:8787"].map(|listen| listen.parse::<SocketAddr>().unwrap());
-    for (url, listen, health, named) in [
-        (Some("https://push.example.com"), everywhere, Health::Ok, "push.example.com"),
-        (Some("http://localhost:8787"), here, Health::Ok, "this machine"),
-        (Some("http://[::1]:8787"), here, Health::Ok, "this machine"),
-        (Some("http://push.example.com"), everywhere, Health::Failure, "BELLWIRE_PUBLIC_URL=https://push.example.com"),
-        (Some("http://10.0.0.5:8787"), here, Health::Failure, "without TLS"),
-        (None, here, Health::Ok, "127.0.0.1:8787"),
-        (None, everywhere, Health::Warning, "BELLWIRE_PUBLIC_URL"),
+    let certificate = Some(Certificate::File("cert.pem".into()));
+    for (url, listen, trusted_proxies, certificate, health, named) in [
+        (Some("https://push.example.com"), here, 1, None, Health::Ok, "push.example.com"),
+        (Some("https://push.example.com"), everywhere, 1, None, Health::Ok, "push.example.com"),
+        (Some("https://push.example.com"), everywhere, 0, certificate.clone(), Health::Ok, "push.example.com"),
+        (Some("https://push.example.com"), everywhere, 0, None, Health::Warning, "BELLWIRE_TRUSTED_PROXIES=1"),
+        (Some("http://localhost:8787"), here, 0, None, Health::Ok, "this machine"),
+        (Some("http://[::1]:8787"), here, 0, None, Health::Ok, "this machine"),
+        (Some("http://push.example.com"), everywhere, 0, None, Health::Failure, "URL=https://push.example.com"),
+        (Some("http://10.0.0.5:8787"), here, 0, None, Health::Failure, "without TLS"),
+        (None, here, 0, None, Health::Ok, "127.0.0.1:8787"),
+        (None, everywhere, 0, None, Health::Warning, "BELLWIRE_PUBLIC_URL"),
+        (None, everywhere, 0, certificate, Health::Warning, "BELLWIRE_PUBLIC_URL"),
     ] {
-        let url = url.map(|url| Url::parse(url).unwrap());
-        is(&reach(url.as_ref(), listen), health, named);
+        let public_url = url.map(|url| Url::parse(url).unwrap());
+        is(&reach(&Setup { listen, public_url, trusted_proxies, certificate, ..Setup::default() }), health, named);
     }
 }
 
@@ -186,4 +194,11 @@ fn the_gravest_comes_first_and_equals_keep_their_order() {
         vec![Finding::ok("a", "a"), Finding::warning("b", "b"), Finding::failure("c", "c"), Finding::warning("d", "d")];
     let checks: Vec<_> = super::super::by_gravity(findings).into_iter().map(|finding| finding.check).collect();
     assert_eq!(checks, ["c", "b", "d", "a"]);
+}
+
+#[test]
+fn fewer_descriptors_than_may_be_wanted_are_worth_a_word() {
+    is(&descriptors(20_000, 10_300), Health::Ok, "10300");
+    is(&descriptors(10_300, 10_300), Health::Ok, "10300");
+    is(&descriptors(4_096, 10_300), Health::Warning, "LimitNOFILE=16384");
 }

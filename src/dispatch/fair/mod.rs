@@ -36,7 +36,7 @@ use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
 use queue::Queue;
 use shares::TIERS;
-use turn::{Load, Next, Room, Slot, Turn};
+use turn::{Load, Next, Permit, Room, Slot, Turn};
 
 /// Who asks for the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,9 +167,14 @@ impl FairQueue {
 
     /// Gives a permit back without an answer: no POST was made.
     pub(in crate::dispatch) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
+        self.take_back(&Permit { slot, tier: job.message.tier, number: job.number, probe }, now);
+    }
+
+    /// The same without the delivery.
+    pub(in crate::dispatch) fn take_back(&self, permit: &Permit, now: Timestamp) {
         let mut inner = self.inner.lock();
-        let tier = job.message.tier;
-        inner.give_back(slot, Some(tier), |lane| lane.leave(probe, job.number, tier == Tier::Transactional, now));
+        let &Permit { slot, tier, number, probe } = permit;
+        inner.give_back(slot, Some(tier), |lane| lane.leave(probe, number, tier == Tier::Transactional, now));
         self.wake(&inner);
     }
 

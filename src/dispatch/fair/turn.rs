@@ -2,6 +2,7 @@
 
 use crate::dispatch::job::Job;
 use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
 
 /// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
 pub(in crate::dispatch) type Slot = usize;
@@ -14,6 +15,24 @@ pub(in crate::dispatch) struct Turn {
     pub probe: bool,
     /// Plaintext octets that the gateway is believed to take at most.
     pub payload_max: Option<usize>,
+}
+
+/// What a delivery was let go by.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::dispatch) struct Permit {
+    pub slot: Slot,
+    pub tier: Tier,
+    /// Among the POSTs of its lane.
+    pub number: u64,
+    /// Whether its answer decides over a half-open breaker.
+    pub probe: bool,
+}
+
+impl Turn {
+    /// What it was let go by.
+    pub(in crate::dispatch) fn permit(&self) -> Permit {
+        Permit { slot: self.slot, tier: self.job.message.tier, number: self.job.number, probe: self.probe }
+    }
 }
 
 /// What asking for the next delivery came to.

@@ -15,7 +15,10 @@ use crate::gateway::{Gateways, HostRefused, Settings};
 use crate::model::subscription::Endpoint;
 
 /// Gateways whose DNS answers every name with what `answer` makes of the number of the question.
-fn with_dns(settings: Settings, answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static) -> Gateways {
+pub(super) fn with_dns(
+    settings: Settings,
+    answer: impl Fn(usize) -> Vec<&'static str> + Send + Sync + 'static,
+) -> Gateways {
     let asked = AtomicUsize::new(0);
     let fake = move |_: &str| -> Result<Vec<IpAddr>, NoAddress> {
         Ok(answer(asked.fetch_add(1, Ordering::SeqCst)).iter().map(|ip| ip.parse().unwrap()).collect())
@@ -50,6 +53,27 @@ async fn a_name_with_one_address_inside_is_refused_at_registration_and_at_connec
     let gateways = with_dns(Settings::default(), |_| vec!["1.1.1.1", "2606:4700:4700::1111"]);
     let public = Endpoint::parse("https://ntfy.example.org/up").unwrap();
     assert_eq!(gateways.check_public(&public).await, Ok(()));
+}
+
+#[tokio::test]
+async fn what_dns64_makes_of_an_address_is_judged_as_that_address() {
+    let nat64 = || vec!["64:ff9b::/96".parse().unwrap()];
+    for (answers, judged) in [
+        (vec!["64:ff9b::1.1.1.1"], Ok(())),
+        (vec!["64:ff9b::1.1.1.1", "1.1.1.1"], Ok(())),
+        (vec!["64:ff9b::10.0.0.1"], Err(HostRefused::NotPublic)),
+        (vec!["64:ff9b::1.1.1.1", "64:ff9b::169.254.169.254"], Err(HostRefused::NotPublic)),
+        (vec!["64:ff9b:1::1.1.1.1"], Err(HostRefused::NotPublic)),
+    ] {
+        let answered = answers.clone();
+        let gateways = with_dns(Settings { nat64: nat64(), ..Settings::default() }, move |_| answered.clone());
+        let endpoint = Endpoint::parse("https://ntfy.example.org/up").unwrap();
+        assert_eq!(gateways.check_public(&endpoint).await, judged, "{answers:?}");
+    }
+    let gateways = Gateways::new(Settings { nat64: nat64(), ..Settings::default() }).unwrap();
+    let literal = |url: &str| gateways.recognise(&Endpoint::parse(url).unwrap());
+    assert!(literal("https://[64:ff9b::101:101]/up").is_ok());
+    assert_eq!(literal("https://[64:ff9b::a00:1]/up"), Err(HostRefused::NotPublic));
 }
 
 #[tokio::test]

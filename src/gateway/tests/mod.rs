@@ -1,5 +1,6 @@
 //! The edge against small servers on loopback.
 
+mod egress;
 mod guarding;
 mod http1;
 mod http2;

@@ -2,6 +2,7 @@
 //! libpq writes it (PostgreSQL manual, "Connection URIs").
 
 use std::fmt;
+use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
@@ -76,6 +77,12 @@ impl Hosts {
         }
         let parse = |host: &&str| format!("{scheme}://{user}{host}{tail}").parse().map_err(|_| WrongUrl::Invalid);
         hosts.iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// With statements logged as slow that take longer than this.
+    #[must_use]
+    pub(crate) fn slow_after(self, limit: Duration) -> Self {
+        Self(self.0.into_iter().map(|options| super::slow_after(options, limit)).collect())
     }
 
     /// The ways to connect to each.

@@ -12,7 +12,7 @@ pub(crate) mod watch;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
 use super::operations::schema::SCHEMA;
 use super::operations::takeover::SESSION;
@@ -164,6 +164,12 @@ pub(crate) fn plain(options: PgConnectOptions) -> PgConnectOptions {
     let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
     let options = if named { options } else { options.application_name(APPLICATION) };
     options.extra_float_digits(None)
+}
+
+/// With statements logged as slow, at `warn`, that take longer than this.
+pub(crate) fn slow_after(options: PgConnectOptions, limit: Duration) -> PgConnectOptions {
+    // A level of the crate `log`, which we have no other use for.
+    options.log_slow_statements("warn".parse().expect("a level"), limit)
 }
 
 /// One connection of its own to where a pool has its, opened like those when it is first used: for what must not wait for one of the

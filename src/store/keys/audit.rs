@@ -179,6 +179,16 @@ actions! {
     UserExported = "user.exported",
     /// Whatever was known of a subscription's browser was erased.
     SubscriptionErased = "subscription.erased",
+    /// The database was brought back from a backup.
+    DatabaseRestored = "database.restored",
+    /// The master key was replaced.
+    MasterKeyRotated = "master_key.rotated",
+    /// A seal key was added, under which all that is sealed is sealed anew.
+    SealKeyAdded = "seal_key.added",
+    /// It was said what the log shows for a while.
+    LogLevelSet = "log_level.set",
+    /// It was said that the log shows again what each process was started with.
+    LogLevelReset = "log_level.reset",
     /// An alert was resolved.
     AlertResolved = "alert.resolved",
     /// A teammate was invited.

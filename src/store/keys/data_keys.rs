@@ -3,16 +3,22 @@
 //! A row that was swapped for another does not open.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use sqlx::{PgConnection, PgExecutor, PgPool};
-use zeroize::{Zeroize, Zeroizing};
+use serde::{Deserialize, Serialize};
+use sqlx::{Connection as _, PgConnection, PgExecutor, PgPool};
+use zeroize::Zeroizing;
 
+use crate::model::base64url;
 use crate::model::clock::Timestamp;
 use crate::vault::Vault;
 use crate::vault::master_key::{self, MasterKey, Source, random};
 
 const SEAL: &str = "seal";
 const LOOKUP: &str = "lookup";
+/// How long after it was made a seal key takes over: servers look for it every few seconds, and one that has not heard of it could
+/// not open what others seal.
+pub const TAKES_OVER_AFTER: Duration = Duration::from_secs(60);
 
 /// Why the vault stays closed. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
@@ -42,14 +48,33 @@ pub enum Error {
     Lost,
 }
 
-/// A row of `data_keys`.
-struct Row {
+/// A row of `data_keys`. What the master key wrapped is no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WrappedKey {
     number: i16,
     purpose: String,
+    #[serde(with = "as_base64url")]
     wrapped: Vec<u8>,
 }
 
-impl Row {
+/// Octets as text.
+mod as_base64url {
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    use super::base64url;
+
+    pub(super) fn serialize<S: Serializer>(octets: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&base64url::encode(octets))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        base64url::decode_any(&text).ok_or_else(|| D::Error::custom("not base64url"))
+    }
+}
+
+impl WrappedKey {
     fn unwrap(&self, master: &MasterKey) -> Result<Zeroizing<[u8; 32]>, Error> {
         master.unwrap(self.number, &self.purpose, &self.wrapped).ok_or(Error::Wrong)
     }
@@ -58,58 +83,108 @@ impl Row {
 /// Opens the vault. For an empty database it makes the data keys first, and the master key if there is none; several
 /// processes may do so at once. Without the right master key it fails.
 pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vault, Error> {
+    let mut found = source.read().await?; // before anybody has to wait
     let mut tx = pool.begin().await?;
     let rows = locked_rows(&mut tx).await?;
-    let found;
-    let master = match source {
-        Source::Given(master) => master,
-        Source::File(path) => match MasterKey::read(path)? {
-            Some(master) => {
-                found = master;
-                &found
-            }
-            None if !rows.is_empty() => return Err(Error::Missing(path.clone())),
-            None => {
-                found = MasterKey::generate();
-                refuse_lost_keys(&mut tx).await?;
-                found.write(path)?;
-                &found
-            }
-        },
-    };
     if !rows.is_empty() {
-        return unlock(&rows, master);
+        let current = current(&mut *tx, now).await?;
+        return unlock(&rows, &there(found, source)?, current);
     }
     refuse_lost_keys(&mut tx).await?;
-    insert(&mut tx, master, 0, LOOKUP, now).await?;
-    insert(&mut tx, master, 1, SEAL, now).await?;
-    let vault = unlock(&locked_rows(&mut tx).await?, master)?;
+    if let (None, Source::File(path)) = (&found, source) {
+        let master = MasterKey::generate();
+        master.write(path)?;
+        found = Some(master);
+    }
+    let master = there(found, source)?;
+    insert(&mut tx, &master, 0, LOOKUP, (now, None)).await?;
+    insert(&mut tx, &master, 1, SEAL, (now, None)).await?;
+    let vault = unlock(&locked_rows(&mut tx).await?, &master, 1)?;
     tx.commit().await?;
     Ok(vault)
+}
+
+/// The master key, where it must be there already.
+fn there(found: Option<MasterKey>, source: &Source) -> Result<MasterKey, Error> {
+    match (found, source) {
+        (Some(master), _) => Ok(master),
+        // Another process may have made it since it was looked for.
+        (None, Source::File(path)) => MasterKey::read(path)?.ok_or_else(|| Error::Missing(path.clone())),
+        (None, _) => Err(Error::Wrong),
+    }
 }
 
 /// Whether the master key opens the data keys, without changing anything. Returns how many there are: none in an empty
 /// database.
 pub async fn check(executor: impl PgExecutor<'_>, source: &Source) -> Result<usize, Error> {
-    let rows = sqlx::query_as!(Row, "SELECT number, purpose, wrapped FROM data_keys").fetch_all(executor).await?;
+    let rows = wrapped(executor).await?;
     if rows.is_empty() {
         return Ok(0);
     }
-    let found;
-    let master = match source {
-        Source::Given(master) => master,
-        Source::File(path) => {
-            found = MasterKey::read(path)?.ok_or_else(|| Error::Missing(path.clone()))?;
-            &found
-        }
-    };
-    unlock(&rows, master).map(|_| rows.len())
+    open_wrapped(&rows, source).await.map(|_| rows.len())
+}
+
+/// The data keys as they are stored, of a database that any version made.
+pub(crate) async fn wrapped(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<WrappedKey>> {
+    sqlx::query_as!(WrappedKey, "SELECT number, purpose, wrapped FROM data_keys ORDER BY number")
+        .fetch_all(executor)
+        .await
+}
+
+/// Unlocks such keys, wherever they were kept, to check and to open with: the newest seals.
+pub(crate) async fn open_wrapped(rows: &[WrappedKey], source: &Source) -> Result<Vault, Error> {
+    let newest = rows.iter().filter(|row| row.purpose == SEAL).map(|row| row.number).max();
+    unlock(rows, &there(source.read().await?, source)?, newest.ok_or(Error::Lost)?)
+}
+
+/// A seal key that was added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Added {
+    /// Its number.
+    pub number: i16,
+    /// When it takes over.
+    pub seals_from: Timestamp,
+}
+
+/// Adds a seal key within the caller's transaction. It takes over in a while, when all servers have heard of it.
+pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timestamp) -> Result<Added, Error> {
+    let rows = locked_rows(tx).await?;
+    rows.iter().try_for_each(|row| row.unwrap(master).map(drop))?;
+    let newest = rows.iter().map(|row| row.number).max().ok_or(Error::Lost)?;
+    let added = Added { number: newest.checked_add(1).ok_or(Error::Lost)?, seals_from: now + TAKES_OVER_AFTER };
+    insert(tx, master, added.number, SEAL, (now, Some(added.seals_from))).await?;
+    Ok(added)
+}
+
+/// Takes in seal keys that were added, and lets the one seal whose time has come. The master key is asked for only if there is one
+/// that the vault does not have. Returns whether anything is different now.
+pub async fn refresh(pool: &PgPool, source: &Source, vault: &Vault, now: Timestamp) -> Result<bool, Error> {
+    let newest = sqlx::query_scalar!(r#"SELECT max(number) AS "newest!" FROM data_keys"#).fetch_one(pool).await?;
+    let current = current(pool, now).await?;
+    let known = vault.seal_keys();
+    if (u16::try_from(newest), u16::try_from(current)) == (Ok(known.0), Ok(known.1)) {
+        return Ok(false);
+    }
+    let rows = wrapped(pool).await?;
+    let (seal, _) = unwrap_all(&rows, &there(source.read().await?, source)?)?;
+    vault.adopt(seal.iter().map(|(number, key)| (*number, **key)), u16::try_from(current).map_err(|_| Error::Wrong)?);
+    Ok(true)
+}
+
+/// The number of the seal key that seals now.
+async fn current(executor: impl PgExecutor<'_>, now: Timestamp) -> Result<i16, Error> {
+    let number = sqlx::query_scalar!(
+        "SELECT max(number) FROM data_keys WHERE purpose = $1 AND (seals_from IS NULL OR seals_from <= $2)",
+        SEAL,
+        now
+    );
+    number.fetch_one(executor).await?.ok_or(Error::Lost)
 }
 
 /// Wraps all data keys anew. Once it is committed the old master key opens nothing; processes that run keep their
 /// unlocked keys.
-pub async fn rotate_master(pool: &PgPool, old: &MasterKey, new: &MasterKey) -> Result<(), Error> {
-    let mut tx = pool.begin().await?;
+pub async fn rotate_master(conn: &mut PgConnection, old: &MasterKey, new: &MasterKey) -> Result<(), Error> {
+    let mut tx = conn.begin().await?;
     for row in locked_rows(&mut tx).await? {
         let wrapped = new.wrap(row.number, &row.purpose, &*row.unwrap(old)?);
         sqlx::query!("UPDATE data_keys SET wrapped = $2 WHERE number = $1", row.number, wrapped)
@@ -120,9 +195,9 @@ pub async fn rotate_master(pool: &PgPool, old: &MasterKey, new: &MasterKey) -> R
 }
 
 /// All rows, with everybody else who wants to write them waiting until the transaction ends.
-async fn locked_rows(tx: &mut PgConnection) -> Result<Vec<Row>, sqlx::Error> {
+async fn locked_rows(tx: &mut PgConnection) -> Result<Vec<WrappedKey>, sqlx::Error> {
     sqlx::query!("LOCK TABLE data_keys IN EXCLUSIVE MODE").execute(&mut *tx).await?;
-    sqlx::query_as!(Row, "SELECT number, purpose, wrapped FROM data_keys ORDER BY number").fetch_all(tx).await
+    wrapped(tx).await
 }
 
 async fn insert(
@@ -130,15 +205,16 @@ async fn insert(
     master: &MasterKey,
     number: i16,
     purpose: &str,
-    now: Timestamp,
+    (created_at, seals_from): (Timestamp, Option<Timestamp>),
 ) -> Result<(), sqlx::Error> {
     let wrapped = master.wrap(number, purpose, &Zeroizing::new(random()));
     sqlx::query!(
-        "INSERT INTO data_keys (number, purpose, wrapped, created_at) VALUES ($1, $2, $3, $4)",
+        "INSERT INTO data_keys (number, purpose, wrapped, created_at, seals_from) VALUES ($1, $2, $3, $4, $5)",
         number,
         purpose,
         wrapped,
-        now
+        created_at,
+        seals_from
     )
     .execute(tx)
     .await?;
@@ -153,21 +229,27 @@ async fn refuse_lost_keys(tx: &mut PgConnection) -> Result<(), Error> {
     if used { Err(Error::Lost) } else { Ok(()) }
 }
 
-fn unlock(rows: &[Row], master: &MasterKey) -> Result<Vault, Error> {
+fn unlock(rows: &[WrappedKey], master: &MasterKey, current: i16) -> Result<Vault, Error> {
+    let (seal, lookup) = unwrap_all(rows, master)?;
+    let current = u16::try_from(current).map_err(|_| Error::Wrong)?;
+    if !seal.iter().any(|(number, _)| *number == current) {
+        return Err(Error::Lost);
+    }
+    Ok(Vault::sealing_by(seal.iter().map(|(number, key)| (*number, **key)), current, &lookup))
+}
+
+type Unwrapped = (Vec<(u16, Zeroizing<[u8; 32]>)>, Zeroizing<[u8; 32]>);
+
+/// The seal keys by number, and the look-up key.
+fn unwrap_all(rows: &[WrappedKey], master: &MasterKey) -> Result<Unwrapped, Error> {
     let mut seal = Vec::new();
     let mut lookup = None;
     for row in rows {
         let key = row.unwrap(master)?;
         match row.purpose.as_str() {
             LOOKUP => lookup = Some(key),
-            _ => seal.push((u16::try_from(row.number).map_err(|_| Error::Wrong)?, *key)),
+            _ => seal.push((u16::try_from(row.number).map_err(|_| Error::Wrong)?, key)),
         }
     }
-    let lookup = lookup.ok_or(Error::Lost)?;
-    if seal.is_empty() {
-        return Err(Error::Lost);
-    }
-    let vault = Vault::new(seal.iter().copied(), &lookup);
-    seal.iter_mut().for_each(|(_, key)| key.zeroize());
-    Ok(vault)
+    Ok((seal, lookup.ok_or(Error::Lost)?))
 }

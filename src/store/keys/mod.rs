@@ -1,12 +1,14 @@
-//! Who may do what: apps, their keys of every kind, teammates with their passkeys and sessions, the keys that seal all of them, and the log of who did what.
+//! Who may do what: apps, their keys of every kind, teammates with their passkeys and sessions, the keys that seal all of them, the server's certificates, and the log of who did what.
 
 pub(crate) mod api_keys;
 pub(crate) mod apps;
 pub(crate) mod audit;
+pub(crate) mod certificates;
 pub(crate) mod data_keys;
 pub(crate) mod identity_keys;
 pub(crate) mod oidc;
 pub(crate) mod passkeys;
+pub(crate) mod resealing;
 pub(crate) mod sessions;
 pub(crate) mod team;
 pub(crate) mod vapid_keys;

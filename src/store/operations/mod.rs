@@ -1,12 +1,15 @@
-//! What keeps the database itself in order: its schema, partitions, retention, sweeps, who works on it, how it is set up, and what
-//! requests were answered that may be repeated.
+//! What keeps the database itself in order: its schema, partitions, retention, sweeps, who works on it, how it is set up, its backups, and
+//! what requests were answered that may be repeated.
 
+pub(crate) mod backups;
 pub(crate) mod edits;
 pub(crate) mod exports;
 pub(crate) mod first_answers;
+pub(crate) mod log_level;
 pub(crate) mod partitions;
 pub(crate) mod removal;
 pub(crate) mod reports;
+pub(crate) mod restoring;
 pub(crate) mod retention;
 pub(crate) mod retrying;
 pub(crate) mod schema;

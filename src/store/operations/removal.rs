@@ -270,6 +270,7 @@ async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM message_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM imports WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM exports WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM held_back WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM topics WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM segments WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM templates WHERE app = $1", app.0).execute(&mut *tx).await?;

@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
-use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migrator};
+use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, Migrator};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 
+use super::restoring;
 use super::workers::SILENCE;
 use crate::postgres::OLDEST_MAJOR;
 use crate::store::connections::{ACQUIRE_TIMEOUT, plain};
@@ -26,6 +27,9 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// SQLSTATE of a statement that names a table that is not there.
 const UNDEFINED_TABLE: &str = "42P01";
+
+/// How a migration says that servers of the version before may run beside it, and programs that do not know it may start.
+const BESIDE: &str = "-- beside: yes";
 
 /// The migrations, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!();
@@ -87,6 +91,12 @@ pub enum SchemaError {
         /// How many.
         workers: i64,
     },
+    /// Workers are at work on a database that is to be replaced.
+    #[error("{workers} worker(s) are at work on this database: stop all servers, and try again")]
+    AtWork {
+        /// How many.
+        workers: i64,
+    },
     /// Somebody else has a schema of our name.
     #[error(
         "the schema `{SCHEMA}` holds {table}, which Bellwire did not make: drop or rename it, or use another database"
@@ -101,6 +111,11 @@ pub enum SchemaError {
          <the role>`"
     )]
     Forbidden,
+    /// A restore is under way, or broke off.
+    #[error(
+        "a backup is being restored into this database, or that broke off: let it end, or run `bellwire restore` again"
+    )]
+    Restoring,
     /// Something else about migrations.
     #[error("the database cannot be migrated: {0}")]
     Other(MigrateError),
@@ -137,6 +152,9 @@ pub enum Contents {
 /// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
 pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
+    if restoring::is_under_way(&mut connection).await? {
+        return Err(SchemaError::Restoring);
+    }
     let contents = contents(&mut connection).await?;
     connection.close().await?;
     Ok(contents)
@@ -204,9 +222,15 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
     connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
     let contents = contents(&mut connection).await?;
     if let (Beside::Refuse, Contents::Ours { schema, applied }) = (beside, &contents)
-        && (*schema != SCHEMA || MIGRATIONS.iter().any(|ours| !applied.iter().any(|it| it.version == ours.version)))
+        && (*schema != SCHEMA || missing_of(applied).any(|missing| !runs_beside(missing)))
     {
         refuse_beside_workers(&mut connection, schema).await?;
+    }
+    if let Contents::Ours { schema: SCHEMA, applied } = &contents
+        && missing_of(applied).next().is_none()
+        && foreign_of(&mut connection, applied).await?.is_none()
+    {
+        return Ok(connection.close().await?); // a newer program has been here, beside which this one may run
     }
     match contents {
         Contents::Ours { schema: SCHEMA, .. } => {}
@@ -215,7 +239,49 @@ pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), S
     }
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
     MIGRATIONS.run_direct(None, &mut connection, false).await?;
+    let beside: Vec<_> = MIGRATIONS.iter().filter(|ours| runs_beside(ours)).map(|ours| ours.version).collect();
+    sqlx::query!("INSERT INTO migrations_beside (version) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING", &beside)
+        .execute(&mut connection)
+        .await?;
     Ok(connection.close().await?)
+}
+
+/// The migrations of this program that are not among those.
+fn missing_of(applied: &[AppliedMigration]) -> impl Iterator<Item = &'static Migration> {
+    MIGRATIONS.iter().filter(|ours| !applied.iter().any(|applied| applied.version == ours.version))
+}
+
+/// Whether servers of the version before may run beside a migration.
+fn runs_beside(migration: &Migration) -> bool {
+    migration.sql.as_str().lines().any(|line| line == BESIDE)
+}
+
+/// The first of those that this program does not know, and beside which it may not run.
+async fn foreign_of(connection: &mut PgConnection, applied: &[AppliedMigration]) -> sqlx::Result<Option<i64>> {
+    let unknown: Vec<_> =
+        applied.iter().map(|applied| applied.version).filter(|it| !MIGRATIONS.version_exists(*it)).collect();
+    let there =
+        sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, format!("{SCHEMA}.migrations_beside"));
+    if unknown.is_empty() || !there.fetch_one(&mut *connection).await? {
+        return Ok(unknown.first().copied());
+    }
+    let beside = sqlx::query_scalar!("SELECT version FROM migrations_beside WHERE version = ANY ($1)", &unknown);
+    let beside = beside.fetch_all(connection).await?;
+    Ok(unknown.into_iter().find(|version| !beside.contains(version)))
+}
+
+/// The number of the newest migration that this program knows.
+pub(crate) fn newest() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Refuses a database on which a worker lives, of whatever version.
+pub(crate) async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), SchemaError> {
+    let mut connection = connect_once(options, SCHEMA).await?;
+    match refuse_beside_workers(&mut connection, SCHEMA).await {
+        Err(SchemaError::InUse { workers }) => Err(SchemaError::AtWork { workers }),
+        refused => refused,
+    }
 }
 
 /// Refuses to go on while a worker lives, as the table of workers in that schema tells, if there is one yet.
@@ -252,8 +318,8 @@ pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError>
         Contents::Ours { .. } => return Err(SchemaError::Unmoved),
         Contents::Nothing | Contents::Others(_) => Vec::new(),
     };
-    if let Some(foreign) = applied.iter().find(|applied| !MIGRATIONS.version_exists(applied.version)) {
-        return Err(SchemaError::Foreign { version: foreign.version });
+    if let Some(version) = foreign_of(&mut connect_once(options, SCHEMA).await?, &applied).await? {
+        return Err(SchemaError::Foreign { version });
     }
     let mut missing = Vec::new();
     for ours in MIGRATIONS.iter() {

@@ -1,7 +1,7 @@
 //! How the database is set up, and what goes on in it: for checks, which compare it with what Bellwire needs.
 
 use chrono::TimeDelta;
-use sqlx::PgPool;
+use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
 use crate::model::clock::Timestamp;
 
@@ -42,6 +42,11 @@ pub(crate) async fn settings(pool: &PgPool) -> sqlx::Result<Settings> {
     )
     .fetch_one(pool)
     .await
+}
+
+/// Has Postgres look at what all tables hold, by which it plans.
+pub(crate) async fn analyze(connection: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::raw_sql("ANALYZE").execute(connection).await.map(drop)
 }
 
 /// Something that keeps dead rows from being cleared.
@@ -118,4 +123,92 @@ pub(crate) async fn expiring_keys(pool: &PgPool, within: TimeDelta, now: Timesta
     )
     .fetch_all(pool)
     .await
+}
+
+/// A table, and how many of its rows live, as far as Postgres knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Dead {
+    /// Its name.
+    pub table: String,
+    /// Rows that are to be cleared.
+    pub dead: i64,
+    /// The others.
+    pub live: i64,
+}
+
+/// The table with the most dead rows beside those that live, of those with many. None: none has many.
+pub(crate) async fn worst_bloat(pool: &PgPool) -> sqlx::Result<Option<Dead>> {
+    sqlx::query_as!(
+        Dead,
+        r#"SELECT relname::text AS "table!", n_dead_tup AS "dead!", n_live_tup AS "live!" FROM pg_stat_user_tables
+           WHERE schemaname = current_schema() AND n_dead_tup > 100000
+           ORDER BY n_dead_tup::double precision / greatest(n_live_tup, 1) DESC LIMIT 1"#
+    )
+    .fetch_optional(pool)
+    .await
+}
+
+/// Leases that ran out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expired {
+    /// Batches.
+    pub batches: i64,
+    /// Deliveries that are rows.
+    pub rows: i64,
+}
+
+impl Expired {
+    /// More are not counted, of a lane and tier.
+    pub(crate) const MAX: i64 = 1_000;
+}
+
+/// Counts leases that ran out before a time and that nobody has taken over since, among what has been due for longest.
+pub(crate) async fn expired_leases(pool: &PgPool, before: Timestamp) -> sqlx::Result<Expired> {
+    sqlx::query_as!(
+        Expired,
+        r#"SELECT (SELECT count(*) FROM (SELECT FROM batches WHERE due_at < $1 LIMIT $2) b) AS "batches!",
+             coalesce(sum(counted.n), 0)::bigint AS "rows!"
+           FROM lanes CROSS JOIN generate_series(1, 3) AS t (tier),
+                LATERAL (SELECT count(lease) AS n FROM (
+                    SELECT lease FROM queue WHERE lane = lanes.id AND tier = t.tier AND due_at < $1
+                    ORDER BY due_at LIMIT $2) c) counted"#,
+        before,
+        Expired::MAX
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Subjects of active VAPID keys with the slugs of their apps, at most 1,000.
+pub(crate) async fn subjects(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
+    let rows = sqlx::query!(
+        "SELECT a.slug, k.subject FROM vapid_keys k JOIN apps a ON a.id = k.app
+         WHERE k.state = 'active' AND a.deleting_at IS NULL ORDER BY a.id LIMIT 1000"
+    );
+    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.slug, row.subject)).collect())
+}
+
+/// Some apps, by their slugs, each with one of its origins: at most 3.
+pub(crate) async fn origins(pool: &PgPool) -> sqlx::Result<Vec<(String, String)>> {
+    let rows = sqlx::query!(
+        r#"SELECT slug, origins[1] AS "origin!" FROM apps WHERE deleting_at IS NULL AND cardinality(origins) > 0
+           ORDER BY id LIMIT 3"#
+    );
+    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.slug, row.origin)).collect())
+}
+
+/// Rows of this database that were written, changed or deleted since its statistics began.
+pub(crate) async fn rows_changed(pool: &PgPool) -> sqlx::Result<i64> {
+    sqlx::query_scalar!(
+        r#"SELECT tup_inserted + tup_updated + tup_deleted AS "n!" FROM pg_stat_database WHERE datname = current_database()"#
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Has a Postgres of which we are superuser look for dead rows so often. It holds for the whole server, and through restarts.
+pub(crate) async fn set_naptime(pool: &PgPool, naptime_s: u32) -> sqlx::Result<()> {
+    let set = format!("ALTER SYSTEM SET autovacuum_naptime = {naptime_s}");
+    sqlx::query(AssertSqlSafe(set)).execute(pool).await?;
+    sqlx::query("SELECT pg_reload_conf()").execute(pool).await.map(drop)
 }

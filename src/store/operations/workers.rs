@@ -19,6 +19,17 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 /// The version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Whether all sessions on this database that are of Bellwire's processes have this process's name.
+pub(crate) async fn is_alone(pool: &PgPool, session: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()
+             AND application_name LIKE 'bellwire %' AND application_name <> $1) AS "alone!""#,
+        session
+    )
+    .fetch_one(pool)
+    .await
+}
+
 /// Who shares the work, as one worker sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicas {

@@ -29,6 +29,9 @@ named! {
         /// What seals eight payloads at a time computed something else than AWS-LC. The worker that found it seals one at a time since,
         /// and raises it.
         Sealing = "sealing",
+        /// The proxy that connections leave by has let none through to a push service for a minute. The worker that found it raises
+        /// it; deliveries wait.
+        Egress = "egress",
     }
 }
 

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::{self, ApiState, RelyingParty};
+use bellwire::testkit::checks;
 use bellwire::testkit::dispatch::{Dispatcher, Settings};
 use bellwire::testkit::gateway::{self, Gateways};
 use bellwire::testkit::live;
@@ -36,6 +37,8 @@ pub struct Setup {
     pub dispatch: Settings,
     /// Push services beside the simulator, and whom to trust for them.
     pub others: (Vec<gateway::HostMapping>, String),
+    /// The proxy that connections to push services leave by.
+    pub egress: Option<gateway::Egress>,
     /// A clock other than one that stands still at [`START`].
     pub clock: Option<Clock>,
     /// A database other than one of the shared Postgres.
@@ -46,6 +49,8 @@ pub struct Setup {
     pub live: live::Settings,
     /// By what name browsers' passkeys know the server.
     pub relying_party: Option<RelyingParty>,
+    /// What checks look at.
+    pub checks: checks::Setup,
 }
 
 /// What `bellwire` processes on a test's database are given.
@@ -147,7 +152,11 @@ impl TestApp {
         let master_key = Source::Given(MasterKey::parse(MASTER_KEY).expect("32 octets"));
         let vault = data_keys::open(&pool, &master_key, clock.now()).await.expect("an empty database");
         let simulator = Simulator::start(gateways::Options { clock: clock.clone(), ..setup.simulator }).await.unwrap();
-        let gateways = gateways_and(&simulator, setup.others.clone());
+        // What a proxy refuses is told at once, since that goes by the real clock, too.
+        let (egress, told_after) = (setup.egress, Duration::ZERO);
+        let settings = gateway_settings(&simulator, setup.others.clone());
+        let settings = gateway::Settings { egress, told_after, ..settings };
+        let gateways = Gateways::new(settings).expect("the simulator's settings are right");
         let metrics = Metrics::new();
         let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
         let worker_database =
@@ -163,8 +172,12 @@ impl TestApp {
             setup.dispatch,
         );
         let engine = server::engine(dispatcher.clone());
-        let settings =
-            api::Settings { live: setup.live, relying_party: setup.relying_party, ..api::Settings::default() };
+        let settings = api::Settings {
+            live: setup.live,
+            relying_party: setup.relying_party,
+            setup: setup.checks,
+            ..api::Settings::default()
+        };
         let sending_pool = store::connect_lazily(store::by_index_only(database.options()), 2);
         let state =
             ApiState::new(pool.clone(), sending_pool, vault.clone(), clock.clone(), gateways.clone(), engine, settings);
@@ -451,12 +464,7 @@ pub async fn until_waiting(pool: &PgPool, n: i64) {
 
 /// Gateways of which all known ones are the simulator's.
 pub fn gateways(simulator: &Simulator) -> Gateways {
-    gateways_and(simulator, Default::default())
-}
-
-/// The same beside others.
-fn gateways_and(simulator: &Simulator, others: (Vec<gateway::HostMapping>, String)) -> Gateways {
-    Gateways::new(gateway_settings(simulator, others)).expect("the simulator's settings are right")
+    Gateways::new(gateway_settings(simulator, Default::default())).expect("the simulator's settings are right")
 }
 
 /// The rest after a failed connect is short, since it goes by the real clock.

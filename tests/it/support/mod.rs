@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod collector;
 pub mod database;
 pub mod fault_proxy;
+pub mod https;
 pub mod provider;
 pub mod push_service;
 pub mod seed;

@@ -129,6 +129,7 @@ impl Provider {
             client_secret: ClientSecret::new(SECRET.to_owned()),
             redirect_url: REDIRECT.to_owned(),
             extra_ca_pem: None,
+            egress: None,
             timeout: PATIENCE,
         }
     }

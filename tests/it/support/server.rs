@@ -38,6 +38,11 @@ impl Server {
         Self::run(app, args, Command::new(env!("CARGO_BIN_EXE_bellwire"))).await
     }
 
+    /// The same, of another program than this version's.
+    pub async fn of(app: &TestApp, args: &[&str], program: &str) -> Self {
+        Self::run(app, args, Command::new(program)).await
+    }
+
     /// The same, with no more descriptors than that.
     pub async fn with_descriptors(app: &TestApp, args: &[&str], descriptors: u32) -> Self {
         let mut command = Command::new("/bin/sh");
@@ -50,6 +55,11 @@ impl Server {
         let mut command = Command::new("/usr/bin/env");
         command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_bellwire")]);
         Self::run(app, &[], command).await
+    }
+
+    /// The same, as that command runs it.
+    pub async fn by(app: &TestApp, args: &[&str], command: Command) -> Self {
+        Self::run(app, args, command).await
     }
 
     /// The same, on the database behind that URL.
@@ -96,8 +106,10 @@ impl Server {
                 format!("{}={}@{address}", other.host, other.gateway.name())
             }))
             .collect();
+        let here: &[&str] = if args.contains(&"--listen") { &[] } else { &["--listen", "127.0.0.1:0"] };
         let mut process = command
-            .args(["serve", "--listen", "127.0.0.1:0", "--log-format", "json"])
+            .args(["serve", "--log-format", "json"])
+            .args(here)
             .args(args)
             .env_clear()
             .env("DATABASE_URL", database_url)

@@ -2402,10 +2402,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes.
+         * Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes, push services, and the server as browsers see it at its public URL.
          * @description Nothing is changed.
          *
-         *     What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers.
+         *     What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers. Others are asked over the network once in half a minute at most, and only those that settings or the program name.
          *
          *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
          */
@@ -2689,6 +2689,36 @@ export interface paths {
          */
         post: operations["gateways_release"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/log-level": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows what is seen in the log beyond what each process was started with.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
+        get: operations["log_level_show"];
+        /**
+         * Changes for a while what is seen in the log, of all processes within two seconds.
+         * @description Afterwards what each was started with holds again.
+         *
+         *     Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
+        put: operations["log_level_set"];
+        post?: never;
+        /**
+         * Has all processes log what they were started with, within two seconds.
+         * @description Takes an API key with the scope `operator`, or a session of somebody with the role `operator`.
+         */
+        delete: operations["log_level_reset"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3166,7 +3196,7 @@ export interface components {
          *     that is counted, afterwards it is a new alert.
          * @enum {string}
          */
-        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing";
+        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing" | "egress";
         /** @description An alert. */
         AlertView: {
             /** @description The app it concerns; null: the server as a whole. */
@@ -5016,6 +5046,35 @@ export interface components {
             bucket_s: number;
             /** @description The most POSTs in one second of each. */
             posts_per_s: number[];
+        };
+        /** @description What to log, and for how long. */
+        LogLevelBody: {
+            /**
+             * @description A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
+             *     `info,bellwire::dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
+             * @example bellwire::dispatch=debug
+             */
+            filter: string;
+            /**
+             * Format: int64
+             * @description For how many seconds, 60 to 86,400; 900 unless given.
+             */
+            seconds?: number | null;
+        };
+        /** @description What is seen in the log beyond what each process was started with. */
+        LogLevelView: {
+            /** @description Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all. */
+            filter?: string | null;
+            /**
+             * Format: date-time
+             * @description Since when.
+             */
+            set_at?: string | null;
+            /**
+             * Format: date-time
+             * @description Until when.
+             */
+            until?: string | null;
         };
         /** @description Subscriptions that were lost on one day, of one push service and VAPID key. */
         Loss: {
@@ -8831,7 +8890,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them. */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
@@ -19325,7 +19384,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description To this user of `app`, by the label that the log calls them. */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
@@ -20317,6 +20376,140 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    log_level_show: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description `ETag`s that you have: 304 if it is one of them still */
+                "If-None-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    /** @description What it is known by: another one when anything of it has changed */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "filter": "…",
+                     *       "set_at": "2026-12-01T09:00:00Z",
+                     *       "until": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogLevelView"];
+                };
+            };
+            /** @description You have it: `If-None-Match` names it */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    log_level_set: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+                /** @description `*`: 412 if there is such a thing already */
+                "If-None-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "filter": "info,bellwire::dispatch=debug",
+                 *       "seconds": 900
+                 *     }
+                 */
+                "application/json": components["schemas"]["LogLevelBody"];
+            };
+        };
+        responses: {
+            /** @description Done; the body shows what holds now */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "filter": "…",
+                     *       "set_at": "2026-12-01T09:00:00Z",
+                     *       "until": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogLevelView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    log_level_reset: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The `ETag` of what you have seen: 412 if it has been changed since */
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "filter": "…",
+                     *       "set_at": "2026-12-01T09:00:00Z",
+                     *       "until": "2026-12-01T09:00:00Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["LogLevelView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };

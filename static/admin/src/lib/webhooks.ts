@@ -41,6 +41,7 @@ const FAILURES: Record<string, string> = {
   invalid_host: "there is no such host",
   forbidden: "its address is not public",
   connect: "nobody takes a connection there",
+  proxy: "this server's own proxy lets no connection through",
   tls: "its certificate is not valid, or it does not speak TLS",
   reset: "the connection broke",
   deadline: "it took too long",

@@ -43,6 +43,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/session" => json!({"api_key": "an operator's"}),
         "POST /v1/session/passkeys" => json!({"name": "n", "credential": {"of": "an authenticator"}}),
         "PATCH /v1/session/passkeys/{passkey}" => json!({"name": "n"}),
+        "PUT /v1/log-level" => json!({"filter": "debug"}),
         "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
         "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),
         "PATCH /v1/team/{teammate}" => json!({"roles": []}),

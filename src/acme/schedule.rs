@@ -1,0 +1,43 @@
+//! When a certificate is ordered. Pure.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+
+use crate::model::clock::Timestamp;
+
+/// How many seconds to wait after so many failures in a row. Let's Encrypt lets a host fail five times an hour.
+const WAITS_S: [u64; 6] = [60, 300, 900, 3_600, 10_800, 21_600];
+
+/// When to renew a certificate: when a third of its time is left, thirty days of ninety.
+pub(crate) fn renew_at(not_before: Timestamp, not_after: Timestamp) -> Timestamp {
+    not_after - (not_after - not_before).max(TimeDelta::zero()) / 3
+}
+
+/// How long to wait after the last of so many failures in a row, at least one.
+pub(crate) fn wait_after(failures: i32) -> Duration {
+    let place = usize::try_from(failures.max(1) - 1).unwrap_or(0);
+    Duration::from_secs(WAITS_S[place.min(WAITS_S.len() - 1)])
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    #[test]
+    fn a_third_of_the_time_is_left_to_renew_in() {
+        let from = DateTime::UNIX_EPOCH;
+        assert_eq!(renew_at(from, from + TimeDelta::days(90)), from + TimeDelta::days(60));
+        assert_eq!(renew_at(from, from + TimeDelta::hours(160)), from + TimeDelta::minutes(6_400));
+        assert_eq!(renew_at(from, from - TimeDelta::days(1)), from - TimeDelta::days(1), "nonsense is due at once");
+    }
+
+    #[test]
+    fn an_authority_is_asked_less_and_less_often_and_never_five_times_an_hour() {
+        assert_eq!([0, 1, 2, 6, 100].map(|n| wait_after(n).as_secs()), [60, 60, 300, 21_600, 21_600]);
+        let first_hour: Vec<u64> = (1..=4).map(|n| wait_after(n).as_secs()).collect();
+        assert!(first_hour.iter().sum::<u64>() > 3_600, "the fifth try: {first_hour:?}");
+    }
+}

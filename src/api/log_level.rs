@@ -1,0 +1,120 @@
+//! `/v1/log-level`: what operators see in the log of all processes, for a while.
+
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+
+use super::ApiState;
+use super::auth::Operator;
+use super::extract::Json;
+use super::problem::{Faults, Problem};
+use crate::model::log_filter::LogFilter;
+use crate::store::keys::audit::Action;
+use crate::store::operations::log_level::{self, Wanted};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// The shortest and the longest time that something else than usual is logged, in seconds.
+const SECONDS: std::ops::RangeInclusive<i64> = 60..=86_400;
+/// The time unless somebody says otherwise.
+const SECONDS_USUAL: i64 = 900;
+/// What an entry of the audit log names.
+const TARGET: &str = "log-level";
+
+/// The routes of this resource.
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(show, set, reset))
+}
+
+/// What is seen in the log beyond what each process was started with.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct LogLevelView {
+    /// Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all.
+    filter: Option<String>,
+    /// Since when.
+    set_at: Option<DateTime<Utc>>,
+    /// Until when.
+    until: Option<DateTime<Utc>>,
+}
+
+impl From<Option<Wanted>> for LogLevelView {
+    fn from(wanted: Option<Wanted>) -> Self {
+        match wanted {
+            Some(Wanted { filter, set_at, until }) => {
+                Self { filter: Some(filter), set_at: Some(set_at), until: Some(until) }
+            }
+            None => Self { filter: None, set_at: None, until: None },
+        }
+    }
+}
+
+/// What to log, and for how long.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LogLevelBody {
+    /// A level (`error`, `warn`, `info`, `debug`, `trace`) for all of Bellwire, or levels of its parts, separated by commas:
+    /// `info,bellwire::dispatch=debug`. `sqlx=debug` logs statements, without their values. Other libraries cannot be named.
+    #[schema(example = "bellwire::dispatch=debug")]
+    filter: String,
+    /// For how many seconds, 60 to 86,400; 900 unless given.
+    seconds: Option<i64>,
+}
+
+impl LogLevelBody {
+    fn check(&self, now: DateTime<Utc>) -> Result<Wanted, Problem> {
+        let mut faults = Faults::default();
+        let filter = LogFilter::parse(&self.filter);
+        if let Err(wrong) = &filter {
+            faults.refuse("/filter", wrong.to_string());
+        }
+        let seconds = self.seconds.unwrap_or(SECONDS_USUAL);
+        let bounds = format!("must be {} to {}", SECONDS.start(), SECONDS.end());
+        faults.require(SECONDS.contains(&seconds), "/seconds", &bounds);
+        faults.finish()?;
+        let filter = filter.map(|filter| filter.to_string()).unwrap_or_default();
+        Ok(Wanted { filter, set_at: now, until: now + TimeDelta::seconds(seconds) })
+    }
+}
+
+/// Shows what is seen in the log beyond what each process was started with.
+#[utoipa::path(get, path = "/v1/log-level", tag = "Operations",
+    security(("api_key" = ["operator"])), responses((status = 200, body = LogLevelView)))]
+pub(crate) async fn show(_: Operator, State(state): State<ApiState>) -> Result<axum::Json<LogLevelView>, Problem> {
+    Ok(axum::Json(log_level::read(&state.pool, state.clock.now()).await?.into()))
+}
+
+/// Changes for a while what is seen in the log, of all processes within two seconds. Afterwards what each was started with holds again.
+#[utoipa::path(put, path = "/v1/log-level", tag = "Operations", request_body = LogLevelBody,
+    security(("api_key" = ["operator"])), responses((status = 200, body = LogLevelView)))]
+pub(crate) async fn set(
+    operator: Operator,
+    State(state): State<ApiState>,
+    Json(body, _): Json<LogLevelBody>,
+) -> Result<axum::Json<LogLevelView>, Problem> {
+    let now = state.clock.now();
+    let wanted = body.check(now)?;
+    let mut tx = state.pool.begin().await?;
+    log_level::write(&mut tx, &wanted).await?;
+    let entry = operator.caller.did(None, Action::LogLevelSet, TARGET);
+    entry.with(json!({"filter": wanted.filter, "until": wanted.until})).record(&mut tx, 1, now).await?;
+    tx.commit().await?;
+    Ok(axum::Json(Some(wanted).into()))
+}
+
+/// Has all processes log what they were started with, within two seconds.
+#[utoipa::path(delete, path = "/v1/log-level", tag = "Operations",
+    security(("api_key" = ["operator"])), responses((status = 200, body = LogLevelView)))]
+pub(crate) async fn reset(
+    operator: Operator,
+    State(state): State<ApiState>,
+) -> Result<axum::Json<LogLevelView>, Problem> {
+    let now = state.clock.now();
+    let mut tx = state.pool.begin().await?;
+    if log_level::clear(&mut tx, now).await? {
+        operator.caller.did(None, Action::LogLevelReset, TARGET).record(&mut tx, 1, now).await?;
+    }
+    tx.commit().await?;
+    Ok(axum::Json(None.into()))
+}

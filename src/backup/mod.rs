@@ -1,0 +1,413 @@
+//! Backups of the whole database, and bringing one back: `pg_dump` and `pg_restore` do the work, of the embedded Postgres or another
+//! one. [`file`] says what is written, [`age`] how it is encrypted, and [`restoring`] what a restored database has to forget.
+
+mod age;
+mod file;
+mod tools;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use sqlx::postgres::{PgConnectOptions, PgPool};
+use tokio::task::spawn_blocking;
+use uuid::Uuid;
+
+pub(crate) use age::{Identity, Recipient};
+use file::{Backup, Manifest, Unusable};
+use tools::{Dump, Place, Restore};
+
+use crate::config::Config;
+use crate::model::clock::{Clock, Timestamp};
+use crate::postgres::{Binaries, Embedded};
+use crate::server::context;
+use crate::store::keys::data_keys;
+use crate::store::operations::backups::{self, Kind};
+use crate::store::operations::restoring::{self, Origin, Settled};
+use crate::store::operations::schema::{self, Contents, SCHEMA};
+use crate::store::{self, Beside, SchemaError};
+use crate::vault::Vault;
+
+/// Octets between calls of the system.
+const BUFFER: usize = 1 << 20;
+/// Connections: one to look, and one to write down.
+const CONNECTIONS: u32 = 2;
+
+/// An open database: the embedded one if there is no other, and how to connect.
+struct Opened {
+    postgres: Option<Arc<Embedded>>,
+    options: PgConnectOptions,
+    place: Place,
+}
+
+impl Opened {
+    async fn new(config: &Config) -> anyhow::Result<Self> {
+        let (postgres, options) = context::database(config).await?;
+        let place = Place::new(&options, config.database_url.as_ref().map(|url| url.expose()));
+        Ok(Self { postgres, options, place })
+    }
+
+    async fn close(self) {
+        if let Some(postgres) = self.postgres
+            && let Err(panic) = spawn_blocking(move || postgres.stop()).await
+        {
+            tracing::error!(%panic, "Postgres was not stopped");
+        }
+    }
+}
+
+/// The programs for a server of that version: `pg_dump` and its kin.
+async fn tools(config: &Config, major: u32) -> anyhow::Result<Binaries> {
+    let options = config.postgres_options();
+    let found = spawn_blocking(move || {
+        Binaries::find_tools(options.binaries.as_deref(), options.search_path.as_deref(), major)
+    });
+    Ok(found.await??)
+}
+
+/// A backup that was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Made {
+    /// Its id.
+    pub id: Uuid,
+    /// What happened from then on is not in it.
+    pub began_at: Timestamp,
+    /// Octets that were written.
+    pub octets: u64,
+}
+
+/// Where a backup goes.
+#[derive(Debug, Clone)]
+pub(crate) enum To {
+    /// A new file that only its owner may read. It has another name until it is whole.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+}
+
+/// Makes a backup while servers are at work, encrypted to these recipients, if there are any.
+pub(crate) async fn make(config: &Config, to: To, recipients: Vec<Recipient>) -> anyhow::Result<Made> {
+    let opened = Opened::new(config).await?;
+    let made = make_of(config, &opened, to, recipients).await;
+    opened.close().await;
+    made
+}
+
+async fn make_of(config: &Config, opened: &Opened, to: To, recipients: Vec<Recipient>) -> anyhow::Result<Made> {
+    let migration = match schema::inspect(&opened.options).await? {
+        Contents::Ours { schema: SCHEMA, applied } => applied.last().map_or(0, |last| last.version),
+        Contents::Ours { .. } => return Err(SchemaError::Unmoved.into()),
+        Contents::Nothing | Contents::Others(_) => {
+            bail!("there is nothing to back up: the database holds no tables of Bellwire's")
+        }
+    };
+    let pool = store::connect(opened.options.clone(), CONNECTIONS).await?;
+    let made = dump(config, opened, &pool, migration, to, recipients).await;
+    pool.close().await;
+    made
+}
+
+async fn dump(
+    config: &Config,
+    opened: &Opened,
+    pool: &PgPool,
+    migration: i64,
+    to: To,
+    recipients: Vec<Recipient>,
+) -> anyhow::Result<Made> {
+    let clock = Clock::system();
+    clock.follow(store::database_now(pool).await?);
+    let data_keys = data_keys::wrapped(pool).await?;
+    let vault = data_keys::open_wrapped(&data_keys, &config.master_key_source()).await?;
+    let postgres = store::operations::setup::settings(pool).await?.version_number;
+    let tools = tools(config, major(postgres)).await?;
+    let (id, began_at) = (clock.uuid(), clock.now());
+    // One before an upgrade may be of a schema that has no record of backups yet.
+    let is_recorded = store::check_schema(&opened.options).await.is_ok();
+    if is_recorded {
+        backups::begin(pool, id, Kind::Dump, began_at).await?;
+    }
+    let program = env!("CARGO_PKG_VERSION").to_owned();
+    let manifest = Manifest { id, began_at, program, migration, postgres, pg_dump: tools.major, data_keys };
+    let place = opened.place.clone();
+    let written = spawn_blocking(move || write(&to, &recipients, &manifest, &vault, &tools, &place));
+    let octets = written.await??;
+    if is_recorded {
+        backups::complete(pool, id, Some(octets), clock.now()).await?;
+    }
+    Ok(Made { id, began_at, octets })
+}
+
+fn major(version_number: i32) -> u32 {
+    u32::try_from(version_number).unwrap_or(0) / 10_000
+}
+
+/// Writes a backup to where it goes. Returns its octets.
+fn write(
+    to: &To,
+    recipients: &[Recipient],
+    manifest: &Manifest,
+    vault: &Vault,
+    tools: &Binaries,
+    place: &Place,
+) -> anyhow::Result<u64> {
+    let To::File(path) = to else {
+        let mut out = Counting { inner: BufWriter::with_capacity(BUFFER, io::stdout().lock()), octets: 0 };
+        write_to(&mut out, recipients, manifest, vault, tools, place)?;
+        return Ok(out.octets);
+    };
+    let (part, file) = new_file(path)?;
+    let mut out = Counting { inner: BufWriter::with_capacity(BUFFER, file), octets: 0 };
+    let written = write_to(&mut out, recipients, manifest, vault, tools, place).and_then(|()| {
+        out.inner.get_ref().sync_all()?;
+        fs::rename(&part, path).with_context(|| format!("cannot make {}", path.display()))?;
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(File::open(above)?.sync_all()?)
+    });
+    if let Err(error) = written {
+        let _ = fs::remove_file(&part); // nobody would take it for a backup
+        return Err(error);
+    }
+    Ok(out.octets)
+}
+
+/// A file beside the one that is wanted, which must not be there.
+fn new_file(path: &Path) -> anyhow::Result<(PathBuf, File)> {
+    if path.exists() {
+        bail!("{} is there already", path.display());
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    if part.exists() {
+        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?; // of one that broke off
+    }
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
+    Ok((part.clone(), file.with_context(|| format!("cannot make {}", part.display()))?))
+}
+
+fn write_to(
+    to: &mut impl Write,
+    recipients: &[Recipient],
+    manifest: &Manifest,
+    vault: &Vault,
+    tools: &Binaries,
+    place: &Place,
+) -> anyhow::Result<()> {
+    let (dump, archive) = Dump::start(tools.program("pg_dump"), place)?;
+    let mut dump = Some(dump);
+    let end = || dump.take().map_or(Ok(()), Dump::end).map_err(|error| io::Error::other(format!("{error:#}")));
+    let written = file::write(to, recipients, manifest, vault.backup_mac(), archive, end);
+    if let Some(dump) = dump {
+        dump.kill();
+    }
+    written.context("the backup was not made")
+}
+
+struct Counting<W> {
+    inner: W,
+    octets: u64,
+}
+
+impl<W: Write> Write for Counting<W> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(octets)?;
+        self.octets += n as u64;
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Notes that a backup was made by other means just now.
+pub(crate) async fn note(config: &Config) -> anyhow::Result<Made> {
+    let opened = Opened::new(config).await?;
+    let noted = async {
+        store::check_schema(&opened.options).await?;
+        let pool = store::connect(opened.options.clone(), CONNECTIONS).await?;
+        let clock = Clock::system();
+        clock.follow(store::database_now(&pool).await?);
+        let (id, began_at) = (clock.uuid(), clock.now());
+        backups::begin(&pool, id, Kind::Other, began_at).await?;
+        backups::complete(&pool, id, None, began_at).await?;
+        pool.close().await;
+        Ok(Made { id, began_at, octets: 0 })
+    };
+    let noted = noted.await;
+    opened.close().await;
+    noted
+}
+
+/// How a backup is restored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct How {
+    /// Whether what was pending goes on by itself.
+    pub resume_pending: bool,
+    /// Whether a database that holds something of ours is replaced.
+    pub replace: bool,
+}
+
+/// A database that was brought back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Restored {
+    /// The backup's id; null: it was brought back by other means.
+    pub backup: Option<Uuid>,
+    /// What happened from then on is missing.
+    pub backed_up_at: Timestamp,
+    /// Whether what was pending is held back.
+    pub held_back: bool,
+    /// What was pending.
+    pub pending: Settled,
+}
+
+/// Brings a backup back. The file is read to its end, and proven, before anything is written; then it is read once more.
+pub(crate) async fn restore(
+    config: &Config,
+    path: PathBuf,
+    identities: Vec<Identity>,
+    how: How,
+) -> anyhow::Result<Restored> {
+    let identities = Arc::new(identities);
+    let (manifest, vault) = prove(config, path.clone(), identities.clone()).await?;
+    let opened = Opened::new(config).await?;
+    let file = Source { path, identities, manifest, vault };
+    let restored = restore_into(config, &opened, file, how).await;
+    opened.close().await;
+    restored
+}
+
+/// A file that is proven.
+struct Source {
+    path: PathBuf,
+    identities: Arc<Vec<Identity>>,
+    manifest: Manifest,
+    vault: Vault,
+}
+
+/// Reads a file to its end. Fails unless it is a whole backup of this or an earlier version, made under the master key at hand.
+async fn prove(config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>) -> anyhow::Result<(Manifest, Vault)> {
+    let (at, by) = (path.clone(), identities.clone());
+    let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await??;
+    if manifest.migration > schema::newest() {
+        bail!(
+            "the backup was made by Bellwire {}, which is newer than this program: restore it with that",
+            manifest.program
+        );
+    }
+    let source = config.master_key_source();
+    let vault = data_keys::open_wrapped(&manifest.data_keys, &source)
+        .await
+        .context("the backup cannot be used with this master key: put the one back that the database had then")?;
+    let mac = vault.backup_mac();
+    let proven = spawn_blocking(move || Backup::open(&path, &identities)?.copy(mac, &mut io::sink()));
+    proven.await??;
+    Ok((manifest, vault))
+}
+
+async fn restore_into(config: &Config, opened: &Opened, file: Source, how: How) -> anyhow::Result<Restored> {
+    let server = refuse_unfit(config, opened, &file.manifest, how).await?;
+    let tools = tools(config, server.max(file.manifest.pg_dump)).await?;
+    let mut connection = schema::connect_once(&opened.options, SCHEMA).await?;
+    restoring::begin(&mut connection).await?;
+    let place = opened.place.clone();
+    let origin = Origin {
+        backup: Some(file.manifest.id),
+        backed_up_at: file.manifest.began_at,
+        resume_pending: how.resume_pending,
+    };
+    let filled = spawn_blocking(move || fill(&file, &tools, &place)).await?;
+    if let Err(error) = filled {
+        restoring::undo(&mut connection).await.context("what was there before could not be put back: run it again")?;
+        return Err(error);
+    }
+    let settled = settle(&opened.options, origin).await?;
+    restoring::forget_replaced(&mut connection).await?;
+    Ok(settled)
+}
+
+/// Refuses a database that the backup cannot or must not go into. Returns its server's major version.
+async fn refuse_unfit(config: &Config, opened: &Opened, manifest: &Manifest, how: How) -> anyhow::Result<u32> {
+    match schema::inspect(&opened.options).await {
+        Ok(Contents::Ours { applied, .. }) if !applied.is_empty() && !how.replace => bail!(
+            "the database holds Bellwire's tables already: name an empty one, or --replace what is there (the embedded Postgres: \
+             or another --data-dir)"
+        ),
+        Ok(Contents::Others(table)) if config.database_may_be_anothers() => bail!(
+            "the database of DATABASE_URL belongs to another application: it has tables, such as {table}. Set \
+             BELLWIRE_DATABASE_URL to where the backup is to go"
+        ),
+        Ok(Contents::Ours { .. }) => schema::refuse_beside_any_worker(&opened.options).await?,
+        Ok(_) | Err(SchemaError::Restoring) => {} // one that broke off is begun again
+        Err(error) => return Err(error.into()),
+    }
+    let pool = store::connect(opened.options.clone(), 1).await?;
+    let server = store::operations::setup::settings(&pool).await?.version_number;
+    pool.close().await;
+    if major(server) < major(manifest.postgres) {
+        bail!(
+            "the backup is of Postgres {}, and this database runs {}, which is older: restore it into {0} or newer",
+            major(manifest.postgres),
+            major(server)
+        );
+    }
+    Ok(major(server))
+}
+
+/// Hands the archive to `pg_restore`.
+fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
+    let (restore, mut archive) = Restore::start(tools.program("pg_restore"), place)?;
+    let copied = Backup::open(&file.path, &file.identities)
+        .and_then(|backup| backup.copy(file.vault.backup_mac(), &mut archive));
+    match copied {
+        Ok(_) => {
+            drop(archive);
+            restore.end()
+        }
+        // It ended early, and says why.
+        Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => restore.end(),
+        Err(error) => {
+            restore.kill();
+            Err(error).context("the file has changed since it was checked")
+        }
+    }
+}
+
+/// Brings the schema up to date and settles what was pending.
+async fn settle(options: &PgConnectOptions, origin: Origin) -> anyhow::Result<Restored> {
+    store::migrate(options, Beside::Force).await?;
+    let mut connection = schema::connect_once(options, SCHEMA).await?;
+    let clock = Clock::system();
+    clock.follow(store::database_now(&mut connection).await?);
+    let pending = restoring::settle(&mut connection, origin, clock.now()).await?;
+    let Origin { backup, backed_up_at, resume_pending } = origin;
+    Ok(Restored { backup, backed_up_at, held_back: !resume_pending, pending })
+}
+
+/// Settles what was pending in a database that was brought back by other means, such as pgBackRest or a snapshot of a disk.
+/// `since`: from when on what happened is missing; none: from the last heartbeat of a worker.
+pub(crate) async fn settle_in_place(
+    config: &Config,
+    since: Option<Timestamp>,
+    resume_pending: bool,
+) -> anyhow::Result<Restored> {
+    let opened = Opened::new(config).await?;
+    let settled = async {
+        data_keys::check(&mut schema::connect_once(&opened.options, SCHEMA).await?, &config.master_key_source())
+            .await?;
+        schema::refuse_beside_any_worker(&opened.options).await?;
+        let mut connection = schema::connect_once(&opened.options, SCHEMA).await?;
+        let Some(backed_up_at) = since.or(restoring::last_beat(&mut connection).await?) else {
+            bail!("no worker tells when the database was last at work: say so by --since");
+        };
+        settle(&opened.options, Origin { backup: None, backed_up_at, resume_pending }).await
+    };
+    let settled = settled.await;
+    opened.close().await;
+    settled
+}

@@ -1,0 +1,234 @@
+//! `pg_dump` and `pg_restore`: how they are called, and what they say.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
+
+use anyhow::{Context as _, bail};
+use percent_encoding::percent_decode_str;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use url::form_urlencoded;
+
+use crate::store::operations::backups::NOT_BACKED_UP;
+use crate::store::operations::schema::SCHEMA;
+
+/// So much less eager than others for the processor: deliveries come first.
+const NICENESS: i32 = 10;
+/// What is kept of what a program says when it fails.
+const SAID_MAX: u64 = 4_000;
+
+/// Where a database is, for programs that know no URL of ours. `Debug` is not there: it has a password.
+#[derive(Clone)]
+pub(super) struct Place(Vec<(&'static str, String)>);
+
+impl Place {
+    /// As those options say. `url`: from which they come, for what they do not tell.
+    pub(super) fn new(options: &PgConnectOptions, url: Option<&str>) -> Self {
+        let host = match options.get_socket() {
+            Some(socket) => socket.display().to_string(),
+            None => options.get_host().trim_matches(['[', ']']).to_owned(),
+        };
+        let mut variables = vec![
+            ("PGHOST", host),
+            ("PGPORT", options.get_port().to_string()),
+            ("PGUSER", options.get_username().to_owned()),
+            ("PGDATABASE", options.get_database().unwrap_or(options.get_username()).to_owned()),
+            ("PGSSLMODE", ssl_mode(options.get_ssl_mode()).to_owned()),
+        ];
+        variables.extend(url.into_iter().flat_map(only_in_url));
+        Self(variables)
+    }
+}
+
+fn ssl_mode(mode: PgSslMode) -> &'static str {
+    match mode {
+        PgSslMode::Disable => "disable",
+        PgSslMode::Allow => "allow",
+        PgSslMode::Prefer => "prefer",
+        PgSslMode::Require => "require",
+        PgSslMode::VerifyCa => "verify-ca",
+        PgSslMode::VerifyFull => "verify-full",
+    }
+}
+
+/// Password and certificates.
+fn only_in_url(url: &str) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
+    if let Some((_, password)) = user.split_once(':') {
+        found.push(("PGPASSWORD", percent_decode_str(password).decode_utf8_lossy().into_owned()));
+    }
+    let query = rest.split_once('?').map_or("", |(_, query)| query);
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let variable = match &*name {
+            "password" => "PGPASSWORD",
+            "sslrootcert" | "ssl-root-cert" | "ssl-ca" => "PGSSLROOTCERT",
+            "sslcert" | "ssl-cert" => "PGSSLCERT",
+            "sslkey" | "ssl-key" => "PGSSLKEY",
+            _ => continue,
+        };
+        found.push((variable, value.into_owned()));
+    }
+    found
+}
+
+/// A program of Postgres that runs.
+struct Running {
+    name: &'static str,
+    child: Child,
+    /// Reads what it says: a pipe that nobody reads would stop it.
+    said: JoinHandle<String>,
+}
+
+impl Running {
+    fn start(
+        program: PathBuf,
+        name: &'static str,
+        place: &Place,
+        arguments: &[&str],
+        stdin: Stdio,
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        // Our environment may hold the master key, and `PG…` variables would change what it does. Passwords in the file that libpq
+        // knows are as good here as they are for the server.
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
+        for kept in ["HOME", "PGPASSFILE", "PGPASSWORD"] {
+            command.envs(std::env::var_os(kept).map(|value| (kept, value)));
+        }
+        command.envs(place.0.iter().cloned()).args(arguments);
+        let stdout = if name == "pg_dump" { Stdio::piped() } else { Stdio::null() };
+        let mut child = command
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run {name}"))?;
+        be_modest(&child);
+        let stderr = child.stderr.take();
+        let said = std::thread::spawn(move || {
+            let mut said = Vec::new();
+            let Some(mut stderr) = stderr else { return String::new() };
+            // Whether all of it can be read matters to nobody.
+            let _ = (&mut stderr).take(SAID_MAX).read_to_end(&mut said);
+            let _ = io::copy(&mut stderr, &mut io::sink());
+            String::from_utf8_lossy(&said).trim().to_owned()
+        });
+        Ok(Self { name, child, said })
+    }
+
+    /// Waits for its end; what it said is the error.
+    fn end(mut self) -> anyhow::Result<()> {
+        let status = self.child.wait()?;
+        let said = self.said.join().unwrap_or_default();
+        if !status.success() {
+            bail!("{} failed ({status}): {said}", self.name);
+        }
+        Ok(())
+    }
+}
+
+/// Lets it run only when nobody else wants the processor. If that is refused it runs as we do.
+fn be_modest(child: &Child) {
+    let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+    let _ = rustix::process::setpriority_process(pid, NICENESS);
+}
+
+/// A dump that is being made.
+pub(super) struct Dump(Running);
+
+impl Dump {
+    /// Begins to dump all of Bellwire's tables.
+    pub(super) fn start(pg_dump: PathBuf, place: &Place) -> anyhow::Result<(Self, ChildStdout)> {
+        let schema = format!("--schema={SCHEMA}");
+        let left_out: Vec<_> =
+            NOT_BACKED_UP.iter().map(|table| format!("--exclude-table-data={SCHEMA}.{table}")).collect();
+        // Most of it is sealed and does not compress: the fastest level takes what there is to take.
+        let mut arguments =
+            vec!["--format=custom", "--compress=1", "--no-owner", "--no-privileges", "--no-password", &schema];
+        arguments.extend(left_out.iter().map(String::as_str));
+        let mut running = Running::start(pg_dump, "pg_dump", place, &arguments, Stdio::null())?;
+        let archive = running.child.stdout.take().context("pg_dump has no output")?;
+        Ok((Self(running), archive))
+    }
+
+    /// Waits for its end.
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        self.0.end()
+    }
+
+    /// Ends it early.
+    pub(super) fn kill(mut self) {
+        // It may have ended by itself.
+        let _ = self.0.child.kill();
+        let _ = self.0.child.wait();
+    }
+}
+
+/// A dump that is being restored, in one transaction.
+pub(super) struct Restore(Running);
+
+impl Restore {
+    /// Begins to restore into the schema, which must be there and hold nothing of the same names.
+    pub(super) fn start(pg_restore: PathBuf, place: &Place) -> anyhow::Result<(Self, ChildStdin)> {
+        let (schema, database) = (format!("--schema={SCHEMA}"), place.database());
+        let database = format!("--dbname={database}");
+        let arguments = [
+            "--single-transaction",
+            "--exit-on-error",
+            "--no-owner",
+            "--no-privileges",
+            "--no-password",
+            &schema,
+            &database,
+        ];
+        let mut running = Running::start(pg_restore, "pg_restore", place, &arguments, Stdio::piped())?;
+        let archive = running.child.stdin.take().context("pg_restore has no input")?;
+        Ok((Self(running), archive))
+    }
+
+    /// Waits for its end.
+    pub(super) fn end(self) -> anyhow::Result<()> {
+        self.0.end()
+    }
+
+    /// Ends it early: nothing of it stays.
+    pub(super) fn kill(mut self) {
+        // It may have ended by itself.
+        let _ = self.0.child.kill();
+        let _ = self.0.child.wait();
+    }
+}
+
+impl Place {
+    fn database(&self) -> &str {
+        self.0.iter().find(|(name, _)| *name == "PGDATABASE").map_or("", |(_, value)| value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_find_the_database_without_its_password_on_their_command_line() {
+        let url = "postgres://us%40er:p%2Fw:x@[::1]:5433/push?sslmode=verify-full&sslrootcert=%2Fca.pem";
+        let place = Place::new(&url.parse().unwrap(), Some(url));
+        let value = |name| place.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());
+        for (name, expected) in [
+            ("PGHOST", "::1"),
+            ("PGPORT", "5433"),
+            ("PGUSER", "us@er"),
+            ("PGPASSWORD", "p/w:x"),
+            ("PGDATABASE", "push"),
+            ("PGSSLMODE", "verify-full"),
+            ("PGSSLROOTCERT", "/ca.pem"),
+        ] {
+            assert_eq!(value(name), Some(expected), "{name}");
+        }
+        let local = Place::new(&"postgres://postgres@localhost/bellwire?host=/tmp/x".parse().unwrap(), None);
+        assert_eq!(local.0[0], ("PGHOST", "/tmp/x".to_owned()));
+    }
+}

@@ -1,0 +1,116 @@
+//! For how long the certificate is good by which the server speaks HTTPS.
+
+use std::fmt::Display;
+
+use sqlx::PgPool;
+
+use super::{Certificate, Finding, Health};
+use crate::http_server::certificate::validity;
+use crate::model::clock::Timestamp;
+use crate::store::keys::certificates::{self, Place};
+
+pub(super) const CHECK: &str = "certificate";
+/// Days that are left when it should have been replaced, and when that becomes urgent. What is ordered by ACME is renewed in time, however
+/// short its life, unless that fails.
+const DAYS_LEFT: [i64; 2] = [14, 3];
+
+/// What is known of a certificate.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Where it is, in words.
+    place: String,
+    /// Whether it is ordered by ACME.
+    is_ordered: bool,
+    /// Until when it is valid; none: it is still to be ordered.
+    not_after: Option<Timestamp>,
+    /// Why the last order failed.
+    failure: Option<String>,
+}
+
+/// Reads it where it is.
+pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<Found, Box<dyn Display + Send>> {
+    match certificate {
+        Certificate::File(file) => {
+            let place = file.display().to_string();
+            let text = |error: &dyn Display| -> Box<dyn Display + Send> { Box::new(format!("{place}: {error}")) };
+            let read = super::blocking({
+                let file = file.clone();
+                move || std::fs::read(file)
+            });
+            let chain = read.await.map_err(|error| text(&error))?;
+            let (_, not_after) = validity(&chain).map_err(|error| text(&error))?;
+            Ok(Found { place, is_ordered: false, not_after: Some(not_after), failure: None })
+        }
+        Certificate::Ordered { directory, domain } => {
+            let place = Place { directory: directory.clone(), domain: domain.clone() };
+            let found = certificates::standing(pool, &place).await;
+            let standing = found.map_err(|error| -> Box<dyn Display + Send> { Box::new(error) })?;
+            Ok(Found {
+                place: place.domain,
+                is_ordered: true,
+                not_after: standing.not_after,
+                failure: standing.failure,
+            })
+        }
+    }
+}
+
+/// Whether it has to be seen to.
+pub(super) fn judge(found: &Found, now: Timestamp) -> Finding {
+    let Found { place, is_ordered, not_after, failure } = found;
+    let is_good = not_after.is_some_and(|not_after| not_after > now);
+    let at = |time: &Timestamp| time.format("%Y-%m-%d %H:%M UTC").to_string();
+    let days = not_after.map(|not_after| (not_after - now).num_days());
+    let said = match (not_after, days) {
+        (Some(not_after), Some(days)) if is_good => {
+            format!("The certificate of {place} is good for {days} more days, until {}.", at(not_after))
+        }
+        (Some(not_after), _) => format!("The certificate of {place} has expired, on {}.", at(not_after)),
+        (None, _) => format!("There is no certificate of {place} yet."),
+    };
+    let detail = failure.as_ref().map_or(said.clone(), |why| format!("{said} The last order failed: {why}."));
+    let [little, urgent] = DAYS_LEFT;
+    match days {
+        Some(days) if failure.is_none() && (days >= little || (*is_ordered && is_good)) => {
+            return Finding::ok(CHECK, detail);
+        }
+        Some(days) if days >= urgent => Finding::warning(CHECK, detail),
+        None if failure.is_none() => Finding::warning(CHECK, detail),
+        _ => Finding::new(CHECK, Health::Failure, detail),
+    }
+    .advise("A certificate in a file is replaced by whoever made it, and read as soon as it changes. One by ACME is ordered by the server: the \
+             authority must reach it at port 443 of that host.")
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{DateTime, TimeDelta};
+
+    use super::*;
+
+    #[test]
+    fn it_is_said_how_many_days_are_left_and_when_it_is_time_to_do_something() {
+        let now = DateTime::UNIX_EPOCH;
+        let (file, ordered) = (false, true);
+        for (is_ordered, days, failure, health, named) in [
+            (file, Some(60), None, Health::Ok, "60 more days, until 1970-03-02 00:00 UTC"),
+            (file, Some(13), None, Health::Warning, "13 more days"),
+            (file, Some(2), None, Health::Failure, "2 more days"),
+            (file, Some(0), None, Health::Failure, "has expired, on 1970-01-01"),
+            (ordered, Some(2), None, Health::Ok, "2 more days"),
+            (ordered, Some(0), None, Health::Failure, "has expired"),
+            (ordered, Some(60), Some("no address"), Health::Warning, "The last order failed: no address."),
+            (ordered, Some(2), Some("no address"), Health::Failure, "no address"),
+            (ordered, None, None, Health::Warning, "There is no certificate of push.example.com yet."),
+            (ordered, None, Some("no address"), Health::Failure, "no address"),
+        ] {
+            let not_after = days.map(|days| now + TimeDelta::days(days));
+            let place = "push.example.com".to_owned();
+            let found = Found { place, is_ordered, not_after, failure: failure.map(str::to_owned) };
+            let finding = judge(&found, now);
+            assert_eq!(finding.health, health, "{finding:?}");
+            assert!(finding.detail.contains(named), "{named}: {finding:?}");
+            assert_eq!(finding.advice.is_some(), health != Health::Ok, "{finding:?}");
+        }
+    }
+}

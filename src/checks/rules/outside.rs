@@ -1,0 +1,228 @@
+//! What is made of what others answered: push services, and this server at the address that browsers know.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use url::Url;
+
+use crate::checks::Finding;
+use crate::classify::Failure;
+use crate::model::lane::Gateway;
+
+/// A clock that is off by so much confuses logs, and by the second, certificates and VAPID tokens are refused. A `Date` has whole seconds.
+const OFF_S: [i64; 2] = [10, 300];
+/// Hosts and mail domains that examples are written with.
+const PLACEHOLDERS: [&str; 3] = ["example.com", "example.org", "example.net"];
+
+/// What came of an empty POST to a push service.
+pub(in crate::checks) struct Greeted {
+    pub gateway: Gateway,
+    pub host: String,
+    /// Active subscriptions there.
+    pub subscriptions: i64,
+    /// The status, whatever it is, and the `Date` that came with it.
+    pub answer: Result<(u16, Option<DateTime<Utc>>), Failure>,
+}
+
+/// Whether push services can be reached. One that nobody has subscribed at yet is worth a warning.
+pub(in crate::checks) fn gateways(greeted: &[Greeted]) -> Vec<Finding> {
+    let one = |greeted: &Greeted| {
+        let check = match greeted.gateway {
+            Gateway::Fcm => "push service fcm",
+            Gateway::Mozilla => "push service mozilla",
+            Gateway::Wns => "push service wns",
+            Gateway::Apple => "push service apple",
+            Gateway::Other => "push service other",
+        };
+        let Greeted { host, subscriptions, answer, .. } = greeted;
+        let failure = match answer {
+            Ok((status, _)) => return Finding::ok(check, format!("{host} can be reached: it answered {status}.")),
+            Err(failure) => *failure,
+        };
+        let waiting = match subscriptions {
+            0 => String::new(),
+            n => format!(" {n} subscriptions are there."),
+        };
+        let detail = format!("{host} cannot be reached: {}.{waiting}", what_failed(failure));
+        let finding =
+            if *subscriptions > 0 { Finding::failure(check, detail) } else { Finding::warning(check, detail) };
+        finding.advise(what_to_do(failure, host)).by(format!("curl -sv -o /dev/null https://{host}/"))
+    };
+    greeted.iter().map(one).collect()
+}
+
+fn what_failed(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Resolve | Failure::InvalidHost => "DNS gives no address",
+        Failure::Forbidden => "DNS gives an address that is not public",
+        Failure::Connect => "no connection could be made",
+        Failure::Proxy => "the proxy lets nothing through to it",
+        Failure::Tls => "its certificate was refused, or there is no TLS",
+        Failure::Deadline => "it did not answer within three seconds",
+        Failure::Unprocessed | Failure::Withdrawn | Failure::Reset | Failure::Protocol => "the connection broke off",
+    }
+}
+
+fn what_to_do(failure: Failure, host: &str) -> String {
+    match failure {
+        Failure::Resolve | Failure::InvalidHost => "Look at the name servers of this machine: /etc/resolv.conf.".to_owned(),
+        Failure::Forbidden => "Whoever answers DNS here gives it an inner address. Nothing is sent there.".to_owned(),
+        Failure::Proxy => format!("Have the proxy that BELLWIRE_EGRESS_PROXY names let {host}:443 through."),
+        Failure::Tls => {
+            "Is the clock right? Does something on the way take TLS apart? Its authority is trusted by BELLWIRE_GATEWAY_CA_FILE."
+                .to_owned()
+        }
+        _ => format!("Let this machine connect to {host}, port 443: a firewall, or a network without a way out, is in between."),
+    }
+}
+
+/// By how many seconds push services' clocks are ahead of this host's. Nothing where none told.
+pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) -> Option<Finding> {
+    const CHECK: &str = "clock of push services";
+    let mut offs: Vec<TimeDelta> =
+        greeted.iter().filter_map(|greeted| Some(greeted.answer.as_ref().ok()?.1? - now)).collect();
+    offs.sort_unstable();
+    let off_s = offs.get(offs.len() / 2)?.num_seconds();
+    let which = if off_s > 0 { "behind" } else { "ahead of" };
+    let finding = match off_s.abs() {
+        off if off < OFF_S[0] => {
+            return Some(Finding::ok(CHECK, "This host's clock shows what push services' clocks do."));
+        }
+        off if off < OFF_S[1] => {
+            Finding::warning(CHECK, format!("This host's clock is {off} s {which} push services'."))
+        }
+        off => Finding::failure(
+            CHECK,
+            format!("This host's clock is {off} s {which} push services': certificates and VAPID tokens are refused."),
+        ),
+    };
+    Some(finding.advise("Have this host keep time, and the database's, too.").by("timedatectl set-ntp true"))
+}
+
+/// VAPID subjects by app, which push services write to when something goes wrong, and some of them refuse to do without.
+pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
+    const CHECK: &str = "VAPID subjects";
+    let is_placeholder = |subject: &str| {
+        let host = match subject.strip_prefix("mailto:") {
+            Some(address) => address.rsplit('@').next().unwrap_or_default().to_owned(),
+            None => Url::parse(subject).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default(),
+        };
+        PLACEHOLDERS.iter().any(|known| host.eq_ignore_ascii_case(known) || host.ends_with(&format!(".{known}")))
+    };
+    let wrong = subjects.iter().find_map(|(app, subject)| {
+        if let Err(error) = crate::webpush::keys::check_subject(subject) {
+            return Some((app, format!("`{subject}` {error}")));
+        }
+        is_placeholder(subject).then(|| (app, format!("nobody reads `{subject}`")))
+    });
+    match wrong {
+        None => Finding::ok(CHECK, "Push services know whom to write to."),
+        Some((app, why)) => {
+            Finding::warning(CHECK, format!("Push services cannot write to whoever runs the app {app}: {why}."))
+                .advise("Name a mail address that somebody reads, for each VAPID key; Apple refuses keys without one.")
+                .by(format!("bellwire vapid list --app {app}"))
+        }
+    }
+}
+
+/// What this server answered at its public URL, or why there was no answer.
+pub(in crate::checks) type Heard = Result<(StatusCode, HeaderMap, Vec<u8>), String>;
+
+/// Whether this server is what answers at its public URL.
+pub(in crate::checks) fn own_address(url: &Url, heard: &Heard, took: Duration) -> Finding {
+    const CHECK: &str = "own address";
+    let look = format!("curl -sv {}healthz", with_slash(url));
+    match heard {
+        Ok((StatusCode::OK, _, body)) if body == br#"{"status":"ok"}"# => {
+            let tls = if url.scheme() == "https" { ", by a certificate that browsers trust" } else { "" };
+            Finding::ok(CHECK, format!("This server answers at {url}{tls}, within {} ms.", took.as_millis().max(1)))
+        }
+        Ok((status @ (StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT), ..)) => {
+            Finding::failure(CHECK, format!("What answers at {url} finds no server behind it: {}.", status.as_u16()))
+                .advise("Is `bellwire serve` running, where the proxy looks for it (BELLWIRE_LISTEN)?")
+                .by(look)
+        }
+        Ok((status, ..)) => {
+            Finding::failure(CHECK, format!("Something else answers at {url}: {} for /healthz.", status.as_u16()))
+                .advise("Have the proxy hand all paths of that host to Bellwire, unchanged.")
+                .by(look)
+        }
+        Err(why) if why.contains("certificate") => {
+            Finding::failure(CHECK, format!("Browsers refuse the certificate of {url}: {why}."))
+                .advise("Renew it, for that very name, and have the proxy send the whole chain. An authority of your own browsers must know.")
+                .by(look)
+        }
+        Err(why) => Finding::warning(CHECK, format!("Nothing answers at {url} when it is asked from here: {why}."))
+            .advise("Look at DNS and the proxy. If browsers do reach it, the network does not let this machine reach its own outer address.")
+            .by(look),
+    }
+}
+
+fn with_slash(url: &Url) -> String {
+    let url = url.as_str();
+    if url.ends_with('/') { url.to_owned() } else { format!("{url}/") }
+}
+
+/// Whether browsers would run the service worker's script as it comes through the proxy. None: there was no answer, of which
+/// [`own_address`] tells.
+pub(in crate::checks) fn worker_script(url: &Url, heard: &Heard) -> Option<Finding> {
+    const CHECK: &str = "service worker script";
+    let Ok((status, headers, body)) = heard else { return None };
+    let is_script = one(headers, &header::CONTENT_TYPE).is_some_and(|kind| kind.contains("javascript"));
+    let wrong = match () {
+        () if *status != StatusCode::OK => format!("is answered by {}", status.as_u16()),
+        () if !is_script || body.is_empty() => {
+            "comes as something else than a script, which browsers do not run".to_owned()
+        }
+        () if one(headers, &header::ACCESS_CONTROL_ALLOW_ORIGIN) != Some("*") => {
+            "lacks `Access-Control-Allow-Origin: *`, or has it twice, so that module workers cannot load it".to_owned()
+        }
+        () if one(headers, &HeaderName::from_static("service-worker-allowed")) != Some("/") => {
+            "lacks `Service-Worker-Allowed: /`, so that a worker registered from there controls no page outside /sdk/"
+                .to_owned()
+        }
+        () => return Some(Finding::ok(CHECK, "Browsers get it as a script, from any origin, for any scope.")),
+    };
+    Some(
+        Finding::failure(CHECK, format!("{}sdk/service-worker.js {wrong}.", with_slash(url)))
+            .advise("Have the proxy hand its headers on as they are, and no page of its own in its place.")
+            .by(format!("curl -si {}sdk/service-worker.js", with_slash(url))),
+    )
+}
+
+/// Whether a page of that origin may register its subscription with that app, as a browser asks first. None: there was no answer.
+pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &Heard) -> Option<Finding> {
+    const CHECK: &str = "CORS";
+    let Ok((status, headers, _)) = heard else { return None };
+    let allowed: Vec<_> = headers.get_all(header::ACCESS_CONTROL_ALLOW_ORIGIN).iter().collect();
+    let lists = |name: &HeaderName, wanted: &str| {
+        one(headers, name).is_some_and(|list| list.split(',').any(|item| item.trim().eq_ignore_ascii_case(wanted)))
+    };
+    let wrong = match allowed.as_slice() {
+        _ if !status.is_success() => format!("the preflight is answered by {}", status.as_u16()),
+        [] => "`Access-Control-Allow-Origin` is missing".to_owned(),
+        [only] if *only != origin => "`Access-Control-Allow-Origin` names something else".to_owned(),
+        [_] if !lists(&header::ACCESS_CONTROL_ALLOW_METHODS, "POST") => "POST is not allowed".to_owned(),
+        [_] if !lists(&header::ACCESS_CONTROL_ALLOW_HEADERS, "content-type") => {
+            "`Content-Type` is not allowed".to_owned()
+        }
+        [_] => return Some(Finding::ok(CHECK, format!("Pages of {origin} may subscribe with the app {app}."))),
+        _ => "`Access-Control-Allow-Origin` is there twice, which browsers refuse".to_owned(),
+    };
+    Some(
+        Finding::failure(CHECK, format!("Pages of {origin} cannot subscribe with the app {app}: {wrong}."))
+            .advise("Bellwire answers preflights itself: have the proxy add no CORS headers, take none away, and let OPTIONS through."),
+    )
+}
+
+/// The value of a header that is there once.
+fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?.to_str().ok()?;
+    values.next().is_none().then_some(first)
+}
+
+#[cfg(test)]
+#[path = "outside_tests.rs"]
+mod tests;

@@ -1,0 +1,161 @@
+//! What is made of room, of rows and of settings: what becomes worse unless somebody sees to it.
+
+use std::path::Path;
+
+use super::beyond;
+use crate::checks::{Finding, Health};
+use crate::store::operations::setup::{Dead, Expired};
+
+/// Shares of the inodes that are free: less is little.
+const INODES_LITTLE: [f64; 2] = [0.1, 0.02];
+/// Shares of the files that a process may have open.
+const FILES_OPEN: [f64; 2] = [0.7, 0.9];
+/// A table with fewer dead rows than this is well, whatever else it holds.
+const DEAD_MIN: i64 = 200_000;
+/// Dead rows by those that live.
+const DEAD: [f64; 2] = [1.0, 10.0];
+
+/// Inodes of the disk under the embedded Postgres. A file system that makes them as it needs them has none to count.
+pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
+    const CHECK: &str = "inodes";
+    if all == 0 {
+        return Finding::ok(CHECK, "This file system makes inodes as it needs them.");
+    }
+    let share = free as f64 / all as f64;
+    let health = match INODES_LITTLE.map(|line| share < line) {
+        [_, true] => Health::Failure,
+        [true, _] => Health::Warning,
+        _ => Health::Ok,
+    };
+    let finding =
+        Finding::new(CHECK, health, format!("{:.0} % of the inodes are free where the data lies.", share * 100.0));
+    match health {
+        Health::Ok => finding,
+        _ => finding
+            .advise("Without inodes no file can be made, however much room there is: find what fills the disk with small files.")
+            .by("df -i"),
+    }
+}
+
+/// How many files this process has open, of how many it may.
+pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
+    const CHECK: &str = "files in use";
+    let health = beyond(open as f64 / limit.max(1) as f64, FILES_OPEN);
+    let finding =
+        Finding::new(CHECK, health, format!("This process has {open} files and sockets open, of at most {limit}."));
+    match health {
+        Health::Ok => finding,
+        _ => finding
+            .advise("Each client, and each connection to a push service or Postgres, is one. Raise the limit, in a unit of systemd by:")
+            .by("LimitNOFILE=65536"),
+    }
+}
+
+/// The table with the most dead rows beside those that live.
+pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> Finding {
+    const CHECK: &str = "bloat";
+    let Some(Dead { table, dead, live }) = worst.filter(|worst| worst.dead >= DEAD_MIN) else {
+        return Finding::ok(CHECK, "No table holds many dead rows.");
+    };
+    let health = beyond(*dead as f64 / (*live).max(1) as f64, DEAD);
+    let detail = format!("The table {table} holds {dead} dead rows beside {live} that live.");
+    match health {
+        Health::Ok => Finding::ok(CHECK, detail),
+        health => Finding::new(CHECK, health, format!("{detail} What reads it becomes slow."))
+            .advise("See first that no old transaction keeps them, which this page tells, too; then clear them.")
+            .by(format!("VACUUM bellwire.{table};")),
+    }
+}
+
+/// Leases of workers that ran out a minute ago or more, and that nobody has taken over since.
+pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> Finding {
+    const CHECK: &str = "leases";
+    if (batches, rows) == (0, 0) {
+        return Finding::ok(CHECK, "What workers have claimed is theirs still.");
+    }
+    let counted = |n: i64, one: &str, several: &str| match n {
+        1 => format!("1 {one}"),
+        Expired::MAX.. => format!("{n} {several} or more"),
+        _ => format!("{n} {several}"),
+    };
+    let (batches, rows) = (counted(batches, "batch", "batches"), counted(rows, "delivery", "deliveries"));
+    let detail =
+        format!("Leases ran out a minute ago or more, and no worker has taken over what they held: {batches}, {rows}.");
+    Finding::warning(CHECK, detail)
+        .advise("Is a worker running, and its lane neither held nor shut? What is due is claimed within seconds where one can.")
+        .by("bellwire serve --roles worker")
+}
+
+/// Settings that change nothing: variables that are misspelt, and a file that is not read.
+pub(in crate::checks) fn settings(unknown: &[String], passed_over: Option<&Path>) -> Finding {
+    const CHECK: &str = "settings";
+    let show = "bellwire serve --print-config";
+    match (unknown, passed_over) {
+        ([], None) => Finding::ok(CHECK, "Everything that is set has an effect."),
+        ([], Some(file)) => Finding::warning(CHECK, format!("{} is not read for being here.", file.display()))
+            .advise("Name it by --config or BELLWIRE_CONFIG, or put it into the data directory.")
+            .by(show),
+        (names, _) => Finding::warning(CHECK, format!("No such setting, and without effect: {}.", names.join(", ")))
+            .advise("Compare with the settings that there are.")
+            .by(show),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inodes_run_out_before_octets_do() {
+        for (free, all, health) in [
+            (500, 1_000, Health::Ok),
+            (99, 1_000, Health::Warning),
+            (19, 1_000, Health::Failure),
+            (0, 1_000, Health::Failure),
+            (0, 0, Health::Ok),
+        ] {
+            assert_eq!(inodes(free, all).health, health, "{free} of {all}");
+        }
+    }
+
+    #[test]
+    fn a_process_has_some_files_to_spare() {
+        for (open, limit, health) in [
+            (100, 1_024, Health::Ok),
+            (46_000, 65_536, Health::Warning),
+            (60_000, 65_536, Health::Failure),
+            (1_024, 1_024, Health::Failure),
+        ] {
+            let finding = files_in_use(open, limit);
+            assert_eq!((finding.health, finding.line.is_some()), (health, health != Health::Ok), "{finding:?}");
+        }
+    }
+
+    #[test]
+    fn dead_rows_are_many_beside_those_that_live() {
+        let of = |dead, live| bloat(Some(&Dead { table: "queue".to_owned(), dead, live }));
+        assert_eq!(bloat(None).health, Health::Ok);
+        assert_eq!(of(199_999, 0).health, Health::Ok);
+        assert_eq!(of(200_000, 1_000_000).health, Health::Ok);
+        assert_eq!(of(500_000, 500_000).health, Health::Warning);
+        let finding = of(500_000, 10);
+        assert_eq!((finding.health, finding.line.as_deref()), (Health::Failure, Some("VACUUM bellwire.queue;")));
+    }
+
+    #[test]
+    fn leases_that_ran_out_are_taken_over_or_told() {
+        assert_eq!(leases(Expired { batches: 0, rows: 0 }).health, Health::Ok);
+        let finding = leases(Expired { batches: 2, rows: Expired::MAX });
+        assert_eq!(finding.health, Health::Warning);
+        assert!(finding.detail.contains("2 batches, 1000 deliveries or more."), "{finding:?}");
+    }
+
+    #[test]
+    fn what_is_set_without_effect_is_named() {
+        assert_eq!(settings(&[], None).health, Health::Ok);
+        let finding = settings(&["BELLWIRE_LISSEN".to_owned()], None);
+        assert!(finding.health == Health::Warning && finding.detail.contains("BELLWIRE_LISSEN"), "{finding:?}");
+        let finding = settings(&[], Some(Path::new("/x/bellwire.toml")));
+        assert!(finding.health == Health::Warning && finding.detail.contains("/x/bellwire.toml"), "{finding:?}");
+    }
+}

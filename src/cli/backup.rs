@@ -1,0 +1,162 @@
+//! `bellwire backup` and `bellwire restore`.
+
+use std::fs;
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::Args;
+use serde_json::json;
+use zeroize::Zeroizing;
+
+use super::output::Output;
+use super::program;
+use super::settings::FewSettings;
+use crate::backup::{self, How, Identity, Recipient, Restored, To};
+use crate::model::clock::Timestamp;
+
+/// More than a file of recipients or identities has.
+const KEYS_MAX_OCTETS: u64 = 1 << 20;
+
+/// What to back up to where.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Backup {
+    /// A new file that only its owner may read; by default standard output.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Encrypt it to whoever has the identity of this recipient, as `age-keygen` prints it; may be given several times.
+    #[arg(long, value_name = "AGE1…")]
+    recipient: Vec<Recipient>,
+    /// A file of such recipients, one a line.
+    #[arg(long, value_name = "FILE")]
+    recipients_file: Option<PathBuf>,
+    /// Make none, but note that one was made by other means just now, so that checks know.
+    #[arg(long, conflicts_with_all = ["output", "recipient", "recipients_file"])]
+    made_elsewhere: bool,
+    #[command(flatten)]
+    settings: FewSettings,
+}
+
+impl Backup {
+    /// Makes it.
+    pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
+        let config = self.settings.load()?;
+        let mut recipients = self.recipient;
+        if let Some(path) = &self.recipients_file {
+            let text = read(path)?;
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+            for line in lines {
+                recipients.push(line.parse().with_context(|| format!("{}", path.display()))?);
+            }
+            if recipients.is_empty() {
+                bail!("{} has no recipients", path.display());
+            }
+        }
+        if self.made_elsewhere {
+            let noted = backup::note(&config).await?;
+            return Ok(out.say(&json!({"id": noted.id, "began_at": noted.began_at}), "It is noted.")?);
+        }
+        let is_encrypted = !recipients.is_empty();
+        let to = match self.output.clone() {
+            Some(file) => To::File(file),
+            None if std::io::stdout().is_terminal() => bail!("say where it goes: --output FILE, or a pipe"),
+            None => To::Stdout,
+        };
+        let made = backup::make(&config, to, recipients).await?;
+        let mut words = format!("A backup of {} octets was made, of {}.", made.octets, time(made.began_at));
+        if !is_encrypted {
+            words.push_str(" It is not encrypted: whoever reads it learns user ids, topics, tags and times.");
+        }
+        words.push_str(" Without the master key it is worth nothing: keep that, too, and apart from it.");
+        match &self.output {
+            Some(file) => {
+                let answer = json!({"id": made.id, "began_at": made.began_at, "octets": made.octets, "file": file, "encrypted": is_encrypted});
+                out.say(&answer, &words)?;
+            }
+            None => out.note(&words),
+        }
+        Ok(())
+    }
+}
+
+/// What to restore, and how.
+#[derive(Debug, Args)]
+#[group(skip)]
+pub(super) struct Restore {
+    /// The file that `bellwire backup` made.
+    #[arg(required_unless_present = "in_place")]
+    file: Option<PathBuf>,
+    /// The identity that it is encrypted to, in a file as `age-keygen` writes it.
+    #[arg(long, value_name = "FILE")]
+    identity: Option<PathBuf>,
+    /// Let what was pending go on: only if nothing was sent since the backup, as in a planned move.
+    #[arg(long)]
+    resume_pending: bool,
+    /// Replace what the database holds of Bellwire's.
+    #[arg(long, conflicts_with = "in_place")]
+    replace: bool,
+    /// Restore nothing: the database was brought back by other means (pgBackRest, pg_restore, a snapshot of its disk). Hold back what
+    /// was pending.
+    #[arg(long, conflicts_with_all = ["file", "identity"])]
+    in_place: bool,
+    /// To which time that brought it back, such as 2030-01-31T08:00:00Z; by default the last sign of life of a worker.
+    #[arg(long, value_name = "TIME", requires = "in_place")]
+    since: Option<DateTime<Utc>>,
+    #[command(flatten)]
+    settings: FewSettings,
+}
+
+impl Restore {
+    /// Does it.
+    pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
+        let config = self.settings.load()?;
+        let identities = match &self.identity {
+            Some(path) => Identity::parse_file(&read(path)?).with_context(|| format!("{}", path.display()))?,
+            None => Vec::new(),
+        };
+        let restored = match self.file {
+            Some(file) => {
+                let how = How { resume_pending: self.resume_pending, replace: self.replace };
+                backup::restore(&config, file, identities, how).await?
+            }
+            None => backup::settle_in_place(&config, self.since, self.resume_pending).await?,
+        };
+        Ok(out.say(&serde_json::to_value(&restored)?, &told(&restored))?)
+    }
+}
+
+fn read(path: &PathBuf) -> anyhow::Result<Zeroizing<String>> {
+    let octets = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
+    if octets > KEYS_MAX_OCTETS {
+        bail!("{} is too large to be a file of keys", path.display());
+    }
+    Ok(Zeroizing::new(fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?))
+}
+
+fn time(at: Timestamp) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// What an operator has to know and to do now.
+fn told(restored: &Restored) -> String {
+    let (since, pending, program) = (time(restored.backed_up_at), restored.pending, program());
+    let found = format!(
+        "{} campaigns, {} messages with at least {} deliveries, {} requests to webhooks",
+        pending.campaigns, pending.messages, pending.deliveries, pending.webhook_requests
+    );
+    let next = match restored.held_back {
+        false => format!("What was pending goes on when a server starts: {found}."),
+        true => format!(
+            "What was pending is held back, since it may have been sent after that: {found}.\n\
+             Look at it with `{program} held list`; then `{program} held resume`, or `{program} held cancel`. Requests to webhooks are \
+             sent again by `{program} webhook replay`."
+        ),
+    };
+    format!(
+        "The database is as it was at {since}. What happened since is missing: subscriptions, messages, receipts; and whoever was \
+         unsubscribed, erased or removed since is there again, keys that were revoked since are valid again. Everybody has to sign in \
+         anew.\n{next}"
+    )
+}

@@ -1,0 +1,125 @@
+//! `bellwire held`: what a restore has held back.
+
+use anyhow::{Context as _, bail};
+use axum::http::Method;
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::local::{Ask, Local, path};
+use super::output::{Output, table, text, time};
+use crate::model::id::AppId;
+use crate::store::operations::restoring::{self, Held as What};
+
+/// What is read at a time.
+const AT_ONCE: i64 = 200;
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(super) enum Held {
+    /// List campaigns and messages that a restore has held back, up to 200.
+    List(Of),
+    /// Let all of them go on. What the server of before had sent since the backup is sent once more; browsers that got it drop
+    /// the repeat as long as they remember its id.
+    Resume(Of),
+    /// Cancel all of them.
+    Cancel(Of),
+}
+
+/// Whose.
+#[derive(Debug, Args)]
+pub(super) struct Of {
+    /// Only of this app: its short name or id.
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    app: Option<String>,
+}
+
+impl Held {
+    /// Does it.
+    pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
+        let (of, verb) = match self {
+            Self::List(of) => return list(local, of, out).await,
+            Self::Resume(of) => (of, "resume"),
+            Self::Cancel(of) => (of, "cancel"),
+        };
+        let app = app_id(local, of.app.as_deref()).await?;
+        let mut turned = 0_u64;
+        loop {
+            let held = restoring::held(local.pool(), app, AT_ONCE).await?;
+            if held.is_empty() {
+                break;
+            }
+            let before = turned;
+            for (app, what) in held {
+                turned += u64::from(turn(local, app, what, verb).await?);
+            }
+            if turned == before {
+                bail!("what is left cannot be turned; `bellwire held list` shows it");
+            }
+        }
+        restoring::clear(local.pool()).await?;
+        let word = if verb == "resume" { "resumed" } else { "cancelled" };
+        Ok(out.say(&json!({word: turned}), &format!("{turned} campaigns and messages were {word}."))?)
+    }
+}
+
+/// Turns one. False: it was over by then.
+async fn turn(local: &Local, app: AppId, what: What, verb: &str) -> anyhow::Result<bool> {
+    let place = place(app, what);
+    local
+        .ask(Ask::new(Method::POST, format!("{place}/{verb}")))
+        .await
+        .with_context(|| format!("{place}: cannot {verb} it"))?;
+    Ok(true)
+}
+
+fn place(app: AppId, what: What) -> String {
+    let app = app.to_string();
+    match what {
+        What::Campaign(id) => path(["apps", &app, "campaigns", &id.to_string()]),
+        What::Message(id) => path(["apps", &app, "messages", &id.to_string()]),
+    }
+}
+
+async fn app_id(local: &Local, app: Option<&str>) -> anyhow::Result<Option<AppId>> {
+    let Some(app) = app else { return Ok(None) };
+    let found = local.get(path(["apps", app])).await?;
+    let id = found["id"].as_str().and_then(|id| id.parse().ok());
+    Ok(Some(id.context("an app without an id")?))
+}
+
+async fn list(local: &Local, of: Of, out: Output) -> anyhow::Result<()> {
+    let app = app_id(local, of.app.as_deref()).await?;
+    let mut rows = Vec::new();
+    for (app, what) in restoring::held(local.pool(), app, AT_ONCE).await? {
+        let mut shown = local.get(place(app, what)).await?;
+        shown["app"] = app.to_string().into();
+        shown["kind"] = match what {
+            What::Campaign(_) => "campaign",
+            What::Message(_) => "message",
+        }
+        .into();
+        rows.push(shown);
+    }
+    let last = restoring::last(local.pool()).await?;
+    let row = |shown: &Value| {
+        let left = ["queued", "dispatching", "retrying"]
+            .iter()
+            .filter_map(|count| shown["counts"][count].as_i64())
+            .sum::<i64>();
+        let left = if shown["counts"].is_object() { left.to_string() } else { "-".to_owned() };
+        [
+            text(shown, "/kind"),
+            text(shown, "/id"),
+            text(shown, "/app"),
+            text(shown, "/tier"),
+            time(shown, "/expires_at"),
+            left,
+        ]
+    };
+    let mut people = table(["KIND", "ID", "APP", "TIER", "EXPIRES", "WAITING"], rows.iter().map(row));
+    if let Some(last) = last {
+        people.push_str(&format!("\nThe database is as it was at {}.", last.backed_up_at.format("%Y-%m-%d %H:%M:%SZ")));
+    }
+    Ok(out.say(&json!({"data": rows, "backed_up_at": last.map(|last| last.backed_up_at)}), &people)?)
+}

@@ -1,0 +1,47 @@
+//! What stands below the options in `--help`.
+
+pub(super) const EXIT_CODES: &str = "Exit codes:
+  0  done
+  1  failed; standard error says why
+  2  wrong arguments or settings
+  3  doctor found something that needs attention";
+
+pub(super) const MORE_SETTINGS: &str =
+    "Every setting of `bellwire serve` is taken, too, as a flag, a variable or from bellwire.toml.";
+
+pub(super) const INIT_EXAMPLE: &str = "Example:
+  bellwire init shop --origin http://localhost:3000";
+
+pub(super) const EXPORT_EXAMPLES: &str = "Examples:
+  bellwire export --app shop --output shop.ndjson
+  bellwire export --app shop --only subscriptions --format csv > subscriptions.csv";
+
+pub(super) const IMPORT_EXAMPLES: &str = "Examples:
+  bellwire import shop.ndjson
+  bellwire import subscriptions.csv --app shop --dry-run
+  bellwire import subscriptions.csv --app shop --resume";
+
+pub(super) const BACKUP_EXAMPLES: &str = "Examples:
+  bellwire backup --output /backups/bellwire-2030-01-31
+  bellwire backup --recipient age1… | ssh backups 'cat > bellwire-2030-01-31.age'";
+
+pub(super) const RESTORE_EXAMPLES: &str = "Examples:
+  bellwire restore /backups/bellwire-2030-01-31
+  bellwire restore bellwire-2030-01-31.age --identity key.txt --data-dir /var/lib/bellwire
+  bellwire restore --in-place --since 2030-01-31T08:00:00Z";
+
+pub(super) const COMPLETIONS_EXAMPLE: &str = "Example:
+  bellwire completions bash > ~/.local/share/bash-completion/completions/bellwire";
+
+pub(super) const EXPLAIN_EXAMPLE: &str = "Example:
+  bellwire explain msg_0198… sub_0197…";
+pub(super) const METRICS_EXAMPLES: &str = "Examples:
+  bellwire metrics --app shop --step 1h --by gateway
+  bellwire metrics --since 2030-01-01 --until 2030-02-01 --step 1d --measure subscriptions_lost --by reason";
+
+pub(super) const SIMULATOR_EXAMPLE: &str =
+    "Example, with a server that delivers to it (PORT is in the line that is printed):
+  bellwire simulate-gateway --gateway fcm=fcm.bellwire.test --ca-file ca.pem
+  bellwire serve --gateways fcm.bellwire.test=fcm@127.0.0.1:PORT --gateway-ca-file ca.pem --allow-loopback
+
+Its HTTP interface: POST /mint, /rules, /reset; GET /report, /received, /rules, /hosts, /ca.pem";

@@ -1,0 +1,83 @@
+//! `bellwire master-key` and `bellwire keys`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::admin::{self, NewMasterKey};
+use super::output::{Output, table};
+use super::{EXIT_CODES, Settings};
+
+/// What can be done with the master key.
+#[derive(Debug, Subcommand)]
+pub(super) enum MasterKey {
+    /// Wrap the data keys under a new master key. Servers that run go on; give those elsewhere the new one before their next start.
+    #[command(after_help = EXIT_CODES)]
+    Rotate(Rotate),
+}
+
+/// Where the new master key comes from.
+#[derive(Debug, Args)]
+pub(super) struct Rotate {
+    /// The new key is in this file; it is made there if there is none. By default the file of the master key is replaced.
+    #[arg(long, value_name = "FILE", conflicts_with = "to_command")]
+    to_file: Option<PathBuf>,
+    /// The new key is what this command of the shell prints.
+    #[arg(long, value_name = "COMMAND")]
+    to_command: Option<String>,
+    #[command(flatten)]
+    settings: Settings,
+}
+
+impl MasterKey {
+    /// Does it.
+    pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
+        let Self::Rotate(Rotate { to_file, to_command, settings }) = self;
+        let new = match (to_file, to_command) {
+            (Some(file), _) => NewMasterKey::InFile(file),
+            (None, Some(command)) => NewMasterKey::PrintedBy(command),
+            (None, None) => NewMasterKey::InPlace,
+        };
+        let rotation = admin::rotate_master_key(&settings.load()?, new).await?;
+        let text = "The data keys are wrapped by the new master key. Keep the old one for as long as you keep backups of before.";
+        Ok(out.say(&json!({"rotation": rotation}), text)?)
+    }
+}
+
+/// What can be done with data keys.
+#[derive(Debug, Subcommand)]
+pub(super) enum Keys {
+    /// Add a seal key. It takes over in a minute, and the role `maintenance` seals anew under it what is kept for long.
+    #[command(after_help = EXIT_CODES)]
+    Rotate(Settings),
+    /// List the seal keys, and what is still sealed under each.
+    #[command(after_help = EXIT_CODES)]
+    List(Settings),
+}
+
+impl Keys {
+    /// Does it.
+    pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
+        match self {
+            Self::Rotate(settings) => {
+                let added = admin::add_seal_key(&settings.load()?).await?;
+                let text = format!(
+                    "Seal key {} was added; it takes over at {}. `bellwire keys list` shows how far its work has come.",
+                    added.number,
+                    added.seals_from.format("%H:%M:%SZ")
+                );
+                Ok(out.say(&serde_json::to_value(added)?, &text)?)
+            }
+            Self::List(settings) => {
+                let keys = admin::seal_keys(&settings.load()?).await?;
+                let row = |key: &crate::store::keys::resealing::SealKey| {
+                    let since = key.seals_from.format("%Y-%m-%d %H:%M:%SZ").to_string();
+                    [key.number.to_string(), since, key.sealed.to_string()]
+                };
+                let text = table(["KEY", "SEALS FROM", "SEALED"], keys.iter().map(row));
+                Ok(out.say(&json!({"data": keys}), &text)?)
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What works in the background of a process, as its roles ask for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tracing::info;
+
+use super::context::Context;
+use super::maintenance::{self, Retention};
+use super::{campaigns, keys};
+use crate::config::Config;
+use crate::dispatch::rest::Rest;
+use crate::dispatch::{self, Dispatcher};
+use crate::gateway::Gateways;
+use crate::hooks;
+use crate::metrics::Metrics;
+use crate::otlp::Tracer;
+use crate::panics::begun_again;
+use crate::policy::runaway::Guard;
+use crate::store::outcomes::rollups::MetricsKept;
+use crate::webpush::sealer::Sealer;
+
+/// Starts what this process's roles ask for. Returns the dispatcher, if it is a worker, and everything that must not end by
+/// itself.
+pub(super) fn start(
+    context: &Context,
+    config: &Config,
+    gateways: &Gateways,
+    receivers: &Gateways,
+    metrics: &Arc<Metrics>,
+    tracer: &Tracer,
+) -> (Option<Arc<Dispatcher>>, JoinSet<()>) {
+    let Context { pool, worker_pool, vault, clock, .. } = context;
+    let (mut dispatcher, mut engines) = (None, JoinSet::new());
+    if config.roles.worker {
+        let settings = dispatch::Settings {
+            sealer: sealer(config),
+            lane_limit_max: config.lane_concurrency_max,
+            batch_min: config.batch_min as usize,
+            batch_max: config.batch_max as usize,
+            policy: config.policy(),
+            ..dispatch::Settings::default()
+        };
+        info!(sealing = %settings.sealer, "dispatching");
+        let (pool, vault, clock) = (worker_pool.clone(), vault.clone(), clock.clone());
+        let (gateways, metrics, tracer) = (gateways.clone(), metrics.clone(), tracer.clone());
+        let (started, tasks) = Dispatcher::start(pool, vault, clock, gateways, metrics, tracer, settings);
+        (dispatcher, engines) = (Some(started), tasks);
+    }
+    let (every, source) = ((pool.clone(), vault.clone(), clock.clone()), config.master_key_source());
+    let watch = move || keys::watch_on(every.0.clone(), every.1.clone(), every.2.clone(), source.clone());
+    engines.spawn(begun_again("watching seal keys", watch));
+    if config.roles.maintenance {
+        let rest = dispatcher.as_ref().map_or_else(Arc::default, |dispatcher| dispatcher.rest());
+        maintain(context, config, &rest, &mut engines);
+        let (receivers, metrics) = (receivers.clone(), metrics.clone());
+        let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
+        if let Some(dispatcher) = dispatcher.clone() {
+            sender.lease_by(move || dispatcher.lease_beside());
+        }
+        engines.spawn(begun_again("sending to webhooks", move || hooks::send_on(sender.clone(), rest.clone())));
+    }
+    (dispatcher, engines)
+}
+
+/// Starts maintenance. Each part keeps what it knows in the database, so one that panics begins again, and the others go on.
+fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut JoinSet<()>) {
+    let every = || (context.pool.clone(), context.vault.clone(), context.clock.clone());
+    let (guard, kept) = (guard(config), retention(config));
+    let (pool, vault, clock) = every();
+    let reseal = move || maintenance::reseal_on(pool.clone(), vault.clone(), clock.clone());
+    engines.spawn(begun_again("sealing anew", reseal));
+    let (pool, _, clock) = every();
+    let resting = rest.clone();
+    engines.spawn(begun_again("sweeping", move || maintenance::sweep_on(pool.clone(), clock.clone(), resting.clone())));
+    let (pool, _, clock) = every();
+    engines.spawn(begun_again("folding", move || maintenance::fold_on(pool.clone(), clock.clone(), guard)));
+    let (pool, _, clock) = every();
+    engines.spawn(begun_again("keeping house", move || maintenance::keep_on(pool.clone(), clock.clone(), kept)));
+    let (pool, vault, clock) = every();
+    let resting = rest.clone();
+    let forget = move || maintenance::forget_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
+    engines.spawn(begun_again("erasing and deleting", forget));
+    let (pool, vault, clock) = every();
+    let advance = move || campaigns::advance_on(pool.clone(), vault.clone(), clock.clone());
+    engines.spawn(begun_again("moving campaigns on", advance));
+    let (pool, vault, clock) = every();
+    let resting = rest.clone();
+    let pack = move || hooks::pack_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
+    engines.spawn(begun_again("packing for webhooks", pack));
+}
+
+/// What seals payloads here.
+fn sealer(config: &Config) -> &'static Sealer {
+    if config.multi_buffer { Sealer::fastest() } else { Sealer::single() }
+}
+
+/// How much is too much for an app that says nothing else.
+pub(super) fn guard(config: &Config) -> Guard {
+    Guard { factor: config.runaway_factor, floor: config.runaway_floor.into() }
+}
+
+fn retention(config: &Config) -> Retention {
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    Retention {
+        history: days(config.retention_days),
+        archive: days(config.dead_letter_retention_days),
+        subscriptions: days(config.subscription_retention_days.max(config.retention_days)),
+        metrics: metrics_kept(config),
+        webhooks: days(config.webhook_retention_days),
+        habits: days(config.habit_retention_days),
+        audit_log: (config.audit_log_retention_days > 0).then(|| days(config.audit_log_retention_days)),
+    }
+}
+
+pub(super) fn metrics_kept(config: &Config) -> MetricsKept {
+    let days = |days: u32| Duration::from_secs(u64::from(days) * 86_400);
+    MetricsKept {
+        minutes: days(config.minute_metrics_retention_days),
+        hours: days(config.hour_metrics_retention_days),
+        days: days(config.day_metrics_retention_days),
+    }
+}

@@ -1,0 +1,76 @@
+//! The record of backups: when each was made, for the check of their age.
+
+use sqlx::{PgExecutor, PgPool};
+use uuid::Uuid;
+
+use crate::model::clock::Timestamp;
+use crate::model::named;
+
+/// Tables whose rows are left out of backups, with all that refer to them. Workers, stops and what listeners are told mean nothing to another cluster; sessions,
+/// challenges and one-time links may have ended or been used since.
+pub(crate) const NOT_BACKED_UP: [&str; 6] =
+    ["workers", "lane_limits", "stops", "sessions", "passkey_challenges", "invitations"];
+
+named! {
+    /// How a backup was made.
+    pub(crate) enum Kind {
+        /// By `bellwire backup`.
+        Dump = "dump",
+        /// By other means, as somebody told.
+        Other = "other",
+    }
+}
+
+/// Notes that a backup is being made.
+pub(crate) async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: Kind, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("INSERT INTO backups (id, kind, started_at) VALUES ($1, $2, $3)", id, kind.name(), now)
+        .execute(executor)
+        .await
+        .map(drop)
+}
+
+/// Notes that it is whole. `octets`: of its file, where that is known.
+pub(crate) async fn complete(
+    executor: impl PgExecutor<'_>,
+    id: Uuid,
+    octets: Option<u64>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    let octets = octets.map(|octets| i64::try_from(octets).unwrap_or(i64::MAX));
+    sqlx::query!("UPDATE backups SET completed_at = $2, octets = $3 WHERE id = $1", id, now, octets)
+        .execute(executor)
+        .await
+        .map(drop)
+}
+
+/// What is known of backups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// When the newest whole one was begun; none: there is none.
+    pub last_at: Option<Timestamp>,
+    /// When the database was set up; none: it has not been.
+    pub since: Option<Timestamp>,
+}
+
+/// What is known of backups.
+pub(crate) async fn known(pool: &PgPool) -> sqlx::Result<Known> {
+    sqlx::query_as!(
+        Known,
+        "SELECT (SELECT started_at FROM backups WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT 1) AS last_at,
+           (SELECT min(created_at) FROM data_keys) AS since"
+    )
+    .fetch_one(pool)
+    .await
+}
+
+/// Deletes a chunk of the records of backups that were begun before that; the newest whole one stays. Returns how many.
+pub(crate) async fn clear(pool: &PgPool, before: Timestamp) -> sqlx::Result<u64> {
+    let deleted = sqlx::query!(
+        "DELETE FROM backups WHERE id = ANY (ARRAY(
+           SELECT id FROM backups WHERE started_at < $1 AND id IS DISTINCT FROM
+             (SELECT id FROM backups WHERE completed_at IS NOT NULL ORDER BY completed_at DESC LIMIT 1)
+           LIMIT 1000))",
+        before
+    );
+    Ok(deleted.execute(pool).await?.rows_affected())
+}

@@ -1,0 +1,43 @@
+//! What operators want to see in the log for a while.
+
+use sqlx::{PgConnection, PgExecutor};
+
+use crate::model::clock::Timestamp;
+
+/// What is wanted, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Levels, as they were given.
+    pub filter: String,
+    /// Since when.
+    pub set_at: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+/// What is wanted now. None: nothing but what each process was started with.
+pub(crate) async fn read(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<Option<Wanted>> {
+    sqlx::query_as!(Wanted, "SELECT filter, set_at, until FROM log_level WHERE until > $1", now)
+        .fetch_optional(executor)
+        .await
+}
+
+/// Notes what is wanted from now on.
+pub(crate) async fn write(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Result<()> {
+    sqlx::query!(
+        "INSERT INTO log_level (filter, set_at, until) VALUES ($1, $2, $3)
+         ON CONFLICT (is_only) DO UPDATE SET filter = excluded.filter, set_at = excluded.set_at, until = excluded.until",
+        wanted.filter,
+        wanted.set_at,
+        wanted.until
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Notes that nothing more is wanted. Returns whether something was.
+pub(crate) async fn clear(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<bool> {
+    let until = sqlx::query_scalar!("DELETE FROM log_level RETURNING until").fetch_optional(conn).await?;
+    Ok(until.is_some_and(|until| until > now))
+}

@@ -1,0 +1,316 @@
+//! What a database that was brought back from a backup has to forget, and what of it has to wait. It is older than the world: what was
+//! in flight when the backup was made has been answered since, what waited may have been sent, and who was cancelled or unsubscribed
+//! then is not so now. So nothing that was pending goes out by itself.
+
+use serde::Serialize;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::schema::SCHEMA;
+use crate::model::clock::{Timestamp, uuid_of};
+use crate::model::id::{AppId, CampaignId, MessageId};
+use crate::store::keys::audit::{Action, Actor, Entry};
+
+/// The table that is there while a restore is under way: nothing but a restore uses such a database.
+const MARK: &str = "restore_under_way";
+/// What becomes of a schema that a restore replaces, until it has succeeded.
+const REPLACED: &str = "bellwire_replaced";
+
+/// What was brought back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// The backup's id; none: it was brought back by other means.
+    pub backup: Option<Uuid>,
+    /// From when on what happened is missing.
+    pub backed_up_at: Timestamp,
+    /// Whether what was pending goes on by itself: nothing was sent since the backup.
+    pub resume_pending: bool,
+}
+
+/// What was held back, or went on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Settled {
+    /// Campaigns that were scheduled or sending.
+    pub campaigns: i64,
+    /// Messages that had deliveries to make.
+    pub messages: i64,
+    /// Deliveries that are known to wait: of messages to many, those that were found already.
+    pub deliveries: i64,
+    /// Requests to webhooks that were pending.
+    pub webhook_requests: i64,
+}
+
+/// Whether a restore is under way, or broke off.
+pub(crate) async fn is_under_way(conn: &mut PgConnection) -> sqlx::Result<bool> {
+    let mark = format!("{SCHEMA}.{MARK}");
+    sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, mark).fetch_one(conn).await
+}
+
+/// Makes room for a restore: an empty schema with the mark in it. What is there already is put aside, if there is anything; what
+/// an earlier restore left that broke off is undone first.
+pub(crate) async fn begin(conn: &mut PgConnection) -> sqlx::Result<()> {
+    if is_under_way(conn).await? {
+        undo(conn).await?;
+    }
+    let mut tx = conn.begin().await?;
+    if is_there(&mut tx, SCHEMA).await? && !is_empty(&mut tx).await? {
+        execute(&mut tx, format!("ALTER SCHEMA {SCHEMA} RENAME TO {REPLACED}")).await?;
+    }
+    if !is_there(&mut tx, SCHEMA).await? {
+        execute(&mut tx, format!("CREATE SCHEMA {SCHEMA}")).await?;
+    }
+    execute(&mut tx, format!("CREATE TABLE {SCHEMA}.{MARK} (begun_at timestamptz NOT NULL DEFAULT clock_timestamp())"))
+        .await?;
+    tx.commit().await
+}
+
+/// Leaves everything as it was before.
+pub(crate) async fn undo(conn: &mut PgConnection) -> sqlx::Result<()> {
+    if is_there(conn, REPLACED).await? {
+        let mut tx = conn.begin().await?;
+        execute(&mut tx, format!("DROP SCHEMA {SCHEMA} CASCADE")).await?;
+        execute(&mut tx, format!("ALTER SCHEMA {REPLACED} RENAME TO {SCHEMA}")).await?;
+        return tx.commit().await;
+    }
+    // Whoever may not make schemas was given this one: it stays.
+    for table in tables(conn).await? {
+        execute(conn, format!("DROP TABLE IF EXISTS {table} CASCADE")).await?;
+    }
+    for function in functions(conn).await? {
+        execute(conn, format!("DROP FUNCTION IF EXISTS {function} CASCADE")).await?;
+    }
+    Ok(())
+}
+
+/// Ends a restore that has succeeded: what it replaced is gone for good.
+pub(crate) async fn forget_replaced(conn: &mut PgConnection) -> sqlx::Result<()> {
+    execute(conn, format!("DROP SCHEMA IF EXISTS {REPLACED} CASCADE")).await
+}
+
+async fn is_there(conn: &mut PgConnection, schema: &str) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, schema).fetch_one(conn).await
+}
+
+async fn is_empty(conn: &mut PgConnection) -> sqlx::Result<bool> {
+    Ok(tables(conn).await?.is_empty())
+}
+
+/// Tables and views, but for parts of others, which go with them.
+async fn tables(conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar!(
+        r#"SELECT format('%I.%I', n.nspname, c.relname) AS "name!" FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE n.nspname = $1 AND c.relkind IN ('r', 'p') AND NOT c.relispartition"#,
+        SCHEMA
+    )
+    .fetch_all(conn)
+    .await
+}
+
+async fn functions(conn: &mut PgConnection) -> sqlx::Result<Vec<String>> {
+    sqlx::query_scalar!(
+        r#"SELECT p.oid::regprocedure::text AS "name!" FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+           WHERE n.nspname = $1"#,
+        SCHEMA
+    )
+    .fetch_all(conn)
+    .await
+}
+
+/// Runs a statement that no parameter can express. Its parts are names of our own, or Postgres has quoted them.
+async fn execute(conn: &mut PgConnection, sql: String) -> sqlx::Result<()> {
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.map(drop)
+}
+
+/// Forgets what must not come back, holds back what was pending, and lets servers in. All of it or nothing; nobody else is at work.
+pub(crate) async fn settle(conn: &mut PgConnection, origin: Origin, now: Timestamp) -> sqlx::Result<Settled> {
+    let mut tx = conn.begin().await?;
+    execute(&mut tx, "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0".to_owned())
+        .await?;
+    forget(&mut tx, now).await?;
+    give_back_leases(&mut tx, now).await?;
+    let settled = if origin.resume_pending {
+        keep_untold(&mut tx).await?;
+        count(&mut tx).await?
+    } else {
+        hold_back(&mut tx, now).await?
+    };
+    sqlx::query!(
+        "INSERT INTO restores (id, backup, backed_up_at, restored_at, held) VALUES ($1, $2, $3, $4, $5)",
+        uuid_of(now),
+        origin.backup,
+        origin.backed_up_at,
+        now,
+        !origin.resume_pending
+    )
+    .execute(&mut *tx)
+    .await?;
+    let target = origin.backup.map_or_else(|| "database".to_owned(), |backup| backup.to_string());
+    let detail = serde_json::json!({"backed_up_at": origin.backed_up_at, "held_back": !origin.resume_pending});
+    let entry = Entry::new(Actor::LOCAL, None, Action::DatabaseRestored, target).with(detail);
+    entry.record(&mut tx, 1, now).await?;
+    execute(&mut tx, format!("DROP TABLE IF EXISTS {SCHEMA}.{MARK}")).await?;
+    tx.commit().await?;
+    Ok(settled)
+}
+
+/// Workers of before, their stops, sessions and one-time links. Transactions are numbered anew in another cluster: nothing
+/// of before may be taken for later than what comes.
+async fn forget(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
+    let statements = "DELETE FROM workers; DELETE FROM stops; DELETE FROM passkey_challenges; DELETE FROM sessions;
+         DELETE FROM invitations; DELETE FROM backups WHERE completed_at IS NULL; DELETE FROM held_back;
+         UPDATE stream_floor SET xid = pg_current_xact_id(), seq = 0";
+    sqlx::raw_sql(statements).execute(&mut *conn).await?;
+    sqlx::query!(
+        "UPDATE lane_states SET prober = NULL, probe_until = NULL, changed_at = $1 WHERE prober IS NOT NULL",
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// What workers held is nobody's.
+async fn give_back_leases(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
+    sqlx::query!("UPDATE batches SET due_at = $1", now).execute(&mut *conn).await?;
+    sqlx::query!("UPDATE queue SET lease = NULL, due_at = $1 WHERE lease IS NOT NULL AND due_at < 'infinity'", now)
+        .execute(&mut *conn)
+        .await?;
+    sqlx::query!(
+        "UPDATE webhook_deliveries SET lease = NULL, due_at = $1 WHERE state = 'pending' AND lease IS NOT NULL",
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Lets webhooks be told of what was still to be packed, and of nothing twice.
+async fn keep_untold(conn: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::raw_sql(
+        "DELETE FROM stream_events e USING webhook_cursor c WHERE (e.xid, e.seq) <= (c.xid, c.seq);
+         UPDATE stream_events SET xid = pg_current_xact_id();
+         UPDATE webhook_cursor SET xid = pg_current_xact_id(), seq = 0",
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+async fn count(conn: &mut PgConnection) -> sqlx::Result<Settled> {
+    sqlx::query_as!(
+        Settled,
+        r#"SELECT (SELECT count(*) FROM campaigns WHERE state IN ('scheduled', 'sending')) AS "campaigns!",
+             (SELECT count(*) FROM messages WHERE state IN ('scheduled', 'sending') AND id IN (
+                SELECT message FROM cursors UNION SELECT message FROM batches UNION SELECT message FROM queue)) AS "messages!",
+             (SELECT count(*) FROM queue)
+               + (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint FROM batches) AS "deliveries!",
+             (SELECT count(*) FROM webhook_deliveries WHERE state = 'pending') AS "webhook_requests!""#
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// Pauses what was pending. Requests to webhooks wait to be replayed, as if they had failed.
+async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled> {
+    let found = count(conn).await?;
+    // What was told then, or was about to be: what follows is told as it happens.
+    sqlx::raw_sql(
+        "DELETE FROM webhook_notes; DELETE FROM stream_events; UPDATE webhook_cursor SET xid = pg_current_xact_id(), seq = 0",
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "WITH held AS (
+           UPDATE campaigns SET state = 'paused', next_at = NULL, unsteered = false, changed_at = $1
+           WHERE state IN ('scheduled', 'sending') RETURNING id, app)
+         INSERT INTO held_back (kind, id, app) SELECT 'campaign', id, app FROM held",
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "WITH held AS (
+           UPDATE messages SET state = 'paused', resumed_at = NULL
+           WHERE state IN ('scheduled', 'sending') AND id IN (
+             SELECT message FROM cursors UNION SELECT message FROM batches UNION SELECT message FROM queue)
+           RETURNING id, app)
+         INSERT INTO held_back (kind, id, app) SELECT 'message', id, app FROM held"
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::raw_sql(
+        "UPDATE cursors SET due_at = 'infinity' WHERE message IN (SELECT id FROM held_back WHERE kind = 'message');
+         UPDATE queue SET due_at = 'infinity', lease = NULL WHERE message IN (SELECT id FROM held_back WHERE kind = 'message')",
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "UPDATE webhook_deliveries SET state = 'failed', ended_at = $1, lease = NULL WHERE state = 'pending'",
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(found)
+}
+
+/// When the database was last at work, as its workers' heartbeats tell; none: no worker was.
+pub(crate) async fn last_beat(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
+    sqlx::query_scalar!("SELECT max(beat_at) FROM workers").fetch_one(conn).await
+}
+
+/// Something that a restore has paused and that still is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// A campaign, with its messages.
+    Campaign(CampaignId),
+    /// A message.
+    Message(MessageId),
+}
+
+/// What is held back still: campaigns first, then messages that are of none of these; at most `limit`. Of an app, or of all.
+pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result<Vec<(AppId, Held)>> {
+    let rows = sqlx::query!(
+        r#"SELECT h.kind, h.id, h.app FROM held_back h
+           WHERE ($1::uuid IS NULL OR h.app = $1)
+             AND (EXISTS (SELECT FROM campaigns c WHERE h.kind = 'campaign' AND c.id = h.id AND c.state = 'paused')
+               OR EXISTS (SELECT FROM messages m WHERE h.kind = 'message' AND m.id = h.id AND m.state = 'paused'
+                    AND (EXISTS (SELECT FROM cursors WHERE message = m.id) OR EXISTS (SELECT FROM queue WHERE message = m.id)
+                      OR EXISTS (SELECT FROM batches WHERE message = m.id))
+                    AND NOT EXISTS (SELECT FROM campaigns c WHERE c.id = m.campaign AND c.state = 'paused')))
+           ORDER BY h.kind, h.id LIMIT $2"#,
+        app.map(|app| app.0),
+        limit
+    );
+    let held =
+        |kind: &str, id| if kind == "campaign" { Held::Campaign(CampaignId(id)) } else { Held::Message(MessageId(id)) };
+    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (AppId(row.app), held(&row.kind, row.id))).collect())
+}
+
+/// Forgets what was held back and is not any more, since somebody resumed or cancelled it or it is gone. Returns how many.
+pub(crate) async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
+    let done = sqlx::query!(
+        "DELETE FROM held_back h
+         WHERE NOT EXISTS (SELECT FROM campaigns c WHERE h.kind = 'campaign' AND c.id = h.id AND c.state = 'paused')
+           AND NOT EXISTS (SELECT FROM messages m WHERE h.kind = 'message' AND m.id = h.id AND m.state = 'paused')"
+    );
+    Ok(done.execute(pool).await?.rows_affected())
+}
+
+/// The last restore, and what is held back since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Last {
+    /// From when on what happened is missing.
+    pub backed_up_at: Timestamp,
+    /// When it was restored.
+    pub restored_at: Timestamp,
+    /// Campaigns and messages that are held back still, up to a hundred.
+    pub held: i64,
+}
+
+/// The last restore; none: this database was never restored.
+pub(crate) async fn last(pool: &PgPool) -> sqlx::Result<Option<Last>> {
+    let last = sqlx::query!("SELECT backed_up_at, restored_at FROM restores ORDER BY id DESC LIMIT 1");
+    let Some(last) = last.fetch_optional(pool).await? else { return Ok(None) };
+    let held = i64::try_from(held(pool, None, 100).await?.len()).unwrap_or(i64::MAX);
+    Ok(Some(Last { backed_up_at: last.backed_up_at, restored_at: last.restored_at, held }))
+}

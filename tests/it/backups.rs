@@ -1,0 +1,298 @@
+//! Backups, and what a server does that was restored from one: it sends nothing twice, and nothing that was cancelled since.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use bellwire::testkit::store::operations::schema::{self, Contents};
+use bellwire::testkit::store::{self, SchemaError};
+use bellwire::testkit::vault::master_key::MasterKey;
+use serde_json::{Value, json};
+
+use crate::campaigns::{plan, started};
+use crate::crash::{held, hold_after, release, until, without_engine};
+use crate::support::app::{MASTER_KEY, PATIENCE, scalar};
+use crate::support::{Server, TempDir, TestApp, TestDatabase, seed};
+
+/// A pair as `age-keygen` makes it, of no use elsewhere.
+const IDENTITY: &str = "AGE-SECRET-KEY-1QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSKMP32K";
+const RECIPIENT: &str = "age1zwlyl6h27gzv0lfntr7fcqrjrzqazap8sy5zylkxwneh7llf0dksu37mwt";
+
+/// The program on a database, with the tests' master key.
+fn bellwire(dir: &TempDir, database: &TestDatabase, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.env("BELLWIRE_DATA_DIR", dir.path()).env("BELLWIRE_MASTER_KEY", MASTER_KEY).current_dir(dir.path());
+    command.env("BELLWIRE_DATABASE_URL", database.url()).args(args);
+    command
+}
+
+async fn run(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it runs")
+}
+
+async fn done(dir: &TempDir, database: &TestDatabase, args: &[&str]) -> Value {
+    let output = run(bellwire(dir, database, &[args, &["--json"]].concat())).await;
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
+}
+
+/// Why it failed.
+async fn refused(dir: &TempDir, database: &TestDatabase, args: &[&str]) -> String {
+    let output = run(bellwire(dir, database, args)).await;
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+async fn is_untouched(database: &TestDatabase) -> bool {
+    matches!(schema::inspect(&database.options()).await.expect("it answers"), Contents::Nothing)
+}
+
+/// Runs a server on that database until it has sent so many requests more than now, then stops it in good order.
+async fn serve_until(app: &TestApp, database: &TestDatabase, more: u64) {
+    let before = app.simulator.report().accepted;
+    let server = Server::on(app, &["--roles", "worker,maintenance"], &database.url()).await;
+    until(app, |report| report.accepted >= before + more).await;
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+}
+
+/// What waits for a decision, by kind.
+fn kinds(list: &Value) -> Vec<&str> {
+    let mut kinds: Vec<_> =
+        list["data"].as_array().expect("a list").iter().filter_map(|it| it["kind"].as_str()).collect();
+    kinds.sort_unstable();
+    kinds
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_under_way_when_a_backup_was_made_is_sent_by_nobody_who_was_restored_from_it_until_somebody_says_so() {
+    const N: u32 = 600;
+    let (app, dir) = (without_engine().await, TempDir::new());
+    seed(&app, "fcm", 0..N).await;
+    let named = app.subscribe("apple", 0..3).await;
+    let all = u64::from(N) + 3;
+    let rules = hold_after(&app, 150);
+    let server = Server::start(&app).await;
+    let campaign = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| report.accepted >= 150 && held(report) >= 20).await;
+    let to = |n: usize| json!({"subscriptions": [named[n].id]});
+    let later = app.send(to(0), json!({"send_at": app.clock.now() + std::time::Duration::from_secs(3_600)})).await;
+    started(&app, plan("spring", json!({"schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}))).await;
+    let file = dir.path().join("backup.age");
+    let file = file.to_str().expect("UTF-8");
+    let backup = done(&dir, &app.database, &["backup", "--output", file, "--recipient", RECIPIENT]).await;
+    assert_eq!(backup["encrypted"], true);
+    assert_eq!(
+        scalar(&app.pool, "SELECT count(*) FROM backups WHERE completed_at IS NOT NULL AND octets > 1000").await,
+        1
+    );
+
+    // The world goes on.
+    release(&app, rules);
+    let report = until(&app, |report| report.deliveries >= all).await;
+    assert_eq!(report.deliveries, all);
+    app.steer(&later, "cancel").await;
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+
+    // The disk is lost, and the backup is restored.
+    let (restored, key) = (TestDatabase::empty().await, dir.path().join("key.txt"));
+    fs::write(&key, format!("# made for this test\n{IDENTITY}\n")).expect("a file");
+    let key = key.to_str().expect("UTF-8");
+    let told = done(&dir, &restored, &["restore", file, "--identity", key]).await;
+    assert_eq!((&told["backup"], &told["backed_up_at"]), (&backup["id"], &backup["began_at"]));
+    assert_eq!((&told["pending"]["campaigns"], &told["pending"]["messages"]), (&json!(1), &json!(2)));
+    store::check_schema(&restored.options()).await.expect("it is ready");
+    assert_eq!(
+        scalar(&restored.pool, "SELECT (SELECT count(*) FROM workers) + (SELECT count(*) FROM sessions)").await,
+        0
+    );
+
+    // What is new is sent; what was pending is not.
+    let code = [
+        "send",
+        "--app",
+        "shop",
+        "--title",
+        "42",
+        "--body",
+        "x",
+        "--tier",
+        "transactional",
+        "--subscription",
+        &named[1].id,
+    ];
+    done(&dir, &restored, &code).await;
+    serve_until(&app, &restored, 1).await;
+    let report = app.simulator.report();
+    assert_eq!(report.deliveries, all + 1, "only what is new");
+    let list = done(&dir, &restored, &["held", "list"]).await;
+    assert_eq!(kinds(&list), ["campaign", "message", "message"]);
+    let checks = run(bellwire(&dir, &restored, &["doctor", "--json"])).await;
+    let checks: Value = serde_json::from_slice(&checks.stdout).expect("JSON");
+    let restore = checks["findings"].as_array().expect("findings").iter().find(|it| it["check"] == "restore");
+    assert_eq!(restore.expect("it is looked at")["health"], "warning");
+
+    // Somebody cancels what should not be sent any more, and lets the rest go on: repeats carry the ids of the first.
+    done(&dir, &restored, &["message", "cancel", &later]).await;
+    done(&dir, &restored, &["campaign", "cancel", "spring", "--app", "shop"]).await;
+    assert_eq!(done(&dir, &restored, &["held", "resume"]).await, json!({"resumed": 1}));
+    let accepted = scalar(&restored.pool, "SELECT coalesce(sum(accepted), 0)::bigint FROM message_counts").await;
+    let left = all - (u64::try_from(accepted).expect("a count") - 1);
+    serve_until(&app, &restored, left).await;
+    let report = app.simulator.report();
+    assert_eq!((report.deliveries, report.without_id), (all + 1, 0));
+    let sums = "SELECT coalesce(sum(accepted), 0)::bigint FROM message_counts c JOIN messages m ON m.id = c.message
+                WHERE m.tier <> 1 AND m.state = 'sending'";
+    assert_eq!(scalar(&restored.pool, sums).await, i64::try_from(all).expect("few"), "{campaign}");
+    assert_eq!(done(&dir, &restored, &["held", "list"]).await["data"], json!([]));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_planned_move_what_was_pending_goes_on_and_is_sent_once() {
+    let (app, dir) = (without_engine().await, TempDir::new());
+    let subscribers = app.subscribe("mozilla", 0..3).await;
+    let message =
+        app.send(json!({"subscriptions": subscribers.iter().map(|it| &it.id).collect::<Vec<_>>()}), json!({})).await;
+    let file = dir.path().join("backup");
+    let file = file.to_str().expect("UTF-8");
+    done(&dir, &app.database, &["backup", "--output", file]).await;
+    let (restored, held) = (TestDatabase::empty().await, TestDatabase::empty().await);
+    let told = done(&dir, &restored, &["restore", file, "--resume-pending"]).await;
+    assert_eq!((&told["held_back"], &told["pending"]["deliveries"]), (&json!(false), &json!(3)));
+    serve_until(&app, &restored, 3).await;
+    assert_eq!(app.simulator.report().requests, 3);
+    assert_eq!(scalar(&restored.pool, "SELECT sum(accepted)::bigint FROM message_counts").await, 3);
+
+    // Held back and cancelled, nothing is sent, and the account adds up.
+    done(&dir, &held, &["restore", file]).await;
+    assert_eq!(done(&dir, &held, &["held", "cancel"]).await, json!({"cancelled": 1}));
+    assert_eq!(scalar(&held.pool, "SELECT sum(cancelled)::bigint FROM message_counts").await, 3);
+    app.steer(&message, "cancel").await;
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_damaged_foreign_or_not_wanted_there_is_refused_before_anything_is_written() {
+    let (app, dir) = (without_engine().await, TempDir::new());
+    app.subscribe("fcm", 0..2).await;
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (plain, sealed, key) = (path("plain"), path("sealed"), path("key"));
+    done(&dir, &app.database, &["backup", "--output", &plain]).await;
+    done(&dir, &app.database, &["backup", "--output", &sealed, "--recipient", RECIPIENT]).await;
+    assert_eq!(fs::metadata(&plain).expect("it is there").permissions().mode() & 0o777, 0o600);
+    assert!(refused(&dir, &app.database, &["backup", "--output", &plain]).await.contains("is there already"));
+    let empty = TestDatabase::empty().await;
+    let whole = fs::read(&plain).expect("it is ours");
+    let write = |name: &str, octets: &[u8]| {
+        fs::write(path(name), octets).expect("a file");
+        path(name)
+    };
+    let mut changed = whole.clone();
+    let middle = changed.len() / 2;
+    changed[middle] ^= 1;
+    for (file, words) in [
+        (write("cut", &whole[..whole.len() - 40]), "damaged, was cut off or tampered with"),
+        (write("changed", &changed), "damaged, was cut off or tampered with"),
+        (write("other", b"PGDMP, or so"), "this is no backup"),
+        (write("half", &fs::read(&sealed).expect("it is ours")[..4_000]), "encrypted: give the identity"),
+        (sealed.clone(), "encrypted: give the identity"),
+        (path("none"), "cannot be read"),
+    ] {
+        let said = refused(&dir, &empty, &["restore", &file]).await;
+        assert!(said.contains(words), "{file}: {said}");
+    }
+    fs::write(&key, IDENTITY.replace("QURSWPC8", "QURSWPC9")).expect("a file");
+    assert!(refused(&dir, &empty, &["restore", &sealed, "--identity", &key]).await.contains("an identity must be"));
+    fs::write(&key, IDENTITY).expect("a file");
+    let half = path("half");
+    assert!(refused(&dir, &empty, &["restore", &half, "--identity", &key]).await.contains("damaged, or was cut off"));
+    let mut wrong = bellwire(&dir, &empty, &["restore", &plain]);
+    let key_of_another = "CQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQk";
+    wrong.env("BELLWIRE_MASTER_KEY", key_of_another);
+    let output = run(wrong).await;
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot be used with this master key"), "{output:?}");
+    assert!(is_untouched(&empty).await);
+
+    // What is there is kept, unless somebody says otherwise.
+    let said = refused(&dir, &app.database, &["restore", &plain]).await;
+    assert!(said.contains("holds Bellwire's tables already"), "{said}");
+    app.subscribe("fcm", 2..3).await;
+    done(&dir, &app.database, &["restore", &plain, "--replace"]).await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions").await, 2);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'bellwire'").await, 1);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_that_broke_off_lets_no_server_in_and_can_be_done_again() {
+    let (app, dir) = (without_engine().await, TempDir::new());
+    app.subscribe("fcm", 0..2).await;
+    let file = dir.path().join("backup");
+    let file = file.to_str().expect("UTF-8");
+    done(&dir, &app.database, &["backup", "--output", file]).await;
+    // As it stands when the machine crashes in the middle: what was there is aside, what comes is half there.
+    sqlx::raw_sql(
+        "ALTER SCHEMA bellwire RENAME TO bellwire_replaced; CREATE SCHEMA bellwire;
+         CREATE TABLE bellwire.restore_under_way (begun_at timestamptz); CREATE TABLE bellwire.apps (id uuid)",
+    )
+    .execute(&app.pool)
+    .await
+    .expect("it is ours");
+    let error = store::check_schema(&app.database.options()).await.expect_err("half of it");
+    assert!(matches!(error, SchemaError::Restoring), "{error}");
+    for verb in [&["migrate"][..], &["backup", "--output", "x"]] {
+        let said = refused(&dir, &app.database, verb).await;
+        assert!(said.contains("run `bellwire restore` again"), "{said}");
+    }
+    done(&dir, &app.database, &["restore", file, "--replace"]).await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions").await, 2);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'bellwire'").await, 1);
+
+    // Brought back by other means, it is settled where it is.
+    sqlx::raw_sql(
+        "INSERT INTO workers (id, started_at, beat_at) VALUES (gen_random_uuid(), 'epoch', '2026-01-02T03:04:05Z')",
+    )
+    .execute(&app.pool)
+    .await
+    .expect("a worker of before");
+    let told = done(&dir, &app.database, &["restore", "--in-place"]).await;
+    assert_eq!((&told["backup"], &told["backed_up_at"]), (&Value::Null, &json!("2026-01-02T03:04:05Z")));
+    app.finish().await;
+}
+
+/// The program with an embedded Postgres of its own.
+fn embedded(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bellwire"));
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.env("BELLWIRE_DATA_DIR", dir).current_dir(dir).args(args);
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_embedded_postgres_is_backed_up_and_restored_into_another_data_directory() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let succeeds = async |command: Command| {
+        let output = run(command).await;
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    succeeds(embedded(one.path(), &["init", "shop", "--origin", "https://shop.example"])).await;
+    let mut backup = embedded(one.path(), &["backup"]);
+    let file = two.path().join("backup");
+    backup.stdout(fs::File::create(&file).expect("a file"));
+    succeeds(backup).await;
+    let file = file.to_str().expect("UTF-8");
+    let output = run(embedded(two.path(), &["restore", file])).await;
+    assert!(String::from_utf8_lossy(&output.stderr).contains("there is none at"), "{output:?}");
+    assert!(!two.path().join("postgres").exists(), "nothing was made");
+    let key = two.path().join("master.key");
+    fs::copy(one.path().join("master.key"), &key).expect("the master key, which is kept apart");
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("it is ours");
+    succeeds(embedded(two.path(), &["restore", file])).await;
+    assert!(succeeds(embedded(two.path(), &["app", "list"])).await.contains("shop"));
+    assert!(MasterKey::read(&key).expect("readable").is_some());
+}

@@ -1,0 +1,108 @@
+//! Seal keys are rotated, and the master key is replaced, while servers run.
+
+use std::time::Duration;
+
+use bellwire::testkit::server::maintenance;
+use bellwire::testkit::store::keys::data_keys::{self, TAKES_OVER_AFTER};
+use bellwire::testkit::store::keys::resealing;
+use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire::testkit::vault::{CONTENT, Vault};
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::support::app::{MASTER_KEY, scalar};
+use crate::support::{TestApp, seed};
+
+fn master_key() -> MasterKey {
+    MasterKey::parse(MASTER_KEY).expect("32 octets")
+}
+
+/// Which seal key a vault seals by.
+fn sealed_by(vault: &Vault) -> u8 {
+    vault.seal(CONTENT, Uuid::nil(), b"x")[1]
+}
+
+async fn add(app: &TestApp) {
+    let mut tx = app.pool.begin().await.expect("a transaction");
+    data_keys::add_seal_key(&mut tx, &master_key(), app.clock.now()).await.expect("a key");
+    tx.commit().await.expect("committed");
+}
+
+#[tokio::test]
+async fn a_seal_key_that_is_added_takes_over_when_all_have_heard_of_it_and_everything_kept_is_sealed_anew() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..1_200).await;
+    let source = Source::Given(master_key());
+    let other = data_keys::open(&app.pool, &source, app.clock.now()).await.expect("another process");
+    let late = data_keys::open(&app.pool, &source, app.clock.now()).await.expect("one that does not look");
+    add(&app).await;
+    let now = || app.clock.now();
+    for vault in [&app.vault, &other] {
+        assert!(data_keys::refresh(&app.pool, &source, vault, now()).await.expect("it answers"));
+        assert!(!data_keys::refresh(&app.pool, &source, vault, now()).await.expect("it answers"), "nothing is new");
+        assert_eq!(sealed_by(vault), 1, "others may not have heard of it yet");
+    }
+    app.clock.advance(TAKES_OVER_AFTER);
+    assert!(data_keys::refresh(&app.pool, &source, &app.vault, now()).await.expect("it answers"));
+    assert_eq!((sealed_by(&app.vault), sealed_by(&other), sealed_by(&late)), (2, 1, 1));
+    let sealed = app.vault.seal(CONTENT, Uuid::nil(), b"x");
+    assert!(other.open(CONTENT, Uuid::nil(), &sealed).is_ok() && late.open(CONTENT, Uuid::nil(), &sealed).is_err());
+    assert_eq!(sealed_by(&data_keys::open(&app.pool, &source, now()).await.expect("a start")), 2);
+
+    let count = "SELECT count(*) FROM subscriptions WHERE get_byte(address, 1) = 1";
+    maintenance::reseal(&app.pool, &app.vault, now()).await.expect("it answers");
+    assert_eq!(scalar(&app.pool, count).await, 1_200, "who seals under the key of before may still do");
+    app.clock.advance(TAKES_OVER_AFTER);
+    maintenance::reseal(&app.pool, &app.vault, now()).await.expect("it answers");
+    let keys = resealing::seal_keys(&app.pool).await.expect("it answers");
+    assert_eq!(keys.iter().map(|key| (key.number, key.sealed > 0)).collect::<Vec<_>>(), [(1, false), (2, true)]);
+    assert!(keys[1].resealed_at.is_some());
+
+    // What was sealed anew is what it was.
+    let message = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 1_200);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn what_is_changed_while_it_is_sealed_anew_is_not_overwritten_and_what_does_not_open_is_left() {
+    let app = TestApp::start().await;
+    let subscribers = app.subscribe("fcm", 0..3).await;
+    sqlx::query(
+        "UPDATE subscriptions SET address = '\\x0001deadbeef' WHERE ctid = (SELECT min(ctid) FROM subscriptions)",
+    )
+    .execute(&app.pool)
+    .await
+    .expect("one is damaged");
+    add(&app).await;
+    app.clock.advance(TAKES_OVER_AFTER * 2 + Duration::from_secs(1));
+    let source = Source::Given(master_key());
+    data_keys::refresh(&app.pool, &source, &app.vault, app.clock.now()).await.expect("it answers");
+    maintenance::reseal(&app.pool, &app.vault, app.clock.now()).await.expect("it answers");
+    let by = async |key: i64| {
+        let count = "SELECT count(*) FROM subscriptions WHERE get_byte(address, 1) = $1";
+        sqlx::query_scalar::<_, i64>(count).bind(key).fetch_one(&app.pool).await.expect("a count")
+    };
+    assert_eq!((by(1).await, by(2).await), (1, 2));
+    assert_eq!(subscribers.len(), 3);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_server_that_runs_goes_on_when_the_master_key_is_replaced_and_hears_of_new_keys_by_the_new_one() {
+    let app = TestApp::start().await;
+    let new = MasterKey::generate();
+    let mut connection = app.pool.acquire().await.expect("a connection");
+    data_keys::rotate_master(&mut connection, &master_key(), &new).await.expect("rotated");
+    drop(connection);
+    let mut tx = app.pool.begin().await.expect("a transaction");
+    data_keys::add_seal_key(&mut tx, &new, app.clock.now()).await.expect("a key");
+    tx.commit().await.expect("committed");
+    let (before, after) = (Source::Given(master_key()), Source::Given(new));
+    let error = data_keys::refresh(&app.pool, &before, &app.vault, app.clock.now()).await.expect_err("the old one");
+    assert!(matches!(error, data_keys::Error::Wrong), "{error}");
+    assert_eq!(sealed_by(&app.vault), 1, "it goes on with what it has");
+    assert!(data_keys::refresh(&app.pool, &after, &app.vault, app.clock.now()).await.expect("the new one"));
+    app.finish().await;
+}

@@ -1,0 +1,62 @@
+//! Servers of the last release and of this one side by side. `scripts/test-upgrade` names the last release's program; without it this
+//! version stands in for it.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::crash::{held, hold_after, release, until};
+use crate::support::app::{MASTER_KEY, PATIENCE, Setup};
+use crate::support::{Server, TempDir, TestApp, TestDatabase, seed};
+
+use bellwire::testkit::model::clock::Clock;
+
+/// Where the last release's program is.
+const LAST_RELEASE: &str = "BELLWIRE_LAST_RELEASE";
+
+fn last_release() -> String {
+    std::env::var(LAST_RELEASE).unwrap_or_else(|_| env!("CARGO_BIN_EXE_bellwire").to_owned())
+}
+
+async fn migrate(program: &str, database: &TestDatabase) {
+    let dir = TempDir::new();
+    let mut command = Command::new(program);
+    command
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .arg("migrate")
+        .current_dir(dir.path());
+    command.env("BELLWIRE_DATA_DIR", dir.path()).env("BELLWIRE_MASTER_KEY", MASTER_KEY);
+    command.env("BELLWIRE_DATABASE_URL", database.url());
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("no panic").expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_the_last_release_and_one_of_this_version_share_a_campaign_on_the_newer_schema() {
+    const N: u32 = 600;
+    let database = TestDatabase::empty().await;
+    migrate(&last_release(), &database).await;
+    migrate(env!("CARGO_BIN_EXE_bellwire"), &database).await;
+    let setup = Setup { clock: Some(Clock::system()), database: Some(database), ..Setup::default() };
+    let app = TestApp::with(setup).await;
+    app.dispatcher.stop(std::time::Duration::ZERO).await;
+    seed(&app, "fcm", 0..N).await;
+    let rules = hold_after(&app, 150);
+    let worker = ["--roles", "worker,maintenance"];
+    // It starts although it does not know the newest migrations: that is also the way back.
+    let old = Server::of(&app, &worker, &last_release()).await;
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| report.accepted >= 150 && held(report) >= 20).await;
+    let new = Server::with(&app, &worker).await;
+    old.terminate(); // it waits for what it has in flight, and gives the rest back
+    release(&app, rules);
+    assert!(old.end(PATIENCE).await.success());
+    let all = u64::from(N);
+    let report = until(&app, |report| report.deliveries >= all).await;
+    assert_eq!((report.deliveries, report.repeats, report.without_id), (all, 0, 0));
+    new.terminate();
+    assert!(new.end(PATIENCE).await.success());
+    assert_eq!(app.counts(&message).await["accepted"], i64::from(N));
+    app.finish().await;
+}
