@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 pub(crate) use age::{Identity, Recipient};
 use file::{Backup, Manifest, Unusable};
-use tools::{Dump, Place, Restore};
+use tools::{Place, Running};
 
 use crate::config::Config;
 use crate::model::clock::{Clock, Timestamp};
@@ -198,9 +198,9 @@ fn write_to(
     tools: &Binaries,
     place: &Place,
 ) -> anyhow::Result<()> {
-    let (dump, archive) = Dump::start(tools.program("pg_dump"), place)?;
+    let (dump, archive) = self::tools::dump(tools.program("pg_dump"), place)?;
     let mut dump = Some(dump);
-    let end = || dump.take().map_or(Ok(()), Dump::end).map_err(|error| io::Error::other(format!("{error:#}")));
+    let end = || dump.take().map_or(Ok(()), Running::end).map_err(|error| io::Error::other(format!("{error:#}")));
     let written = file::write(to, recipients, manifest, vault.backup_mac(), archive, end);
     if let Some(dump) = dump {
         dump.kill();
@@ -361,7 +361,7 @@ async fn refuse_unfit(config: &Config, opened: &Opened, manifest: &Manifest, how
 
 /// Hands the archive to `pg_restore`.
 fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
-    let (restore, mut archive) = Restore::start(tools.program("pg_restore"), place)?;
+    let (restore, mut archive) = self::tools::restore(tools.program("pg_restore"), place)?;
     let copied = Backup::open(&file.path, &file.identities)
         .and_then(|backup| backup.copy(file.vault.backup_mac(), &mut archive));
     match copied {

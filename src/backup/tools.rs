@@ -76,7 +76,7 @@ fn only_in_url(url: &str) -> Vec<(&'static str, String)> {
 }
 
 /// A program of Postgres that runs.
-struct Running {
+pub(super) struct Running {
     name: &'static str,
     child: Child,
     /// Reads what it says: a pipe that nobody reads would stop it.
@@ -120,13 +120,20 @@ impl Running {
     }
 
     /// Waits for its end; what it said is the error.
-    fn end(mut self) -> anyhow::Result<()> {
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
         let status = self.child.wait()?;
         let said = self.said.join().unwrap_or_default();
         if !status.success() {
             bail!("{} failed ({status}): {said}", self.name);
         }
         Ok(())
+    }
+
+    /// Ends it early: nothing stays of a restore, which is one transaction.
+    pub(super) fn kill(mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -136,70 +143,34 @@ fn be_modest(child: &Child) {
     let _ = rustix::process::setpriority_process(pid, NICENESS);
 }
 
-/// A dump that is being made.
-pub(super) struct Dump(Running);
-
-impl Dump {
-    /// Begins to dump all of Bellwire's tables.
-    pub(super) fn start(pg_dump: PathBuf, place: &Place) -> anyhow::Result<(Self, ChildStdout)> {
-        let schema = format!("--schema={SCHEMA}");
-        let left_out: Vec<_> =
-            NOT_BACKED_UP.iter().map(|table| format!("--exclude-table-data={SCHEMA}.{table}")).collect();
-        // Most of it is sealed and does not compress: the fastest level takes what there is to take.
-        let mut arguments =
-            vec!["--format=custom", "--compress=1", "--no-owner", "--no-privileges", "--no-password", &schema];
-        arguments.extend(left_out.iter().map(String::as_str));
-        let mut running = Running::start(pg_dump, "pg_dump", place, &arguments, Stdio::null())?;
-        let archive = running.child.stdout.take().context("pg_dump has no output")?;
-        Ok((Self(running), archive))
-    }
-
-    /// Waits for its end.
-    pub(super) fn end(self) -> anyhow::Result<()> {
-        self.0.end()
-    }
-
-    /// Ends it early.
-    pub(super) fn kill(mut self) {
-        // It may have ended by itself.
-        let _ = self.0.child.kill();
-        let _ = self.0.child.wait();
-    }
+/// Begins to dump all of Bellwire's tables.
+pub(super) fn dump(pg_dump: PathBuf, place: &Place) -> anyhow::Result<(Running, ChildStdout)> {
+    let schema = format!("--schema={SCHEMA}");
+    let left_out: Vec<_> = NOT_BACKED_UP.iter().map(|table| format!("--exclude-table-data={SCHEMA}.{table}")).collect();
+    // Most of it is sealed and does not compress: the fastest level takes what there is to take.
+    let mut arguments =
+        vec!["--format=custom", "--compress=1", "--no-owner", "--no-privileges", "--no-password", &schema];
+    arguments.extend(left_out.iter().map(String::as_str));
+    let mut running = Running::start(pg_dump, "pg_dump", place, &arguments, Stdio::null())?;
+    let archive = running.child.stdout.take().context("pg_dump has no output")?;
+    Ok((running, archive))
 }
 
-/// A dump that is being restored, in one transaction.
-pub(super) struct Restore(Running);
-
-impl Restore {
-    /// Begins to restore into the schema, which must be there and hold nothing of the same names.
-    pub(super) fn start(pg_restore: PathBuf, place: &Place) -> anyhow::Result<(Self, ChildStdin)> {
-        let (schema, database) = (format!("--schema={SCHEMA}"), place.database());
-        let database = format!("--dbname={database}");
-        let arguments = [
-            "--single-transaction",
-            "--exit-on-error",
-            "--no-owner",
-            "--no-privileges",
-            "--no-password",
-            &schema,
-            &database,
-        ];
-        let mut running = Running::start(pg_restore, "pg_restore", place, &arguments, Stdio::piped())?;
-        let archive = running.child.stdin.take().context("pg_restore has no input")?;
-        Ok((Self(running), archive))
-    }
-
-    /// Waits for its end.
-    pub(super) fn end(self) -> anyhow::Result<()> {
-        self.0.end()
-    }
-
-    /// Ends it early: nothing of it stays.
-    pub(super) fn kill(mut self) {
-        // It may have ended by itself.
-        let _ = self.0.child.kill();
-        let _ = self.0.child.wait();
-    }
+/// Begins to restore, in one transaction, into the schema, which must be there and hold nothing of the same names.
+pub(super) fn restore(pg_restore: PathBuf, place: &Place) -> anyhow::Result<(Running, ChildStdin)> {
+    let (schema, database) = (format!("--schema={SCHEMA}"), format!("--dbname={}", place.database()));
+    let arguments = [
+        "--single-transaction",
+        "--exit-on-error",
+        "--no-owner",
+        "--no-privileges",
+        "--no-password",
+        &schema,
+        &database,
+    ];
+    let mut running = Running::start(pg_restore, "pg_restore", place, &arguments, Stdio::piped())?;
+    let archive = running.child.stdin.take().context("pg_restore has no input")?;
+    Ok((running, archive))
 }
 
 impl Place {

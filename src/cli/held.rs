@@ -119,7 +119,7 @@ async fn list(local: &Local, of: Of, out: Output) -> anyhow::Result<()> {
     };
     let mut people = table(["KIND", "ID", "APP", "TIER", "EXPIRES", "WAITING"], rows.iter().map(row));
     if let Some(last) = last {
-        people.push_str(&format!("\nThe database is as it was at {}.", last.backed_up_at.format("%Y-%m-%d %H:%M:%SZ")));
+        people.push_str(&format!("\nThe database is as it was at {}.", last.backed_up_at.format("%Y-%m-%dT%H:%M:%SZ")));
     }
     Ok(out.say(&json!({"data": rows, "backed_up_at": last.map(|last| last.backed_up_at)}), &people)?)
 }

@@ -252,6 +252,12 @@ async fn a_restore_that_broke_off_lets_no_server_in_and_can_be_done_again() {
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM subscriptions").await, 2);
     assert_eq!(scalar(&app.pool, "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'bellwire'").await, 1);
 
+    // One that succeeded, and whose process ended before it could forget what it had replaced, is in nobody's way.
+    let left = "CREATE SCHEMA bellwire_replaced; CREATE TABLE bellwire_replaced.apps (id uuid)";
+    sqlx::raw_sql(left).execute(&app.pool).await.expect("it is ours");
+    done(&dir, &app.database, &["restore", file, "--replace"]).await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'bellwire'").await, 1);
+
     // Brought back by other means, it is settled where it is.
     sqlx::raw_sql(
         "INSERT INTO workers (id, started_at, beat_at) VALUES (gen_random_uuid(), 'epoch', '2026-01-02T03:04:05Z')",

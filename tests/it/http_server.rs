@@ -21,11 +21,11 @@ use crate::support::app::PATIENCE;
 use crate::support::{Server, TestApp};
 
 /// So short that a test waits for it, so long that a busy machine is not taken for a slow client.
-const SHORT: Duration = Duration::from_millis(500);
+pub(crate) const SHORT: Duration = Duration::from_millis(500);
 /// Longer than any test.
 const LONG: Duration = Duration::from_secs(3_600);
 
-const PATIENT: Limits = Limits {
+pub(crate) const PATIENT: Limits = Limits {
     idle: LONG,
     head: LONG,
     head_max_bytes: 8_192,

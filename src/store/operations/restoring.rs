@@ -51,6 +51,8 @@ pub(crate) async fn is_under_way(conn: &mut PgConnection) -> sqlx::Result<bool> 
 pub(crate) async fn begin(conn: &mut PgConnection) -> sqlx::Result<()> {
     if is_under_way(conn).await? {
         undo(conn).await?;
+    } else {
+        forget_replaced(conn).await?; // of an earlier restore that succeeded, and ended before it could
     }
     let mut tx = conn.begin().await?;
     if is_there(&mut tx, SCHEMA).await? && !is_empty(&mut tx).await? {

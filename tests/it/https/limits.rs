@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -19,22 +18,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::http_server::{PATIENT, SHORT};
 use crate::support::app::PATIENCE;
 use crate::support::https::{Authority, HOST, Http2, connect, get as ask};
-
-/// So short that a test waits for it, so long that a busy machine is not taken for a slow client.
-const SHORT: Duration = Duration::from_millis(500);
-/// Longer than any test.
-const LONG: Duration = Duration::from_secs(3_600);
-
-const PATIENT: Limits = Limits {
-    idle: LONG,
-    head: LONG,
-    head_max_bytes: 8_192,
-    stalled: LONG,
-    connections: 100,
-    connections_per_client: None,
-};
 
 struct Running {
     address: SocketAddr,

@@ -85,8 +85,9 @@ impl Proxy {
             let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
                 .map(|kind| format!("{kind}_temp_path {dir}/{kind};\n"))
                 .concat();
+            // One process, so that none outlives the one that is killed.
             let text = format!(
-                "daemon off; pid {dir}/pid; error_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}{settings}}}\n"
+                "daemon off; master_process off; pid {dir}/pid; error_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{temporary}{settings}}}\n"
             );
             ("nginx.conf", text, vec!["-e".into(), "stderr".into(), "-c".into(), format!("{dir}/nginx.conf")])
         })

@@ -1215,6 +1215,8 @@ export interface paths {
          * Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, if wanted, idempotency key.
          * @description Each is accepted or refused for itself, as it would have been alone, and counts as a request against the key's limit. The answer is 200 with a status for each, as bulk routes of AWS, Elasticsearch and others answer: the request itself was carried out, and 207 would tell clients no more. Where none could be looked at (401, 403, 413, 422, 429, 503), nothing was sent.
          *
+         *     Messages of a batch are not stored in their order: of those with the same `key` any may be the one that is taken.
+         *
          *     A batch that was cut off may be sent again if its messages have idempotency keys: those that were taken are answered as they were the first time. Keys of batches count apart from those of single requests. The retry headers hold for each message.
          *
          *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
