@@ -13,9 +13,8 @@ use bellwire::testkit::webpush::sealer::Sealer;
 
 use crate::support::cpu::per;
 use crate::support::harness::{Campaign, Harness, notice};
-use crate::support::seed;
-use crate::support::setting;
 use crate::support::table::{Bar, figure, heading, number};
+use crate::support::{median, seed, setting};
 
 /// Deliveries per second with an accelerator, for each without.
 const ACCELERATED: Bar = Bar::AtLeast(1.45);
@@ -59,11 +58,7 @@ impl Site {
 
 /// Shows the medians. Returns deliveries per second.
 fn show(campaigns: &[Campaign]) -> f64 {
-    let median = |figure: fn(&Campaign) -> f64| {
-        let mut figures: Vec<f64> = campaigns.iter().map(figure).collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
-    };
+    let median = |figure: fn(&Campaign) -> f64| median(campaigns, figure);
     let rate = median(Campaign::rate);
     figure("Deliveries per second", rate, "/s", Bar::AtLeast(14_000.0));
     let us = "µs";

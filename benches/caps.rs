@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::cpu::per;
 use crate::support::harness::{Campaign, Harness, notice};
 use crate::support::table::{Bar, figure, heading, number};
-use crate::support::{seed, setting};
+use crate::support::{median, seed, setting};
 
 /// What caps may cost Postgres, in CPU-µs for each delivery.
 const POSTGRES_MAX_US: f64 = 6.0;
@@ -44,11 +44,6 @@ pub async fn run() {
         .await
         .expect("a count");
     assert_eq!(used, i64::from(n), "everybody has a row with every campaign under caps in it");
-    let median = |campaigns: &[Campaign], value: fn(&Campaign) -> f64| {
-        let mut values: Vec<f64> = campaigns.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
     let postgres = |campaign: &Campaign| per(campaign.usage.postgres, campaign.deliveries);
     let server = |campaign: &Campaign| per(campaign.usage.server, campaign.deliveries);
     let people = number(n.into());

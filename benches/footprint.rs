@@ -57,6 +57,8 @@ pub async fn run() {
     figure("Server, memory in a campaign (PSS)", most.server_mib, "MiB", Bar::None);
     figure("Postgres, memory in a campaign (PSS)", most.postgres_mib, "MiB", Bar::None);
     figure("Both, memory in a campaign (PSS)", most.sum(), "MiB", Bar::AtMost(MEMORY_MIB));
+    figure("Server, memory at rest (PSS)", at_rest.server_mib, "MiB", Bar::None);
+    figure("Postgres, memory at rest (PSS)", at_rest.postgres_mib, "MiB", Bar::None);
     figure("Both, memory at rest (PSS)", at_rest.sum(), "MiB", Bar::AtMost(MEMORY_MIB));
     figure("Server, CPU at rest, of a core", percent(used.server), "%", Bar::None);
     figure("Postgres, CPU at rest, of a core", percent(used.postgres), "%", Bar::None);
@@ -66,7 +68,8 @@ pub async fn run() {
 }
 
 fn look(server: i32, postmaster: i32) -> Memory {
-    Memory { server_mib: cpu::pss_mib(server), postgres_mib: cpu::pss_mib(postmaster) }
+    // Postgres is below the server that started it.
+    Memory { server_mib: cpu::pss_of_process(server), postgres_mib: cpu::pss_of_tree(postmaster) }
 }
 
 /// A thread that looks at memory until it is told to end.

@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use crate::support::cpu::per;
 use crate::support::harness::{Campaign, Harness, notice};
 use crate::support::table::{Bar, figure, heading, number};
-use crate::support::{seed, setting};
+use crate::support::{median, seed, setting};
 
 pub async fn run() {
     let (n, listeners, pairs) = (setting("N", 100_000), setting("LISTENERS", 100), setting("PAIRS", 5).max(1));
@@ -26,11 +26,6 @@ pub async fn run() {
             }
         }
     }
-    let median = |campaigns: &[Campaign], value: fn(&Campaign) -> f64| {
-        let mut values: Vec<f64> = campaigns.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
     let server = |campaign: &Campaign| per(campaign.usage.server, campaign.deliveries);
     let postgres = |campaign: &Campaign| per(campaign.usage.postgres, campaign.deliveries);
     heading(&format!(

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
 #![allow(unreachable_pub, reason = "nobody is outside")]
 
+mod backups;
 mod campaign;
 mod capacity;
 mod caps;
@@ -92,6 +93,8 @@ enum Benchmark {
     Footprint,
     /// What a delivery costs where one, two, four and eight servers share the work
     Replicas,
+    /// Campaigns beside backups
+    Backups,
     /// What each statement of a campaign costs Postgres
     Statements,
     /// Machines, disks and money for up to a billion subscribers, reckoned
@@ -143,6 +146,7 @@ impl Benchmark {
             Self::Scale => block_on(scale::run()),
             Self::Footprint => block_on(footprint::run()),
             Self::Replicas => block_on(replicas::run()),
+            Self::Backups => block_on(backups::run()),
             Self::Statements => block_on(statements::run()),
             Self::Capacity => capacity::run(),
             Self::Imports => block_on(imports::run()),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::support::cpu::per;
 use crate::support::harness::{Campaign, Harness, Settings, notice};
 use crate::support::table::{Bar, figure, heading, number};
-use crate::support::{seed, setting};
+use crate::support::{median, seed, setting};
 
 /// So many connections each: what eight servers have is what an embedded Postgres takes.
 const FEW: Settings = &[("BELLWIRE_DATABASE_CONNECTIONS", "12")];
@@ -30,7 +30,7 @@ struct Measured {
 
 impl Measured {
     fn median(&self, value: impl Fn(&Campaign) -> f64) -> f64 {
-        median(self.campaigns.iter().map(value).collect())
+        median(&self.campaigns, value)
     }
 }
 
@@ -79,8 +79,8 @@ fn show(servers: usize, n: u32, measured: &Measured, alone: Option<&Measured>) {
     figure("Servers, CPU per delivery", measured.median(server), "µs", most(server, 1.1));
     figure("Postgres, CPU per delivery", measured.median(postgres), "µs", most(postgres, 1.25));
     let (least, greatest): (Vec<f64>, Vec<f64>) = measured.shares.iter().copied().unzip();
-    figure("Smallest share of a server", 100.0 * median(least), "%", Bar::None);
-    figure("Largest share of a server", 100.0 * median(greatest), "%", Bar::None);
+    figure("Smallest share of a server", 100.0 * median(&least, |share| *share), "%", Bar::None);
+    figure("Largest share of a server", 100.0 * median(&greatest, |share| *share), "%", Bar::None);
     figure("At rest, CPU per second of all servers", measured.at_rest.0, "ms", Bar::None);
     figure("At rest, CPU per second of Postgres", measured.at_rest.1, "ms", Bar::None);
     figure("Connections of all servers", measured.connections as f64, "", Bar::None);
@@ -91,9 +91,4 @@ fn least_and_most(parts: &[Duration]) -> (f64, f64) {
     let all: Duration = parts.iter().sum();
     let share = |part: Option<&Duration>| part.map_or(0.0, |part| part.as_secs_f64() / all.as_secs_f64().max(1e-9));
     (share(parts.iter().min()), share(parts.iter().max()))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -13,9 +13,8 @@ use sqlx::AssertSqlSafe;
 
 use crate::support::cpu::{Usage, per};
 use crate::support::harness::{Campaign, Harness, notice};
-use crate::support::seed;
-use crate::support::setting;
 use crate::support::table::{Bar, figure, heading, number};
+use crate::support::{median, seed, setting};
 
 /// One in so many belongs to the segment.
 const ONE_IN: u32 = 5;
@@ -81,12 +80,6 @@ pub async fn run() {
     figure("Deliveries per second, with the segment", median(&with, Campaign::rate), "/s", Bar::None);
     reach(&harness, app, members).await;
     side_by_side(&harness, app, n, members).await;
-}
-
-fn median(campaigns: &[Campaign], value: impl Fn(&Campaign) -> f64) -> f64 {
-    let mut values: Vec<f64> = campaigns.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// What Bellwire and its Postgres used.

@@ -13,9 +13,8 @@ use serde_json::{Value, json};
 
 use crate::support::cpu::{self, per};
 use crate::support::harness::{Campaign, Harness, notice};
-use crate::support::seed;
-use crate::support::setting;
 use crate::support::table::{Bar, figure, heading, number};
+use crate::support::{median, seed, setting};
 
 /// What personal content may cost for each recipient.
 const RECIPIENT_MAX_US: f64 = 10.0;
@@ -99,11 +98,7 @@ async fn campaigns() {
     heading(&format!("Campaigns to {}; the median of {rounds} rounds", number(n.into())));
     let mut first = None;
     for ((name, _), campaigns) in bodies.iter().zip(&campaigns) {
-        let median = |figure: fn(&Campaign) -> f64| {
-            let mut figures: Vec<f64> = campaigns.iter().map(figure).collect();
-            figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
-        };
+        let median = |figure: fn(&Campaign) -> f64| median(campaigns, figure);
         let server = median(|c| per(c.usage.server, c.deliveries));
         let postgres = median(|c| per(c.usage.postgres, c.deliveries));
         figure(&format!("{name}: deliveries per second"), median(Campaign::rate), "/s", Bar::None);

@@ -12,7 +12,7 @@ use crate::support::cpu::{Usage, per};
 use crate::support::harness::{Campaign, Harness, notice};
 use crate::support::receiver::{Manner, Receiver};
 use crate::support::table::{Bar, figure, heading, number};
-use crate::support::{seed, setting};
+use crate::support::{median, seed, setting};
 
 const TAKING: &str = "taking.example.com";
 const HANGING: &str = "hanging.example.com";
@@ -94,12 +94,6 @@ async fn webhook(harness: &Harness, app: AppId, host: &str) -> String {
     });
     let made: Value = harness.api.post(&webhooks, &body).await;
     format!("{webhooks}/{}", made["id"].as_str().expect("an id"))
-}
-
-fn median<T>(all: &[T], value: impl Fn(&T) -> f64) -> f64 {
-    let mut values: Vec<f64> = all.iter().map(value).collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 fn show(n: u32, alone: &[Campaign], told: &[Told], hung: &[Campaign]) {

@@ -19,14 +19,16 @@ pub fn of_tree(root: i32) -> Duration {
     tree(root).into_iter().map(of_process).sum()
 }
 
-/// Memory of a process and everything below it in MiB, of what they share each its part (PSS).
-pub fn pss_mib(root: i32) -> f64 {
-    let of = |pid| {
-        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
-        line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok()).unwrap_or(0.0)
-    };
-    tree(root).into_iter().map(of).sum::<f64>() / 1024.0
+/// Memory of a process in MiB, of what it shares with others its part (PSS).
+pub fn pss_of_process(pid: i32) -> f64 {
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+/// The same of a process and everything below it.
+pub fn pss_of_tree(root: i32) -> f64 {
+    tree(root).into_iter().map(pss_of_process).sum()
 }
 
 /// A process and everything below it.

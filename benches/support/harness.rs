@@ -2,7 +2,8 @@
 //! vanishes. Fields end in the order in which they stand.
 
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -344,6 +345,26 @@ impl Harness {
             postgres: cpu::of_tree(self.postmaster()),
             simulator: cpu::of_process(self.simulator.id()),
         }
+    }
+
+    /// A directory for whatever is made here.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs the program with these arguments at the database, until it ends.
+    pub async fn bellwire(&self, arguments: &[&str]) -> Output {
+        let mut command = tokio::process::Command::new(BELLWIRE);
+        command
+            .args(arguments)
+            .env_clear()
+            .current_dir(self.dir())
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("DATABASE_URL", self.postgres.0.url(DATABASE))
+            .env("BELLWIRE_MASTER_KEY", &self.master_key)
+            .env("BELLWIRE_DATA_DIR", self.dir().join("data"))
+            .kill_on_drop(true);
+        command.output().await.expect("the program is there")
     }
 
     /// The server's process id.

@@ -15,3 +15,10 @@ pub fn setting(name: &str, default: u32) -> u32 {
     let given = std::env::var(name).ok();
     given.map_or(default, |given| given.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
+
+/// The middle one of what these come to.
+pub fn median<T>(all: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = all.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -246,6 +246,9 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     let id = given
         .cloned()
         .unwrap_or_else(|| HeaderValue::try_from(state.clock.uuid().to_string()).expect("a UUID is a header value"));
+    if !request.method().is_safe() {
+        (state.engine.tell)(Work::Asked);
+    }
     let id_text = id.to_str().expect("graphic ASCII").to_owned();
     let path = request.uri().path().to_owned();
     // The route, not the path: ids of subscriptions and users are not for logs.

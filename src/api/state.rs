@@ -87,6 +87,8 @@ pub struct ApiState {
 /// What the API tells this process's dispatch.
 #[derive(Debug)]
 pub enum Work {
+    /// Somebody asks for something that may change what is sent: it is looked after at once, even at rest.
+    Asked,
     /// Something became due: look.
     Due,
     /// Deliveries born leased to this process: send them.

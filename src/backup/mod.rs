@@ -3,10 +3,12 @@
 
 mod age;
 mod file;
+mod paced;
 mod tools;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
+use std::num::NonZeroU64;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use uuid::Uuid;
 
 pub(crate) use age::{Identity, Recipient};
 use file::{Backup, Manifest, Unusable};
+use paced::Paced;
 use tools::{Place, Running};
 
 use crate::config::Config;
@@ -89,15 +92,25 @@ pub(crate) enum To {
     Stdout,
 }
 
-/// Makes a backup while servers are at work, encrypted to these recipients, if there are any.
-pub(crate) async fn make(config: &Config, to: To, recipients: Vec<Recipient>) -> anyhow::Result<Made> {
+/// What becomes of a backup.
+#[derive(Debug, Clone)]
+pub(crate) struct Output {
+    pub to: To,
+    /// Whom it is encrypted to: nobody, if there are none.
+    pub recipients: Vec<Recipient>,
+    /// Octets that are written in a second, at most.
+    pub max_rate: Option<NonZeroU64>,
+}
+
+/// Makes a backup while servers are at work.
+pub(crate) async fn make(config: &Config, output: Output) -> anyhow::Result<Made> {
     let opened = Opened::new(config).await?;
-    let made = make_of(config, &opened, to, recipients).await;
+    let made = make_of(config, &opened, output).await;
     opened.close().await;
     made
 }
 
-async fn make_of(config: &Config, opened: &Opened, to: To, recipients: Vec<Recipient>) -> anyhow::Result<Made> {
+async fn make_of(config: &Config, opened: &Opened, output: Output) -> anyhow::Result<Made> {
     let migration = match schema::inspect(&opened.options).await? {
         Contents::Ours { schema: SCHEMA, applied } => applied.last().map_or(0, |last| last.version),
         Contents::Ours { .. } => return Err(SchemaError::Unmoved.into()),
@@ -106,19 +119,12 @@ async fn make_of(config: &Config, opened: &Opened, to: To, recipients: Vec<Recip
         }
     };
     let pool = store::connect(opened.options.clone(), CONNECTIONS).await?;
-    let made = dump(config, opened, &pool, migration, to, recipients).await;
+    let made = dump(config, opened, &pool, migration, output).await;
     pool.close().await;
     made
 }
 
-async fn dump(
-    config: &Config,
-    opened: &Opened,
-    pool: &PgPool,
-    migration: i64,
-    to: To,
-    recipients: Vec<Recipient>,
-) -> anyhow::Result<Made> {
+async fn dump(config: &Config, opened: &Opened, pool: &PgPool, migration: i64, output: Output) -> anyhow::Result<Made> {
     let clock = Clock::system();
     clock.follow(store::database_now(pool).await?);
     let data_keys = data_keys::wrapped(pool).await?;
@@ -134,7 +140,7 @@ async fn dump(
     let program = env!("CARGO_PKG_VERSION").to_owned();
     let manifest = Manifest { id, began_at, program, migration, postgres, pg_dump: tools.major, data_keys };
     let place = opened.place.clone();
-    let written = spawn_blocking(move || write(&to, &recipients, &manifest, &vault, &tools, &place));
+    let written = spawn_blocking(move || write(&output, &manifest, &vault, &tools, &place));
     let octets = written.await??;
     if is_recorded {
         backups::complete(pool, id, Some(octets), clock.now()).await?;
@@ -147,23 +153,17 @@ fn major(version_number: i32) -> u32 {
 }
 
 /// Writes a backup to where it goes. Returns its octets.
-fn write(
-    to: &To,
-    recipients: &[Recipient],
-    manifest: &Manifest,
-    vault: &Vault,
-    tools: &Binaries,
-    place: &Place,
-) -> anyhow::Result<u64> {
+fn write(output: &Output, manifest: &Manifest, vault: &Vault, tools: &Binaries, place: &Place) -> anyhow::Result<u64> {
+    let Output { to, recipients, max_rate } = output;
     let To::File(path) = to else {
-        let mut out = Counting { inner: BufWriter::with_capacity(BUFFER, io::stdout().lock()), octets: 0 };
+        let mut out = Paced::new(BufWriter::with_capacity(BUFFER, io::stdout().lock()), *max_rate);
         write_to(&mut out, recipients, manifest, vault, tools, place)?;
-        return Ok(out.octets);
+        return Ok(out.octets());
     };
     let (part, file) = new_file(path)?;
-    let mut out = Counting { inner: BufWriter::with_capacity(BUFFER, file), octets: 0 };
+    let mut out = Paced::new(BufWriter::with_capacity(BUFFER, file), *max_rate);
     let written = write_to(&mut out, recipients, manifest, vault, tools, place).and_then(|()| {
-        out.inner.get_ref().sync_all()?;
+        out.get_ref().get_ref().sync_all()?;
         fs::rename(&part, path).with_context(|| format!("cannot make {}", path.display()))?;
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Ok(File::open(above)?.sync_all()?)
@@ -172,7 +172,7 @@ fn write(
         let _ = fs::remove_file(&part); // nobody would take it for a backup
         return Err(error);
     }
-    Ok(out.octets)
+    Ok(out.octets())
 }
 
 /// A file beside the one that is wanted, which must not be there.
@@ -206,23 +206,6 @@ fn write_to(
         dump.kill();
     }
     written.context("the backup was not made")
-}
-
-struct Counting<W> {
-    inner: W,
-    octets: u64,
-}
-
-impl<W: Write> Write for Counting<W> {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        let n = self.inner.write(octets)?;
-        self.octets += n as u64;
-        Ok(n)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
-    }
 }
 
 /// Notes that a backup was made by other means just now.

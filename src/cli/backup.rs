@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::IsTerminal as _;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, bail};
@@ -32,8 +33,11 @@ pub(super) struct Backup {
     /// A file of such recipients, one a line.
     #[arg(long, value_name = "FILE")]
     recipients_file: Option<PathBuf>,
+    /// MiB that are written in a second, at most, so that a busy server hardly notices. By default as many as it can.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    max_rate: Option<u64>,
     /// Make none, but note that one was made by other means just now, so that checks know.
-    #[arg(long, conflicts_with_all = ["output", "recipient", "recipients_file"])]
+    #[arg(long, conflicts_with_all = ["output", "recipient", "recipients_file", "max_rate"])]
     made_elsewhere: bool,
     #[command(flatten)]
     settings: FewSettings,
@@ -64,7 +68,8 @@ impl Backup {
             None if std::io::stdout().is_terminal() => bail!("say where it goes: --output FILE, or a pipe"),
             None => To::Stdout,
         };
-        let made = backup::make(&config, to, recipients).await?;
+        let max_rate = self.max_rate.and_then(|mib| NonZeroU64::new(mib << 20));
+        let made = backup::make(&config, backup::Output { to, recipients, max_rate }).await?;
         let mut words = format!("A backup of {} octets was made, of {}.", made.octets, time(made.began_at));
         if !is_encrypted {
             words.push_str(" It is not encrypted: whoever reads it learns user ids, topics, tags and times.");

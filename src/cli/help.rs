@@ -23,6 +23,7 @@ pub(super) const IMPORT_EXAMPLES: &str = "Examples:
 
 pub(super) const BACKUP_EXAMPLES: &str = "Examples:
   bellwire backup --output /backups/bellwire-2030-01-31
+  bellwire backup --max-rate 8 --output /backups/bellwire-2030-01-31
   bellwire backup --recipient age1… | ssh backups 'cat > bellwire-2030-01-31.age'";
 
 pub(super) const RESTORE_EXAMPLES: &str = "Examples:

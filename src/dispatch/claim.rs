@@ -50,6 +50,8 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
 /// The longest: what became due meanwhile waits for so long.
 const REST_MAX: Duration = Duration::from_secs(1);
+/// The rest while the process rests.
+const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// But after a look that took long, since a backup's snapshot keeps dead rows in its way, say, it rests so many times as long,
 const REST_FACTOR_MIN: u32 = 4;
 /// up to this.
@@ -104,7 +106,7 @@ pub(super) async fn run(claims: Arc<Claims>) {
                 (soonest, look_at) = match found {
                     Ok(found) => {
                         agenda.found(found, now);
-                        let rest = if claims.shared.rest.is_resting() { REST_MAX } else { rest_after(took) };
+                        let rest = if claims.shared.rest.is_resting() { LOOK_AT_REST } else { rest_after(took) };
                         (now + took.min(REST_MAX), now + rest)
                     }
                     Err(failed) => {

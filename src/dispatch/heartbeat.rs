@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::Settings;
 use super::catalog::Catalog;
 use super::fair::FairQueue;
-use super::rest::Rest;
+use super::rest::{AT_REST, Rest};
 use super::settle::Settling;
 use super::shared::Shared;
 use crate::gateway::{Gateways, Trouble};
@@ -22,11 +22,14 @@ use crate::store::operations::reports;
 use crate::store::operations::takeover::SESSION;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::queue::claims::LEASE;
+use crate::store::queue::stops::Horizon;
 
 /// How often stops and lane states are read.
 const READ_EVERY: Duration = Duration::from_millis(200);
 /// How often it looks after what changes slowly.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
+/// How often it is looked, at rest, whether this process is still alone.
+const ALONE_EVERY: Duration = Duration::from_secs(5);
 /// How often batches are looked at.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
 /// How far back lane states and flows are read beyond the last reading: longer than whoever wrote them took to commit.
@@ -47,59 +50,54 @@ pub(super) struct Heartbeat {
     informed: AtomicBool,
 }
 
+/// How far this worker has read what others stopped, learned and ordered.
+#[derive(Default)]
+struct Read {
+    horizon: Option<Horizon>,
+    states_up_to: Option<Timestamp>,
+}
+
 /// Reads and beats for ever.
 pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     let shared = &heartbeat.shared;
-    let (mut beat_at, mut read_up_to, mut horizon, mut rested) = (Instant::now(), None, None, false);
+    let (mut beat_at, mut read_at, mut read) = (Instant::now(), Instant::now(), Read::default());
+    let mut has_rested = false;
     loop {
         let began = Instant::now();
-        let has_rested = std::mem::take(&mut rested);
         let now = shared.clock.now();
-        match store::queue::stops::read(&shared.pool, horizon.as_ref()).await {
-            Ok(reading) => {
-                shared.stops.refresh(reading.stops, began);
-                horizon = Some(reading.horizon);
+        // While it rests, nobody has stopped or ordered anything that it was not told of.
+        if !shared.rest.is_resting() || began >= read_at {
+            read_at = began + AT_REST;
+            heartbeat.read(&mut read, began, now).await;
+            if std::mem::take(&mut has_rested) {
+                heartbeat.kicked.notify_one(); // what ended the rest could not be claimed before this reading
             }
-            // Nothing is sent while this fails: `StopSet::is_fresh` sees to it.
-            Err(error) => warn!(%error, "reading stops failed"),
-        }
-        match heartbeat.read_states(read_up_to).await {
-            Ok(()) => read_up_to = Some(now - LOOK_BACK),
-            Err(error) => warn!(%error, "reading lane states and flows failed"),
-        }
-        if let Err(error) = heartbeat.renew_leases(now).await {
-            warn!(%error, "the leases of batches that wait to be settled could not be renewed");
         }
         // A worker that stops has left, or is about to: its share of the permits is the others'.
         if began >= beat_at && !shared.progress.is_stopping() {
             beat_at = began + BEAT_EVERY;
             match heartbeat.beat(now).await {
-                Ok(()) => heartbeat.informed.store(read_up_to.is_some(), Ordering::Release),
+                Ok(()) => heartbeat.informed.store(read.states_up_to.is_some(), Ordering::Release),
                 Err(error) => warn!(%error, "the heartbeat failed"),
             }
-        }
-        if has_rested {
-            heartbeat.kicked.notify_one(); // what ended the rest could not be claimed before this reading
         }
         if !shared.progress.is_idle() {
             shared.rest.wake();
         }
         shared.rest.lie_down();
-        rested = shared.rest.is_resting();
-        shared.rest.pause(READ_EVERY.saturating_sub(began.elapsed()), BEAT_EVERY).await;
+        has_rested |= shared.rest.is_resting();
+        shared.rest.pause(READ_EVERY.saturating_sub(began.elapsed()), ALONE_EVERY).await;
     }
 }
 
 /// Tells what was counted and seen, for ever: in a task of its own, so that whoever holds up these tables holds up no reading of
 /// stops, and with it no sending.
 pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
-    let mut ticks = interval(BEAT_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        ticks.tick().await;
         if let Err(error) = heartbeat.report_all().await {
             warn!(%error, "what was counted of lanes could not be told, and is told the next time");
         }
+        heartbeat.shared.rest.pause(BEAT_EVERY, AT_REST).await;
     }
 }
 
@@ -107,7 +105,7 @@ pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
 pub(super) async fn close_batches(settling: Arc<Settling>, rest: Arc<Rest>) {
     loop {
         settling.close_due(Instant::now());
-        rest.pause(CLOSE_EVERY, BEAT_EVERY).await;
+        rest.pause(CLOSE_EVERY, AT_REST).await;
     }
 }
 
@@ -126,6 +124,25 @@ impl Heartbeat {
     /// Whether it has heard of the others since it started.
     pub(super) fn is_informed(&self) -> bool {
         self.informed.load(Ordering::Acquire)
+    }
+
+    /// Takes in what others stopped, learned and ordered since the last time, and keeps what it holds.
+    async fn read(&self, read: &mut Read, began: Instant, now: Timestamp) {
+        match store::queue::stops::read(&self.shared.pool, read.horizon.as_ref()).await {
+            Ok(reading) => {
+                self.shared.stops.refresh(reading.stops, began);
+                read.horizon = Some(reading.horizon);
+            }
+            // Nothing is sent while this fails: `StopSet::is_fresh` sees to it.
+            Err(error) => warn!(%error, "reading stops failed"),
+        }
+        match self.read_states(read.states_up_to).await {
+            Ok(()) => read.states_up_to = Some(now - LOOK_BACK),
+            Err(error) => warn!(%error, "reading lane states and flows failed"),
+        }
+        if let Err(error) = self.renew_leases(now).await {
+            warn!(%error, "the leases of batches that wait to be settled could not be renewed");
+        }
     }
 
     /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
@@ -161,9 +178,6 @@ impl Heartbeat {
         self.shared.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));
         self.shared.metrics.lanes_open.set(i64::try_from(load.broken).unwrap_or(i64::MAX));
         self.shared.metrics.multi_buffer.set(i64::from(self.shared.settings.sealer.is_accelerated()));
-        for (kind, n) in store::outcomes::alerts::open(&self.shared.pool).await? {
-            self.shared.metrics.alerts_open(kind.name(), n);
-        }
         let offset_s = self.shared.metrics.clock_offset_s.get();
         if offset_s.abs() > OFFSET_MAX.as_secs_f64() {
             warn!(offset_s, "this host's clock differs from the database's, which is followed");
@@ -189,6 +203,9 @@ impl Heartbeat {
         self.report_fault().await?;
         self.report_egress().await?;
         self.report_reliability(self.shared.clock.now()).await?;
+        for (kind, n) in alerts::open(&self.shared.pool).await? {
+            self.shared.metrics.alerts_open(kind.name(), n);
+        }
         match self.shared.progress.is_stopping() {
             true => Ok(()), // this worker leaves the list, and its limits with it
             false => self.report_lanes().await,

@@ -1,7 +1,7 @@
 //! When nothing happens: a process that is alone on its database asks it less often, until something happens.
 //!
-//! Nobody else can then have stopped, ordered or sent anything that this process does not hear of at once, but for the command
-//! line's, which waits for a second at most. With others on the same database it never rests.
+//! Nobody else can then have stopped, ordered or sent anything that this process does not hear of at once: every request to the API that
+//! may change something ends the rest. With others on the same database, the command line's processes included, it never rests.
 
 use std::time::Duration;
 
@@ -9,6 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+/// How often it is looked, at rest, after what only others change, and after what may be late by as much.
+pub(crate) const AT_REST: Duration = Duration::from_secs(20);
 /// It rests when nothing has been due, born or under way for so long.
 const CALM_FOR: Duration = Duration::from_secs(5);
 

@@ -7,7 +7,7 @@ use sqlx::PgPool;
 use tracing::warn;
 
 use super::event::{Event, body};
-use crate::dispatch::rest::Rest;
+use crate::dispatch::rest::{AT_REST, Rest};
 use crate::model::clock::{Clock, Timestamp, uuid_of};
 use crate::model::hook::EventType;
 use crate::model::id::HookDeliveryId;
@@ -16,8 +16,6 @@ use crate::vault::{Vault, WEBHOOK_BODY};
 
 /// How often it is looked for what happened.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same while nothing is sent: receipts may come in all the same.
-const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// Octets of a request's body, at most, unless a single event is longer.
 const BODY_MAX: usize = 256 * 1024;
 
@@ -27,7 +25,7 @@ pub(crate) async fn pack_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<
         if let Err(error) = pack(&pool, &vault, clock.now()).await {
             warn!(%error, "what webhooks are to be told could not be packed; it is tried again");
         }
-        rest.pause(LOOK_EVERY, LOOK_AT_REST).await;
+        rest.pause(LOOK_EVERY, AT_REST).await;
     }
 }
 

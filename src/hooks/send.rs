@@ -40,7 +40,7 @@ const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
 /// How often it is looked for what is due.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The same while the process rests and nothing is under way.
-const LOOK_AT_REST: Duration = Duration::from_secs(2);
+const LOOK_AT_REST: Duration = Duration::from_secs(5);
 /// Requests of one webhook in flight, at most.
 const AT_ONCE: usize = 8;
 /// Requests in flight of all webhooks together, at most: so much of their bodies is in memory.

@@ -1,6 +1,7 @@
 //! The scheduler of campaigns: makes messages of those that are due. Any replica in the maintenance role does it; each step is a
 //! transaction of its own on a campaign that no other replica is at.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -14,6 +15,7 @@ use crate::campaign::plan::{Audience, Body, Otherwise, Plan, Test, WHOLE};
 use crate::campaign::schedule::When;
 use crate::campaign::state::State;
 use crate::campaign::winner::judge;
+use crate::dispatch::rest::{AT_REST, Rest};
 use crate::model::clock::{Clock, Timestamp, uuid_of};
 use crate::model::filter::Filter;
 use crate::model::id::{CampaignId, MessageId};
@@ -35,15 +37,27 @@ const LIFE_MIN: TimeDelta = TimeDelta::seconds(1);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Looks for what is due, for ever.
-pub(crate) async fn advance_on(pool: PgPool, vault: Vault, clock: Clock) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+pub(crate) async fn advance_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     loop {
-        ticks.tick().await;
-        if let Err(error) = advance(&pool, &vault, &clock).await {
-            warn!(%error, "campaigns could not be moved on; it is tried again");
-        }
+        let wait = match advance_if_due(&pool, &vault, &clock).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                warn!(%error, "campaigns could not be moved on; it is tried again");
+                LOOK_EVERY
+            }
+        };
+        rest.pause(LOOK_EVERY, wait).await;
     }
+}
+
+/// Returns how long nothing more is due, as far as is known now.
+async fn advance_if_due(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<Duration> {
+    let (next, now) = (steps::next_due(pool).await?, clock.now());
+    if next.is_some_and(|at| at <= now) {
+        advance(pool, vault, clock).await?;
+    }
+    let wait = next.map_or(AT_REST, |at| (at - now).to_std().unwrap_or_default());
+    Ok(wait.clamp(LOOK_EVERY, AT_REST))
 }
 
 /// Does all that is due: makes messages, decides tests, and steers what belongs to campaigns that were turned or have expired. What

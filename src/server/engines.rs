@@ -49,10 +49,12 @@ pub(super) fn start(
         (dispatcher, engines) = (Some(started), tasks);
     }
     let (every, source) = ((pool.clone(), vault.clone(), clock.clone()), config.master_key_source());
-    let watch = move || keys::watch_on(every.0.clone(), every.1.clone(), every.2.clone(), source.clone());
+    let rest = rest(dispatcher.as_ref());
+    let resting = rest.clone();
+    let watch =
+        move || keys::watch_on(every.0.clone(), every.1.clone(), every.2.clone(), source.clone(), resting.clone());
     engines.spawn(begun_again("watching seal keys", watch));
     if config.roles.maintenance {
-        let rest = dispatcher.as_ref().map_or_else(Arc::default, |dispatcher| dispatcher.rest());
         maintain(context, config, &rest, &mut engines);
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
         let sender = hooks::Sender::new(pool.clone(), vault.clone(), clock.clone(), receivers, metrics);
@@ -62,6 +64,11 @@ pub(super) fn start(
         engines.spawn(begun_again("sending to webhooks", move || hooks::send_on(sender.clone(), rest.clone())));
     }
     (dispatcher, engines)
+}
+
+/// Whether this process rests: never, if it dispatches nothing.
+pub(super) fn rest(dispatcher: Option<&Arc<Dispatcher>>) -> Arc<Rest> {
+    dispatcher.map_or_else(Arc::default, |dispatcher| dispatcher.rest())
 }
 
 /// Starts maintenance. Each part keeps what it knows in the database, so one that panics begins again, and the others go on.
@@ -75,7 +82,9 @@ fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut 
     let resting = rest.clone();
     engines.spawn(begun_again("sweeping", move || maintenance::sweep_on(pool.clone(), clock.clone(), resting.clone())));
     let (pool, _, clock) = every();
-    engines.spawn(begun_again("folding", move || maintenance::fold_on(pool.clone(), clock.clone(), guard)));
+    let resting = rest.clone();
+    let fold = move || maintenance::fold_on(pool.clone(), clock.clone(), guard, resting.clone());
+    engines.spawn(begun_again("folding", fold));
     let (pool, _, clock) = every();
     engines.spawn(begun_again("keeping house", move || maintenance::keep_on(pool.clone(), clock.clone(), kept)));
     let (pool, vault, clock) = every();
@@ -83,7 +92,8 @@ fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut 
     let forget = move || maintenance::forget_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
     engines.spawn(begun_again("erasing and deleting", forget));
     let (pool, vault, clock) = every();
-    let advance = move || campaigns::advance_on(pool.clone(), vault.clone(), clock.clone());
+    let resting = rest.clone();
+    let advance = move || campaigns::advance_on(pool.clone(), vault.clone(), clock.clone(), resting.clone());
     engines.spawn(begun_again("moving campaigns on", advance));
     let (pool, vault, clock) = every();
     let resting = rest.clone();

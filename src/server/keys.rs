@@ -1,11 +1,13 @@
 //! Seal keys that are added while a server runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
+use crate::dispatch::rest::{AT_REST, Rest};
 use crate::model::clock::Clock;
 use crate::store::keys::data_keys::{self, TAKES_OVER_AFTER};
 use crate::vault::Vault;
@@ -18,9 +20,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(TAKES_OVER_AFTER.as_secs() / 6)
 
 /// Takes in seal keys that were added, and lets each seal from its time on, for ever. Whoever does not get hold of the master key goes on
 /// with the keys that it has.
-pub(super) async fn watch_on(pool: PgPool, vault: Vault, clock: Clock, source: Source) {
+pub(super) async fn watch_on(pool: PgPool, vault: Vault, clock: Clock, source: Source, rest: Arc<Rest>) {
     loop {
-        sleep(LOOK_EVERY).await;
+        rest.pause(LOOK_EVERY, AT_REST).await;
         match data_keys::refresh(&pool, &source, &vault, clock.now()).await {
             Ok(false) => {}
             Ok(true) => {

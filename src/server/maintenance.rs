@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{info, warn};
 use uuid::Uuid;
 
-use crate::dispatch::rest::Rest;
+use crate::dispatch::rest::{AT_REST, Rest};
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::policy::runaway::Guard;
@@ -32,8 +32,6 @@ use crate::vault::Vault;
 
 /// How often overdue work is looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// The same while nothing happens.
-const SWEEP_AT_REST: Duration = Duration::from_secs(10);
 /// How often notes are folded into metrics over time. Each row that is added to is written anew, three times: by the minute, the
 /// hour and the day; the more notes come to one, the less each costs.
 const FOLD_EVERY: Duration = Duration::from_secs(10);
@@ -119,18 +117,16 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
             let watched = reliability::watch(&pool, now).await;
             watching.tried("watching slis", &watched, now);
         }
-        rest.pause(SWEEP_EVERY, SWEEP_AT_REST).await;
+        rest.pause(SWEEP_EVERY, AT_REST).await;
     }
 }
 
 /// Folds notes of all kinds for ever, and looks for runaways in what is folded: apart from [`sweep_on`], since what was noted while nobody folded
 /// takes long, and nothing else waits for it.
-pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard) {
+pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard, rest: Arc<Rest>) {
     let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
     let (mut learning, mut guarding) = (folding, folding);
-    let mut ticks = ticks();
     loop {
-        ticks.tick().await;
         let now = clock.now();
         if folding.is_due(now) {
             folding.tried("folding", &fold_metrics(&pool).await, now);
@@ -141,6 +137,7 @@ pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard) {
         if guarding.is_due(now) {
             guarding.tried("guarding against runaways", &guards::watch(&pool, guard, now).await, now);
         }
+        rest.pause(SWEEP_EVERY, AT_REST).await;
     }
 }
 
@@ -320,7 +317,7 @@ async fn for_ever<F: Future<Output = sqlx::Result<()>>>(
         if chore.is_due(now) {
             chore.tried(name, &work(now).await, now);
         }
-        rest.pause(SWEEP_EVERY, SWEEP_AT_REST).await;
+        rest.pause(SWEEP_EVERY, AT_REST).await;
     }
 }
 

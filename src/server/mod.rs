@@ -134,8 +134,9 @@ async fn serve(
     } else {
         metrics.database_writable.set(1); // it is embedded
     }
-    let (pool, clock) = (context.pool.clone(), context.clock.clone());
-    engines.spawn(begun_again("following the log's level", move || telemetry::follow_on(pool.clone(), clock.clone())));
+    let (pool, clock, rest) = (context.pool.clone(), context.clock.clone(), engines::rest(dispatcher.as_ref()));
+    let follow = move || telemetry::follow_on(pool.clone(), clock.clone(), rest.clone());
+    engines.spawn(begun_again("following the log's level", follow));
     if context.reads.replica().is_some() {
         let (reads, metrics) = (context.reads.clone(), metrics.clone());
         engines.spawn(begun_again("watching a standby", move || reads.clone().watch_on(metrics.clone())));
@@ -377,6 +378,7 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
     let leasing = dispatcher.clone();
     Engine {
         tell: Arc::new(move |work| match work {
+            Work::Asked => dispatcher.rest().wake(),
             Work::Due => dispatcher.kick(),
             Work::Stop(stop) => dispatcher.obey(stop),
             Work::Orders(states) => dispatcher.obey_orders(states),

@@ -7,11 +7,10 @@
 //! What operators ask for while it runs is added to what the process was started with, until its time is over.
 
 use std::io::IsTerminal;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use sqlx::PgPool;
-use tokio::time::{MissedTickBehavior, interval};
 use tracing::{Event, Level, Subscriber, info, warn};
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
@@ -19,6 +18,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use crate::config::LogFormat;
+use crate::dispatch::rest::{AT_REST, Rest};
 use crate::metrics;
 use crate::model::clock::{Clock, Timestamp};
 use crate::model::log_filter::LogFilter;
@@ -75,13 +75,10 @@ impl<S: Subscriber> Layer<S> for SlowStatements {
 }
 
 /// Logs what operators ask for while they do, for ever.
-pub(crate) async fn follow_on(pool: PgPool, clock: Clock) {
+pub(crate) async fn follow_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     let Some(filter) = FILTER.get() else { return std::future::pending().await };
-    let mut ticks = interval(READ_EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut followed = Followed::default();
     loop {
-        ticks.tick().await;
         let now = clock.now();
         match log_level::read(&pool, now).await {
             Ok(wanted) => {
@@ -93,6 +90,7 @@ pub(crate) async fn follow_on(pool: PgPool, clock: Clock) {
         if let Some(change) = followed.change(now) {
             filter.apply(change.as_ref());
         }
+        rest.pause(READ_EVERY, AT_REST).await;
     }
 }
 

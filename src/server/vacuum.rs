@@ -1,5 +1,6 @@
-//! How often the embedded Postgres looks for dead rows. Queue, batches and cursors turn over within seconds while something is sent, and
-//! a minute between looks would let them bloat; while nothing happens, each look is a process that starts for nothing.
+//! How often the embedded Postgres does what it does by the clock. Queue, batches and cursors turn over within seconds while something is
+//! sent, and a minute between looks for dead rows would let them bloat; while nothing happens, each look is a process that starts for
+//! nothing. What is committed without waiting for the disk, which is heartbeats alone, is written out five times a second by default.
 
 use std::time::Duration;
 
@@ -10,14 +11,17 @@ use tracing::debug;
 use crate::store::operations::setup;
 
 /// How often it is looked whether rows change.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// So many rows in that time, and something is being sent. Heartbeats are far below.
-const MANY: i64 = 250;
+const MANY: i64 = 500;
 /// Few change again when they have been few for so long: what has died by then was seen.
 const CALM_AFTER: Duration = Duration::from_secs(60);
 /// Seconds between two looks of Postgres while many rows change, and otherwise.
 const BUSY_S: u32 = 5;
 const CALM_S: u32 = 60;
+/// Milliseconds between two looks of Postgres for log to write: its default, and otherwise.
+const BUSY_LOG_MS: u32 = 200;
+const CALM_LOG_MS: u32 = 2_000;
 
 /// Sets the pace of the embedded Postgres.
 #[derive(Debug)]
@@ -45,7 +49,8 @@ impl Pace {
             let changed = setup::rows_changed(pool).await?;
             let wanted = self.take_in(changed, now);
             if wanted != self.naptime_s {
-                setup::set_naptime(pool, wanted).await?;
+                let log_ms = if wanted == BUSY_S { BUSY_LOG_MS } else { CALM_LOG_MS };
+                setup::set_pace(pool, wanted, log_ms).await?;
                 self.naptime_s = wanted;
             }
             Ok::<_, sqlx::Error>(())

@@ -277,7 +277,7 @@ async fn a_postgres_without_a_connection_left_is_waited_for_and_costs_no_deliver
 /// Postgres. Most are looks for stops, lane states and flows (five times a second each) and for what is due (ten times).
 const AT_WORK: u64 = 50;
 /// The same once nothing has happened for a while, of a server that is alone.
-const AT_REST: u64 = 15;
+const AT_REST: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_without_work_asks_postgres_little_and_rests_where_it_is_alone() {

@@ -2,7 +2,7 @@
 //! has locked; whatever it makes commits with where the campaign then stands, so that a crash between any two lines leaves
 //! nothing half done, and nothing is done twice.
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::campaign::parts::{Narrow, Part};
@@ -34,6 +34,16 @@ pub(crate) struct Due {
     pub started_at: Timestamp,
     /// The app's time zone.
     pub timezone: String,
+}
+
+/// When the next campaign is due: long ago if messages have still to follow theirs. None: nothing is planned.
+pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Timestamp>> {
+    sqlx::query_scalar!(
+        r#"SELECT CASE WHEN EXISTS (SELECT FROM campaigns WHERE unsteered) THEN 'epoch'
+             ELSE (SELECT min(next_at) FROM campaigns) END"#
+    )
+    .fetch_one(pool)
+    .await
 }
 
 /// Locks a campaign that is due, and that no other replica is at. None: there is none.

@@ -206,9 +206,12 @@ pub(crate) async fn rows_changed(pool: &PgPool) -> sqlx::Result<i64> {
     .await
 }
 
-/// Has a Postgres of which we are superuser look for dead rows so often. It holds for the whole server, and through restarts.
-pub(crate) async fn set_naptime(pool: &PgPool, naptime_s: u32) -> sqlx::Result<()> {
-    let set = format!("ALTER SYSTEM SET autovacuum_naptime = {naptime_s}");
-    sqlx::query(AssertSqlSafe(set)).execute(pool).await?;
+/// Has a Postgres of which we are superuser look for dead rows so often, and write out so often what nobody waits for, such as
+/// heartbeats. It holds for the whole server, and through restarts.
+pub(crate) async fn set_pace(pool: &PgPool, naptime_s: u32, wal_writer_delay_ms: u32) -> sqlx::Result<()> {
+    for (name, value) in [("autovacuum_naptime", naptime_s), ("wal_writer_delay", wal_writer_delay_ms)] {
+        let set = format!("ALTER SYSTEM SET {name} = {value}");
+        sqlx::query(AssertSqlSafe(set)).execute(pool).await?;
+    }
     sqlx::query("SELECT pg_reload_conf()").execute(pool).await.map(drop)
 }

@@ -1,0 +1,71 @@
+//! A writer that counts, and goes no faster than it may: whoever makes a backup of a busy server lets deliveries come first.
+
+use std::io::{self, Write};
+use std::num::NonZeroU64;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Writes to `inner`, and makes whoever writes wait.
+pub(super) struct Paced<W> {
+    inner: W,
+    octets: u64,
+    /// Octets a second, at most.
+    max_rate: Option<NonZeroU64>,
+    /// When what was written so far may have been written.
+    due: Instant,
+}
+
+impl<W: Write> Paced<W> {
+    pub(super) fn new(inner: W, max_rate: Option<NonZeroU64>) -> Self {
+        Self { inner, octets: 0, max_rate, due: Instant::now() }
+    }
+
+    /// Octets that were written.
+    pub(super) fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    pub(super) fn get_ref(&self) -> &W {
+        &self.inner
+    }
+}
+
+impl<W: Write> Write for Paced<W> {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        let n = self.inner.write(octets)?;
+        self.octets += n as u64;
+        if let Some(max_rate) = self.max_rate {
+            let now = Instant::now();
+            // Time in which nothing came is lost: what comes after it is no faster.
+            self.due = self.due.max(now) + takes(n, max_rate);
+            sleep(self.due - now);
+        }
+        Ok(n)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// How long so many octets take at that rate.
+fn takes(octets: usize, rate: NonZeroU64) -> Duration {
+    Duration::from_nanos(u64::try_from(octets as u128 * 1_000_000_000 / u128::from(rate.get())).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_takes_as_long_as_it_must_at_least() {
+        let mut paced = Paced::new(Vec::new(), NonZeroU64::new(1_000_000));
+        let began = Instant::now();
+        for _ in 0..10 {
+            paced.write_all(&[7; 5_000]).unwrap();
+        }
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        assert_eq!((paced.octets(), paced.get_ref().len()), (50_000, 50_000));
+        assert_eq!(takes(usize::MAX, NonZeroU64::MIN), Duration::from_nanos(u64::MAX));
+    }
+}
