@@ -46,6 +46,7 @@ pub(super) struct Heartbeat {
     pub gateways: Gateways,
     /// Told when something may be claimed again.
     kicked: Arc<Notify>,
+    read: tokio::sync::Mutex<Read>,
     /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
     informed: AtomicBool,
 }
@@ -60,7 +61,7 @@ struct Read {
 /// Reads and beats for ever.
 pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     let shared = &heartbeat.shared;
-    let (mut beat_at, mut read_at, mut read) = (Instant::now(), Instant::now(), Read::default());
+    let (mut beat_at, mut read_at) = (Instant::now(), Instant::now());
     let mut has_rested = false;
     loop {
         let began = Instant::now();
@@ -68,7 +69,7 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
         // While it rests, nobody has stopped or ordered anything that it was not told of.
         if !shared.rest.is_resting() || began >= read_at {
             read_at = began + AT_REST;
-            heartbeat.read(&mut read, began, now).await;
+            heartbeat.read(began, now).await;
             if std::mem::take(&mut has_rested) {
                 heartbeat.kicked.notify_one(); // what ended the rest could not be claimed before this reading
             }
@@ -77,7 +78,10 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
         if began >= beat_at && !shared.progress.is_stopping() {
             beat_at = began + BEAT_EVERY;
             match heartbeat.beat(now).await {
-                Ok(()) => heartbeat.informed.store(read.states_up_to.is_some(), Ordering::Release),
+                Ok(()) => {
+                    let has_read = heartbeat.read.lock().await.states_up_to.is_some();
+                    heartbeat.informed.store(has_read, Ordering::Release);
+                }
                 Err(error) => warn!(%error, "the heartbeat failed"),
             }
         }
@@ -118,7 +122,16 @@ impl Heartbeat {
         gateways: Gateways,
         kicked: Arc<Notify>,
     ) -> Self {
-        Self { shared, catalog, queue, settling, gateways, kicked, informed: AtomicBool::new(false) }
+        Self {
+            shared,
+            catalog,
+            queue,
+            settling,
+            gateways,
+            kicked,
+            read: Default::default(),
+            informed: AtomicBool::new(false),
+        }
     }
 
     /// Whether it has heard of the others since it started.
@@ -127,7 +140,8 @@ impl Heartbeat {
     }
 
     /// Takes in what others stopped, learned and ordered since the last time, and keeps what it holds.
-    async fn read(&self, read: &mut Read, began: Instant, now: Timestamp) {
+    pub(super) async fn read(&self, began: Instant, now: Timestamp) {
+        let mut read = self.read.lock().await;
         match store::queue::stops::read(&self.shared.pool, read.horizon.as_ref()).await {
             Ok(reading) => {
                 self.shared.stops.refresh(reading.stops, began);

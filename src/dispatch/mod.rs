@@ -307,6 +307,7 @@ impl Dispatcher {
     /// claim stage would; the third failure in a row is returned.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         if !self.shared.progress.is_stopping() {
+            self.heartbeat.read(Instant::now(), self.shared.clock.now()).await;
             self.heartbeat.read_states(None).await?;
             self.pulse.beat().await?;
             self.heartbeat.beat(self.shared.clock.now()).await?;
