@@ -1,7 +1,7 @@
 //! Backups beside a campaign: what they cost it, and how long they take. `scripts/bench backups`
 //!
 //! `N` subscriptions (200,000), `ROUNDS` campaigns (3) alone, as many beside backups as fast as they go, and as many beside backups at
-//! `RATE` MiB a second (8), in turns; medians. As long as such a campaign runs one backup follows the other, which is the worst that a
+//! `RATE` MiB a second (4), in turns; medians. As long as such a campaign runs one backup follows the other, which is the worst that a
 //! timetable could do. Ends with an error if a backup fails, or if the account of a campaign does not add up.
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ const RATE_BESIDE: f64 = 0.9;
 
 pub async fn run() {
     let (n, rounds) = (setting("N", 200_000), setting("ROUNDS", 3).max(1));
-    let rate = setting("RATE", 8).to_string();
+    let rate = setting("RATE", 4).to_string();
     let harness = Harness::open().await;
     let app = harness.app("shop").await;
     seed::subscriptions(&harness.pool, &harness.vault, app, n).await;

@@ -50,12 +50,12 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
 /// The longest: what became due meanwhile waits for so long.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// The rest while the process rests.
-const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// But after a look that took long, since a backup's snapshot keeps dead rows in its way, say, it rests so many times as long,
 const REST_FACTOR_MIN: u32 = 4;
 /// up to this.
 const REST_MAX_SLOW: Duration = Duration::from_secs(4);
+/// The rest while the process [rests](super::rest): whatever it is told of wakes it before.
+const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
 

@@ -1,5 +1,5 @@
 //! What the engine does by the clock: read stops and shared lane states, renew leases, close batches. While the process
-//! [rests](super::rest), no more often than it looks after what changes slowly.
+//! [rests](super::rest), as seldom as it may without anybody noticing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

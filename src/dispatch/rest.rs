@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 /// How often it is looked, at rest, after what only others change, and after what may be late by as much.
-pub(crate) const AT_REST: Duration = Duration::from_secs(20);
+pub(crate) const AT_REST: Duration = Duration::from_secs(60);
 /// It rests when nothing has been due, born or under way for so long.
 const CALM_FOR: Duration = Duration::from_secs(5);
 

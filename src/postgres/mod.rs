@@ -288,6 +288,14 @@ impl Embedded {
         Ok(())
     }
 
+    /// Whether it certainly runs, found without waiting for anything. False says that [`revive`](Self::revive) has to look.
+    pub(crate) fn certainly_runs(&self) -> bool {
+        match self.holder.try_lock().as_deref_mut() {
+            Some(Holder::Ours { guard, .. }) => matches!(guard.try_wait(), Ok(None)),
+            _ => false,
+        }
+    }
+
     /// Starts it again if it ended without being told to: it crashed, or the process that held an adopted one is gone.
     /// Answers whether it did. Does nothing after [`stop`](Self::stop).
     pub fn revive(&self) -> Result<bool, Error> {

@@ -127,8 +127,14 @@ impl Context {
         let mut pace = Pace::new();
         loop {
             tokio::time::sleep(WATCH).await;
-            let postgres = postgres.clone();
-            match spawn_blocking(move || postgres.revive()).await {
+            let revived = match postgres.certainly_runs() {
+                true => Ok(Ok(false)), // nearly always, and another thread would have to be woken to find as much
+                false => {
+                    let postgres = postgres.clone();
+                    spawn_blocking(move || postgres.revive()).await
+                }
+            };
+            match revived {
                 // It may end meanwhile: then it is revived all the sooner.
                 Ok(Ok(false)) if self.holds_postgres() => drop(timeout(WATCH, pace.keep(&self.pool)).await),
                 Ok(Ok(false)) => {}
