@@ -278,7 +278,7 @@ impl Settler {
                         self.metrics.settle_fenced.inc_by(fenced as u64);
                         break;
                     }
-                    Ok(Err(error)) if store::is_transient(&error) || rows.len() == 1 => {
+                    Ok(Err(error)) if store::passes_in_settling(&error) || rows.len() == 1 => {
                         if !patience.lasts(&error).await {
                             break;
                         }
@@ -331,7 +331,7 @@ impl<'a> Patience<'a> {
 
     /// Waits before the next try, if the error is one that passes.
     async fn lasts(&mut self, error: &sqlx::Error) -> bool {
-        if !store::is_transient(error) {
+        if !store::passes_in_settling(error) {
             error!(%error, "this cannot be settled; its lease will run out");
             return false;
         }

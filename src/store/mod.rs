@@ -90,6 +90,13 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether settling, which has a fence, may succeed when it is tried again. Citus reports a machine that it lost in the middle of a
+/// statement as an internal error.
+pub(crate) fn passes_in_settling(error: &sqlx::Error) -> bool {
+    let is_internal = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "XX000");
+    is_transient(error) || connections::engine::is_distributed() && is_internal
+}
+
 /// Whether a statement took longer than it may.
 pub(crate) fn is_statement_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")

@@ -20,7 +20,7 @@ use crate::store::campaigns::progress::{self, OfGateway, OfLocale, Outcomes, Rea
 use crate::store::keys::apps::App;
 
 /// Locales that are shown.
-const LOCALES_MAX: i64 = 200;
+const LOCALES_MAX: usize = 200;
 
 /// A campaign.
 #[derive(Debug, Serialize, ToSchema)]

@@ -2,8 +2,13 @@
 //! `audience_changes`; [`fold`] adds the notes up in `audience_counts`, and passes on to figures over time who was won and lost. The view `audiences` has both: its sum is right to the row
 //! in every snapshot.
 
+use std::collections::BTreeMap;
+
+use crate::model::clock::Timestamp;
+use crate::model::fact::{Fact, Loss};
 use crate::model::id::{AppId, LaneId};
 use crate::model::lane::Gateway;
+use crate::store::connections::engine;
 use crate::store::results::Progress;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -79,4 +84,59 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
     sqlx::query!("DELETE FROM audience_counts WHERE n = 0").execute(&mut *tx).await?;
     tx.commit().await?;
     Ok(Progress::after(folded == CHUNK))
+}
+
+/// What a transaction changes about whom there is to reach. On plain Postgres triggers note it, which also see what somebody does by
+/// hand. Citus has none that could write where the counts are, so whoever changes a row says so there, too.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Difference(BTreeMap<(i32, LaneId, Option<Timestamp>, Option<i16>), i64>);
+
+impl Difference {
+    /// A subscription is active from `at` on that was not.
+    pub(in crate::store) fn won(&mut self, lane: LaneId, at: Timestamp) {
+        self.add((EVERYONE, lane, Some(at), Some(Fact::Won.code())), 1);
+    }
+
+    /// One is not any more that was.
+    pub(in crate::store) fn lost(&mut self, lane: LaneId, at: Timestamp, loss: Loss) {
+        self.add((EVERYONE, lane, Some(at), Some(Fact::Lost(loss).code())), -1);
+    }
+
+    /// A subscription is in a topic that was not.
+    pub(in crate::store) fn joined(&mut self, topic: i32, lane: LaneId) {
+        self.add((topic, lane, None, None), 1);
+    }
+
+    /// One is not any more.
+    pub(in crate::store) fn left(&mut self, topic: i32, lane: LaneId) {
+        self.add((topic, lane, None, None), -1);
+    }
+
+    fn add(&mut self, key: (i32, LaneId, Option<Timestamp>, Option<i16>), n: i64) {
+        if engine::is_distributed() {
+            *self.0.entry(key).or_insert(0) += n;
+        }
+    }
+
+    /// Notes them.
+    pub(in crate::store) async fn write(self, conn: &mut PgConnection) -> sqlx::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let keys = || self.0.keys();
+        sqlx::query!(
+            "INSERT INTO audience_changes (topic, lane, n, at, fact)
+             SELECT * FROM unnest($1::integer[], $2::integer[], $3::bigint[], $4::timestamptz[], $5::smallint[])
+             WHERE NOT EXISTS (
+               SELECT FROM pg_trigger WHERE tgrelid = to_regclass('subscriptions') AND tgname = 'subscriptions_gained')",
+            &keys().map(|(topic, ..)| *topic).collect::<Vec<_>>(),
+            &keys().map(|(_, lane, ..)| *lane).collect::<Vec<_>>() as &[LaneId],
+            &self.0.values().copied().collect::<Vec<_>>(),
+            &keys().map(|(.., at, _)| *at).collect::<Vec<_>>() as &[Option<Timestamp>],
+            &keys().map(|(.., fact)| *fact).collect::<Vec<_>>() as &[Option<i16>]
+        )
+        .execute(conn)
+        .await
+        .map(drop)
+    }
 }

@@ -18,7 +18,7 @@ use crate::model::person::Person;
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::habits;
 use crate::store::audience::subscriptions::end;
-use crate::store::audience::subscriptions::row::{Right, SubscriptionRow, lock};
+use crate::store::audience::subscriptions::row::{Keys, Right, SubscriptionRow, left_by_users, lock};
 use crate::store::hooks;
 use crate::store::keys::audit;
 use crate::store::operations::retrying::retrying;
@@ -142,7 +142,8 @@ pub async fn erase_subscription(
                 user_id
             );
             let Some(id) = next.fetch_optional(pool).await? else { return Ok(None) };
-            let id = browser::farthest(pool, erasure.app, SubscriptionId(id), Some(user_id)).await?;
+            let id =
+                browser::farthest(&mut *pool.acquire().await?, erasure.app, SubscriptionId(id), Some(user_id)).await?;
             let mut tx = pool.begin().await?;
             let row = lock(&mut tx, erasure.app, id).await?;
             // Somebody else may have erased it, or logged in there, since we looked: on to the next.
@@ -224,7 +225,7 @@ pub(crate) async fn erase_one(
         let Some(wanted) = lock(&mut tx, asked.app, id).await?.filter(|row| right.covers(vault, row)) else {
             return Ok(None);
         };
-        let next = browser::farthest(&mut *tx, asked.app, id, wanted.user_id.as_deref()).await?;
+        let next = browser::farthest(&mut tx, asked.app, id, wanted.user_id.as_deref()).await?;
         // Deleted since we looked: the one that was asked for is left.
         let row = if next == id { wanted } else { lock(&mut tx, asked.app, next).await?.unwrap_or(wanted) };
         let mut closing = Closing::default();
@@ -369,6 +370,23 @@ pub(crate) async fn redact_messages(
     .await
 }
 
+/// Of the browsers to which messages that name the user have open dead letters, those that a user has left, and when.
+async fn browsers_left_with_letters(
+    conn: &mut PgConnection,
+    app: AppId,
+    user_id: &str,
+) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
+    let of = sqlx::query_scalar!(
+        r#"SELECT DISTINCT l.subscription AS "id: SubscriptionId" FROM messages m
+           JOIN dead_letters l ON l.app = m.app AND l.message = m.id AND l.state = 'open'
+           WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2"#,
+        app.0.to_string(),
+        json!({"users": [user_id]})
+    );
+    let keys = Keys::of(of.fetch_all(&mut *conn).await?);
+    left_by_users(conn, &keys).await
+}
+
 /// Discards a chunk of the open dead letters of messages that name the user, in browsers that a user has left since: nobody may
 /// replay them any more, and what they hold may be the user's. Returns how many.
 async fn put_letters_of_former_browsers_aside(
@@ -377,17 +395,20 @@ async fn put_letters_of_former_browsers_aside(
     user_id: &str,
     now: Timestamp,
 ) -> sqlx::Result<i64> {
+    let (left, left_at) = browsers_left_with_letters(conn, erasure.app, user_id).await?;
     let discarded = sqlx::query!(
         "UPDATE dead_letters SET state = 'discarded', settled_at = $3 WHERE ctid = ANY (ARRAY(
            SELECT l.ctid FROM messages m
            JOIN dead_letters l ON l.app = m.app AND l.message = m.id AND l.state = 'open'
-           JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription AND s.user_left_at >= m.accepted_at
+           JOIN unnest($5::uuid[], $6::timestamptz[]) AS b (id, left_at) ON b.id = l.subscription AND b.left_at >= m.accepted_at
            WHERE m.content IS NOT NULL AND m.app::text = $1::text AND m.audience @> $2
            ORDER BY l.message, l.id LIMIT $4 FOR UPDATE OF l))",
         erasure.app.0.to_string(),
         json!({"users": [user_id]}),
         now,
-        CHUNK
+        CHUNK,
+        &left as &[SubscriptionId],
+        &left_at
     )
     .execute(&mut *conn)
     .await?;

@@ -17,6 +17,7 @@ use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::model::person::Person;
 use crate::policy::calendar;
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::subscriptions::row::Keys;
 
 /// Notes that are added up in one transaction, and rows that retention looks at.
 const CHUNK: i64 = 10_000;
@@ -61,34 +62,73 @@ async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Reactions)> {
     let notes = sqlx::query!(
         r#"WITH taken AS (
              DELETE FROM habit_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM habit_notes LIMIT $1))
-             RETURNING shard, subscription, message, kind, at)
-           SELECT t.message AS "message!: MessageId", t.kind AS "kind!", t.at AS "at!", s.app AS "app?: AppId",
-             s.origin_id AS "origin_id?: SubscriptionId", s.user_id AS "user_id?", s.timezone AS "timezone?",
-             a.timezone AS "home?"
-           FROM taken t
-             LEFT JOIN messages m ON m.id = t.message AND m.tier <> $2
-             LEFT JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription AND s.state = 'active' AND m.id IS NOT NULL
-             LEFT JOIN apps a ON a.id = s.app"#,
+             RETURNING subscription, message, kind, at)
+           SELECT t.subscription AS "subscription!: SubscriptionId", t.message AS "message!: MessageId", t.kind AS "kind!",
+             t.at AS "at!", m.id IS NOT NULL AS "tells!"
+           FROM taken t LEFT JOIN messages m ON m.id = t.message AND m.tier <> $2"#,
         CHUNK,
         Tier::Transactional.code()
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
     let taken = i64::try_from(notes.len()).unwrap_or(i64::MAX);
+    let mut telling: Vec<SubscriptionId> =
+        notes.iter().filter(|note| note.tells).map(|note| note.subscription).collect();
+    telling.sort_unstable();
+    telling.dedup();
+    let reporters = reporters(conn, telling).await?;
     let mut reactions = Reactions::new();
-    for note in notes {
-        let (Some(app), Some(origin)) = (note.app, note.origin_id) else { continue };
-        let person = Person::of(app, note.user_id.as_deref(), origin);
-        let names = [note.timezone, note.home];
-        let zone = names.iter().flatten().find_map(|name| calendar::zone(name)).unwrap_or(Tz::UTC);
-        reactions.entry((app, person)).or_default().push(Reaction {
+    for note in notes.iter().filter(|note| note.tells) {
+        let Some(reporter) = reporters.get(&note.subscription) else { continue };
+        reactions.entry((reporter.app, reporter.person)).or_default().push(Reaction {
             message: note.message,
             is_click: note.kind == ReceiptKind::Clicked.code(),
             at: note.at,
-            hour: u8::try_from(note.at.with_timezone(&zone).hour()).unwrap_or(0),
+            hour: u8::try_from(note.at.with_timezone(&reporter.zone).hour()).unwrap_or(0),
         });
     }
     Ok((taken, reactions))
+}
+
+/// Whose browser a subscription is, and where they are.
+struct Reporter {
+    app: AppId,
+    person: Person,
+    zone: Tz,
+}
+
+/// Those of these subscriptions that are active.
+async fn reporters(
+    conn: &mut PgConnection,
+    ids: Vec<SubscriptionId>,
+) -> sqlx::Result<HashMap<SubscriptionId, Reporter>> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let keys = Keys::of(ids);
+    let found = sqlx::query!(
+        r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
+           FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
+           WHERE s.state = 'active'"#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId]
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut apps: Vec<AppId> = found.iter().map(|row| row.app).collect();
+    apps.sort_unstable();
+    apps.dedup();
+    let homes = sqlx::query!(r#"SELECT id AS "id: AppId", timezone FROM apps WHERE id = ANY ($1)"#, &apps as &[AppId]);
+    let homes: HashMap<AppId, String> =
+        homes.fetch_all(conn).await?.into_iter().map(|app| (app.id, app.timezone)).collect();
+    let mut reporters = HashMap::with_capacity(found.len());
+    for row in found {
+        let names = [row.timezone.as_ref(), homes.get(&row.app)];
+        let zone = names.into_iter().flatten().find_map(|name| calendar::zone(name)).unwrap_or(Tz::UTC);
+        let person = Person::of(row.app, row.user_id.as_deref(), row.origin_id);
+        reporters.insert(row.id, Reporter { app: row.app, person, zone });
+    }
+    Ok(reporters)
 }
 
 /// What is known of these persons, of whom anything is, and when the last receipt of theirs came.

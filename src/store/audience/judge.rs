@@ -16,6 +16,7 @@ use crate::model::habits::Habits;
 use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::person::Person;
+use crate::store::connections::engine::{self, shards_of};
 
 /// Candidates that are judged before others have their turn on the same thread.
 const JUDGED_AT_ONCE: usize = 2_000;
@@ -257,6 +258,20 @@ async fn doers(
         Act::Displayed => ReceiptKind::Displayed,
         Act::Clicked => ReceiptKind::Clicked,
     };
+    if engine::is_distributed() {
+        let found = sqlx::query_scalar!(
+            r#"SELECT DISTINCT r.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
+               JOIN receipts r ON r.shard = c.shard AND r.subscription = c.id
+               WHERE r.message = ANY ($1) AND r.kind = $4 AND ($5::timestamptz IS NULL OR r.at >= $5) AND r.shard = ANY ($6)"#,
+            messages as &[MessageId],
+            &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+            ids as &[SubscriptionId],
+            kind.code(),
+            since,
+            &shards_of(ids)
+        );
+        return Ok(collected(found.fetch_all(conn).await?));
+    }
     // One probe of the key for each: the limit keeps the planner, which may know nothing yet of what came today, from reading
     // all of a message's receipts and looking for each of them among the candidates.
     let found = sqlx::query_scalar!(
@@ -278,6 +293,20 @@ async fn receivers(
     ids: &[SubscriptionId],
     since: Option<Timestamp>,
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
+    if engine::is_distributed() {
+        let found = sqlx::query_scalar!(
+            r#"SELECT DISTINCT a.subscription AS "id!" FROM unnest($2::smallint[], $3::uuid[]) AS c (shard, id)
+               JOIN attempts a ON a.shard = c.shard AND a.subscription = c.id
+               WHERE a.message = ANY ($1) AND a.ending = $4 AND ($5::timestamptz IS NULL OR a.at >= $5) AND a.shard = ANY ($6)"#,
+            messages as &[MessageId],
+            &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+            ids as &[SubscriptionId],
+            Ending::Accepted.code(),
+            since,
+            &shards_of(ids)
+        );
+        return Ok(collected(found.fetch_all(conn).await?));
+    }
     let found = sqlx::query_scalar!(
         r#"SELECT c.id AS "id!" FROM unnest($1::uuid[]) AS m (id) CROSS JOIN unnest($2::uuid[]) AS c (id) CROSS JOIN LATERAL (
              SELECT FROM attempts WHERE message = m.id AND subscription = c.id AND ending = $3

@@ -6,8 +6,9 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::model::permission::{BrowserRight, Refused, Speaker};
-use crate::store::audience::subscriptions::row::{Changes, SubscriptionRow, lock};
+use crate::model::permission::{BrowserRight, Join, Refused, Speaker};
+use crate::store::audience::audience_counts::Difference;
+use crate::store::audience::subscriptions::row::{Changes, Keys, SubscriptionRow, lock};
 use crate::store::audience::topics;
 use crate::store::operations::retrying::retrying;
 
@@ -81,7 +82,7 @@ pub(crate) async fn set_membership(
             let ids: Vec<i32> = there.iter().map(|topic| topic.id).collect();
             join(&mut tx, id, row.lane, &ids, now).await?;
         } else if let Some(topic) = topics::find(&mut tx, app, topic).await? {
-            leave(&mut tx, id, topic).await?;
+            leave(&mut tx, id, &[topic]).await?;
         }
         tx.commit().await?;
         Ok(Membership::Done)
@@ -97,18 +98,18 @@ async fn join(
     topics: &[i32],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
+    let joined = sqlx::query_scalar!(
         "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
-         SELECT $1, $2, topic, $3, $5 FROM unnest($4::integer[]) AS topic ON CONFLICT DO NOTHING",
+         SELECT $1, $2, topic, $3, $5 FROM unnest($4::integer[]) AS topic ON CONFLICT DO NOTHING RETURNING topic",
         id.shard(),
         id.0,
         lane.0,
         topics,
         now
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+    );
+    let mut difference = Difference::default();
+    joined.fetch_all(&mut *conn).await?.into_iter().for_each(|topic| difference.joined(topic, lane));
+    difference.write(conn).await
 }
 
 /// Puts active subscriptions, each in its lane, into topics that the transaction holds.
@@ -117,20 +118,20 @@ pub(in crate::store) async fn join_all(
     members: &[(SubscriptionId, LaneId, i32)],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
-         SELECT shard, subscription, topic, lane, $5
-         FROM unnest($1::smallint[], $2::uuid[], $3::integer[], $4::integer[]) AS t (shard, subscription, topic, lane)
-         ON CONFLICT DO NOTHING",
+    let joined = sqlx::query!(
+        r#"INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+           SELECT shard, subscription, topic, lane, $5
+           FROM unnest($1::smallint[], $2::uuid[], $3::integer[], $4::integer[]) AS t (shard, subscription, topic, lane)
+           ON CONFLICT DO NOTHING RETURNING topic, lane AS "lane: LaneId""#,
         &members.iter().map(|(id, ..)| id.shard()).collect::<Vec<_>>(),
         &members.iter().map(|(id, ..)| id.0).collect::<Vec<_>>(),
         &members.iter().map(|(.., topic)| *topic).collect::<Vec<_>>(),
         &members.iter().map(|(_, lane, _)| lane.0).collect::<Vec<_>>(),
         now
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+    );
+    let mut difference = Difference::default();
+    joined.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.joined(row.topic, row.lane));
+    difference.write(conn).await
 }
 
 /// Takes a subscription out of all topics but these, as far as whoever wants it may; also out of those that it was in when
@@ -141,22 +142,11 @@ async fn leave_all_but(
     kept: &[i32],
     by: &Speaker,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "WITH may AS MATERIALIZED (
-           SELECT t.id FROM topics t WHERE ($4 OR t.join_by = 'anyone') AND t.id <> ALL($3) AND t.id IN (
-             SELECT topic FROM topic_members WHERE shard = $1 AND subscription = $2
-             UNION ALL SELECT topic FROM former_topic_members WHERE shard = $1 AND subscription = $2)),
-           former AS (
-             DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM may))
-         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM may)",
-        id.shard(),
-        id.0,
-        kept,
-        *by == Speaker::Server
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+    let mut left: Vec<i32> = joined(conn, id).await?.into_keys().filter(|topic| !kept.contains(topic)).collect();
+    if *by != Speaker::Server {
+        left = topics::with_right(conn, &left, Join::Anyone).await?;
+    }
+    leave(conn, id, &left).await
 }
 
 /// Takes a subscription that ends out of all topics.
@@ -166,34 +156,82 @@ pub(in crate::store) async fn leave_all(conn: &mut PgConnection, id: Subscriptio
 
 /// Takes a subscription out of the topics that only servers put subscriptions into.
 pub(in crate::store) async fn leave_closed(conn: &mut PgConnection, id: SubscriptionId) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "WITH closed AS MATERIALIZED (
-           SELECT t.id FROM topics t WHERE t.join_by = 'server' AND t.id IN (
-             SELECT topic FROM topic_members WHERE shard = $1 AND subscription = $2
-             UNION ALL SELECT topic FROM former_topic_members WHERE shard = $1 AND subscription = $2)),
-           former AS (
-             DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM closed))
-         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic IN (SELECT id FROM closed)",
+    let there: Vec<i32> = joined(conn, id).await?.into_keys().collect();
+    let closed = topics::with_right(conn, &there, Join::Server).await?;
+    leave(conn, id, &closed).await
+}
+
+/// The topics that a subscription is in, and those that it was in when it turned out to be gone, with the time of joining.
+pub(in crate::store) async fn joined(
+    conn: &mut PgConnection,
+    id: SubscriptionId,
+) -> Result<HashMap<i32, Timestamp>, sqlx::Error> {
+    let joined = sqlx::query_as!(
+        Joined,
+        r#"SELECT topic AS "topic!", joined_at AS "joined_at!" FROM topic_members WHERE shard = $1 AND subscription = $2
+           UNION ALL SELECT topic, joined_at FROM former_topic_members WHERE shard = $1 AND subscription = $2"#,
         id.shard(),
         id.0
+    );
+    let mut first = HashMap::new();
+    for Joined { topic, joined_at } in joined.fetch_all(conn).await? {
+        first.entry(topic).and_modify(|at: &mut Timestamp| *at = joined_at.min(*at)).or_insert(joined_at);
+    }
+    Ok(first)
+}
+
+/// Takes a subscription out of these topics, also where it was in them when it turned out to be gone.
+async fn leave(conn: &mut PgConnection, id: SubscriptionId, topics: &[i32]) -> Result<(), sqlx::Error> {
+    if topics.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic = ANY ($3)",
+        id.shard(),
+        id.0,
+        topics
+    )
+    .execute(&mut *conn)
+    .await?;
+    let left = sqlx::query!(
+        r#"DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = ANY ($3)
+           RETURNING topic, lane AS "lane: LaneId""#,
+        id.shard(),
+        id.0,
+        topics
+    );
+    let mut difference = Difference::default();
+    left.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.left(row.topic, row.lane));
+    difference.write(conn).await
+}
+
+/// Forgets which topics deleted subscriptions were in.
+pub(in crate::store) async fn forget_topics(conn: &mut PgConnection, deleted: &Keys) -> Result<(), sqlx::Error> {
+    let Keys { shards, ids } = deleted;
+    let left = sqlx::query!(
+        r#"DELETE FROM topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           WHERE t.shard = k.shard AND t.subscription = k.id RETURNING t.topic, t.lane AS "lane: LaneId""#,
+        shards,
+        ids as &[SubscriptionId]
+    );
+    let mut difference = Difference::default();
+    left.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.left(row.topic, row.lane));
+    difference.write(&mut *conn).await?;
+    sqlx::query!(
+        "DELETE FROM former_topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+         WHERE t.shard = k.shard AND t.subscription = k.id",
+        shards,
+        ids as &[SubscriptionId]
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Takes a subscription out of one topic, also if it was in it when it turned out to be gone.
-async fn leave(conn: &mut PgConnection, id: SubscriptionId, topic: i32) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "WITH former AS (DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3)
-         DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 AND topic = $3",
-        id.shard(),
-        id.0,
-        topic
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+/// A topic that a subscription was in, and since when.
+struct Joined {
+    topic: i32,
+    joined_at: Timestamp,
 }
 
 /// Puts a subscription that was gone and is back into the topics that it was in, with the time of joining.
@@ -202,19 +240,8 @@ pub(in crate::store) async fn return_to(
     id: SubscriptionId,
     lane: LaneId,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "WITH former AS (
-           DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
-         INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
-         SELECT $1, $2, t.id, $3, former.joined_at FROM former JOIN topics t ON t.id = former.topic FOR KEY SHARE OF t
-         ON CONFLICT DO NOTHING",
-        id.shard(),
-        id.0,
-        lane.0
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
+    let former = take_former(conn, id).await?;
+    rejoin(conn, (id, lane), &former).await
 }
 
 /// Moves a subscription's topics to the one that replaces it, with the time of joining: also those that only servers put
@@ -222,25 +249,62 @@ pub(in crate::store) async fn return_to(
 pub(in crate::store) async fn inherit(
     conn: &mut PgConnection,
     old: SubscriptionId,
-    (new, lane): (SubscriptionId, LaneId),
+    new: (SubscriptionId, LaneId),
 ) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "WITH moved AS (DELETE FROM topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at),
-           former AS (
-             DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at)
-         INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
-         SELECT $3, $4, t.id, $5, was.joined_at FROM (TABLE moved UNION ALL TABLE former) was
-         JOIN topics t ON t.id = was.topic FOR KEY SHARE OF t
-         ON CONFLICT DO NOTHING",
+    let left = sqlx::query!(
+        r#"DELETE FROM topic_members WHERE shard = $1 AND subscription = $2
+           RETURNING topic, lane AS "lane: LaneId", joined_at"#,
         old.shard(),
-        old.0,
-        new.shard(),
-        new.0,
-        lane.0
+        old.0
+    );
+    let left = left.fetch_all(&mut *conn).await?;
+    let mut difference = Difference::default();
+    left.iter().for_each(|row| difference.left(row.topic, row.lane));
+    difference.write(&mut *conn).await?;
+    let mut moved: Vec<Joined> =
+        left.into_iter().map(|row| Joined { topic: row.topic, joined_at: row.joined_at }).collect();
+    moved.extend(take_former(conn, old).await?);
+    rejoin(conn, new, &moved).await
+}
+
+/// Forgets the topics that a subscription was in when it turned out to be gone, and returns them.
+async fn take_former(conn: &mut PgConnection, id: SubscriptionId) -> Result<Vec<Joined>, sqlx::Error> {
+    sqlx::query_as!(
+        Joined,
+        "DELETE FROM former_topic_members WHERE shard = $1 AND subscription = $2 RETURNING topic, joined_at",
+        id.shard(),
+        id.0
     )
-    .execute(conn)
-    .await?;
-    Ok(())
+    .fetch_all(conn)
+    .await
+}
+
+/// Puts a subscription into those of these topics that there are still, with the time of joining. It stays in those that it is in; of
+/// two times for the same topic the first one holds.
+async fn rejoin(
+    conn: &mut PgConnection,
+    (id, lane): (SubscriptionId, LaneId),
+    joined: &[Joined],
+) -> Result<(), sqlx::Error> {
+    if joined.is_empty() {
+        return Ok(());
+    }
+    let wanted: Vec<i32> = joined.iter().map(|joined| joined.topic).collect();
+    let there = topics::hold(conn, &wanted).await?;
+    let joined: Vec<&Joined> = joined.iter().filter(|joined| there.contains(&joined.topic)).collect();
+    let rejoined = sqlx::query_scalar!(
+        "INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
+         SELECT $1, $2, t.topic, $3, t.joined_at FROM unnest($4::integer[], $5::timestamptz[]) AS t (topic, joined_at)
+         ON CONFLICT DO NOTHING RETURNING topic",
+        id.shard(),
+        id.0,
+        lane.0,
+        &joined.iter().map(|joined| joined.topic).collect::<Vec<_>>(),
+        &joined.iter().map(|joined| joined.joined_at).collect::<Vec<_>>()
+    );
+    let mut difference = Difference::default();
+    rejoined.fetch_all(&mut *conn).await?.into_iter().for_each(|topic| difference.joined(topic, lane));
+    difference.write(conn).await
 }
 
 /// The names of the topics that a subscription is in, sorted.

@@ -10,7 +10,9 @@ use sqlx::{PgConnection, PgPool};
 
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
-use crate::model::id::SubscriptionId;
+use crate::model::fact::Loss;
+use crate::model::id::{LaneId, SubscriptionId};
+use crate::store::audience::audience_counts::Difference;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::settlement::{End, Settlement};
 use crate::store::outcomes::ledger::unsent::cancel_subscription;
@@ -24,8 +26,8 @@ const LOOK_BACK: Duration = Duration::from_secs(3600);
 /// Subscriptions that one sweep looks at.
 const CHUNK: i64 = 100;
 
-/// Marks those as proven who are accepted for the first time, and counts the refusals of those who are not proven. Writes
-/// nothing in the usual case, in which everybody is proven.
+/// Marks those as proven who are accepted for the first time, and counts the refusals of those who are not proven. The transaction
+/// has locked them. Writes nothing in the usual case, in which everybody is proven.
 pub(crate) async fn count<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
@@ -41,20 +43,14 @@ pub(crate) async fn count<'a>(
         return Ok(());
     }
     let (ids, weights): (Vec<SubscriptionId>, Vec<i16>) = weights.into_iter().unzip();
-    // What another transaction changes at the same time may be left out: its next answer says the same.
     sqlx::query!(
         r#"
-        WITH locked AS (
-            SELECT s.ctid AS row, g.weight
-            FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
-            JOIN subscriptions s ON s.shard = g.shard AND s.id = g.id
-            WHERE NOT s.proven ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s
-        )
         UPDATE subscriptions s
-        SET proven = l.weight = 0,
-            refusals = CASE WHEN l.weight > 0 THEN least(s.refusals + l.weight, 1000) ELSE 0 END,
-            refused_at = CASE WHEN l.weight > 0 THEN $4::timestamptz END
-        FROM locked l WHERE s.ctid = l.row
+        SET proven = g.weight = 0,
+            refusals = CASE WHEN g.weight > 0 THEN least(s.refusals + g.weight, 1000) ELSE 0 END,
+            refused_at = CASE WHEN g.weight > 0 THEN $4::timestamptz END
+        FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
+        WHERE s.shard = g.shard AND s.id = g.id AND NOT s.proven
         "#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         &ids as &[SubscriptionId],
@@ -90,45 +86,57 @@ fn weight(settlement: &Settlement) -> Option<i16> {
 /// in the same minute and again in a later one: nobody is suspended because the whole key was refused for a while. Returns
 /// how many they were.
 pub(crate) async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
-    let suspects = sqlx::query!(
-        r#"
-        SELECT s.shard, s.id
-        FROM (SELECT DISTINCT lane FROM subscriptions WHERE refusals >= 5 AND state = 'active') l
-        CROSS JOIN LATERAL (
-            SELECT max(r.start) AS minute FROM rollups r
-            WHERE r.step = 1 AND r.message = $3 AND r.lane = l.lane AND r.start >= $1 AND 1 = ANY (r.facts)
-        ) accepted
-        JOIN subscriptions s ON s.lane = l.lane AND s.refused_at >= $1 AND s.refused_at < accepted.minute
-        WHERE s.refusals >= 5 AND s.state = 'active' AND EXISTS (
-            SELECT FROM rollups r
-            WHERE r.step = 1 AND r.message = $3 AND r.lane = l.lane AND r.start = date_trunc('minute', s.refused_at)
-                AND 1 = ANY (r.facts))
-        ORDER BY s.shard, s.id LIMIT $2
-        "#,
-        now - LOOK_BACK,
-        CHUNK,
-        EVERY_MESSAGE.0
-    )
-    .fetch_all(pool)
-    .await?;
-    for suspect in &suspects {
+    let suspects = suspects(pool, now).await?;
+    for id in &suspects {
         let mut tx = pool.begin().await?;
-        let suspended = sqlx::query!(
-            "UPDATE subscriptions SET refusals = 0, refused_at = NULL, state = 'suspended', ended_at = $3
-             WHERE shard = $1 AND id = $2 AND state = 'active' AND refusals >= 5",
-            suspect.shard,
-            suspect.id,
+        let lane = sqlx::query_scalar!(
+            r#"UPDATE subscriptions SET refusals = 0, refused_at = NULL, state = 'suspended', ended_at = $3
+               WHERE shard = $1 AND id = $2 AND state = 'active' AND refusals >= 5 RETURNING lane AS "lane: LaneId""#,
+            id.shard(),
+            id.0,
             now
-        )
-        .execute(&mut *tx)
-        .await?;
-        if suspended.rows_affected() == 1 {
-            let (id, mut closing) = (SubscriptionId(suspect.id), Closing::default());
-            stop_subscription(&mut tx, StopKind::Unsubscribe, id, now).await?;
-            cancel_subscription(&mut tx, id, "suspended", &mut closing, now).await?;
+        );
+        if let Some(lane) = lane.fetch_optional(&mut *tx).await? {
+            let (mut closing, mut changes) = (Closing::default(), Difference::default());
+            changes.lost(lane, now, Loss::Suspended);
+            changes.write(&mut tx).await?;
+            stop_subscription(&mut tx, StopKind::Unsubscribe, *id, now).await?;
+            cancel_subscription(&mut tx, *id, "suspended", &mut closing, now).await?;
             closing.write(&mut tx, now).await?;
         }
         tx.commit().await?;
     }
     Ok(suspects.len())
+}
+
+/// A chunk of those that [`suspend`] suspends: lanes that have any first, then the minutes in which others were accepted there.
+async fn suspects(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<SubscriptionId>> {
+    let lanes = sqlx::query_scalar!("SELECT DISTINCT lane FROM subscriptions WHERE refusals >= 5 AND state = 'active'");
+    let lanes = lanes.fetch_all(pool).await?;
+    let mut suspects: Vec<SubscriptionId> = Vec::new();
+    for lane in lanes {
+        let minutes = sqlx::query_scalar!(
+            "SELECT DISTINCT start FROM rollups
+             WHERE step = 1 AND message = $1 AND lane = $2 AND start >= date_trunc('minute', $3::timestamptz) AND 1 = ANY (facts)",
+            EVERY_MESSAGE.0,
+            lane,
+            now - LOOK_BACK
+        );
+        let minutes = minutes.fetch_all(pool).await?;
+        let Some(last) = minutes.iter().max().filter(|last| **last >= now - LOOK_BACK) else { continue };
+        let left = CHUNK - i64::try_from(suspects.len()).unwrap_or(CHUNK);
+        let of_lane = sqlx::query_scalar!(
+            r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+               WHERE lane = $1 AND refused_at >= $2 AND refused_at < $3 AND refusals >= 5 AND state = 'active'
+                 AND date_trunc('minute', refused_at) = ANY ($4) LIMIT $5"#,
+            lane,
+            now - LOOK_BACK,
+            *last,
+            &minutes,
+            left
+        );
+        suspects.extend(of_lane.fetch_all(pool).await?);
+    }
+    suspects.sort_unstable_by_key(|id| (id.shard(), *id));
+    Ok(suspects)
 }

@@ -19,6 +19,7 @@ use crate::model::lane::Gateway;
 use crate::model::permission::{Refused, Speaker};
 use crate::model::subscription::{BrowserKeys, Consent, Endpoint, SubscriptionState};
 use crate::policy::Place;
+use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
 use crate::store::audience::subscriptions::{forget_what_servers_said, write_details};
 use crate::store::audience::succession::{carry_on, take_over};
@@ -364,11 +365,26 @@ async fn insert(
     if !request.wanted.apply(&mut row) {
         return Err(Unregistered::Refused(Registered::TooLarge));
     }
-    let added = insert_all(conn, request.app, &[(&row, old.map(|old| old.id))]).await?;
+    let origin = match old {
+        Some(old) => origin_of(conn, old.id).await?,
+        None => None,
+    };
+    let added = insert_all(conn, request.app, &[(&row, origin)]).await?;
     Ok(added.contains(&id).then_some(row))
 }
 
-/// Adds new subscriptions, each with the one that it takes the place of. Returns those that are added: the endpoints of the
+/// The first id of a subscription's browser.
+async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<SubscriptionId>> {
+    sqlx::query_scalar!(
+        r#"SELECT origin_id AS "origin: SubscriptionId" FROM subscriptions WHERE shard = $1 AND id = $2"#,
+        id.shard(),
+        id.0
+    )
+    .fetch_optional(conn)
+    .await
+}
+
+/// Adds new subscriptions, each with the first id of its browser if that is another one's. Returns those that are added: the endpoints of the
 /// others are known after all.
 async fn insert_all(
     conn: &mut PgConnection,
@@ -385,22 +401,19 @@ async fn insert_all(
         r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
            attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at)
          SELECT t.shard, t.id, $1, t.lane, t.state,
-           CASE WHEN t.old IS NULL THEN t.id
-             ELSE coalesce((SELECT o.origin_id FROM subscriptions o WHERE o.shard = t.old_shard AND o.id = t.old), t.id) END,
-           t.since, t.endpoint_mac, t.address, t.user_id, CASE t.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(t.tags)) END, t.attributes, t.locale,
+           t.origin_id, t.since, t.endpoint_mac, t.address, t.user_id, CASE t.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(t.tags)) END, t.attributes, t.locale,
            t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source, t.ended_at
-         FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::smallint[], $6::uuid[], $7::timestamptz[], $8::bytea[],
-           $9::bytea[], $10::text[], $11::jsonb[], $12::jsonb[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[],
-           $17::timestamptz[], $18::timestamptz[], $19::text[], $20::text[], $21::timestamptz[])
-           AS t (shard, id, lane, old_shard, old, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
+         FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::uuid[], $6::timestamptz[], $7::bytea[],
+           $8::bytea[], $9::text[], $10::jsonb[], $11::jsonb[], $12::text[], $13::text[], $14::timestamptz[], $15::timestamptz[],
+           $16::timestamptz[], $17::timestamptz[], $18::text[], $19::text[], $20::timestamptz[])
+           AS t (shard, id, lane, origin_id, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
              expires_at, last_seen, created_at, consent_at, consent_source, state, ended_at)
          ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
         app.0,
         &each(rows, |row| row.id.shard()),
         &each(rows, |row| row.id.0),
         &each(rows, |row| row.lane.0),
-        &rows.iter().map(|(_, old)| old.map(|old| old.shard())).collect::<Vec<_>>() as &[Option<i16>],
-        &rows.iter().map(|(_, old)| old.map(|old| old.0)).collect::<Vec<_>>() as &[Option<Uuid>],
+        &rows.iter().map(|(row, origin)| origin.unwrap_or(row.id)).collect::<Vec<_>>() as &[SubscriptionId],
         &each(rows, |row| row.since),
         &each(rows, |row| row.endpoint_mac.as_slice()) as &[&[u8]],
         &each(rows, |row| row.address.as_slice()) as &[&[u8]],
@@ -417,7 +430,13 @@ async fn insert_all(
         &each(rows, |row| row.state.name()) as &[&str],
         &each(rows, |row| row.ended_at) as &[Option<Timestamp>]
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
-    Ok(added.into_iter().collect())
+    let added: HashSet<SubscriptionId> = added.into_iter().collect();
+    let mut changes = Difference::default();
+    for (row, _) in rows.iter().filter(|(row, _)| added.contains(&row.id) && row.state == SubscriptionState::Active) {
+        changes.won(row.lane, row.created_at);
+    }
+    changes.write(conn).await?;
+    Ok(added)
 }

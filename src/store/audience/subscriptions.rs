@@ -6,19 +6,21 @@ use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 
 use crate::model::clock::Timestamp;
+use crate::model::fact::Loss;
 use crate::model::id::{AppId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::{Consent, SubscriptionState};
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, names_of_all, set_topics};
+use crate::store::audience::{audience_counts, topics};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::unsent::{cancel_previous_users, cancel_subscription};
 use crate::store::queue::stops::{Stop, StopKind, stop_subscription};
 use crate::vault::Vault;
-use row::lock;
 pub(crate) use row::{ATTRIBUTES_MAX, Changes, Merge, Right, SubscriptionRow, token};
+use row::{lock, read_all};
 
 /// A subscription and its topics: the list's query, asked for the first row from this id down.
 pub(crate) async fn find(
@@ -68,17 +70,23 @@ pub(crate) struct Listed {
 /// An app's subscriptions with ids beyond the page's key, the nearest first, with their topics. It looks at
 /// [`LOOKED_AT_MAX`] of them, at most.
 pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> Result<Listed, sqlx::Error> {
+    // No topic has the number 0.
+    let topic = match &filter.topic {
+        Some(name) => Some(topics::find(&mut *pool.acquire().await?, app, name).await?.unwrap_or(0)),
+        None => None,
+    };
     let rows = paged!(
         page,
         query_as!(
             SubscriptionRow,
             [r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
-         FROM (SELECT * FROM subscriptions WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR user_id = $3)
-               ORDER BY id" DESC "LIMIT $9) s JOIN lanes l ON l.id = s.lane
+         FROM (SELECT s.*, m.topic FROM subscriptions s
+               LEFT JOIN topic_members m ON m.shard = s.shard AND m.subscription = s.id AND m.topic = $7
+               WHERE s.app = $1 AND s.id"# < "$2 AND ($3::text IS NULL OR s.user_id = $3)
+               ORDER BY s.id" DESC "LIMIT $9) s JOIN lanes l ON l.id = s.lane
          WHERE ($4::text IS NULL OR s.state = $4) AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
-           AND ($7::text IS NULL OR EXISTS (SELECT 1 FROM topic_members m JOIN topics t ON t.id = m.topic
-             WHERE m.shard = s.shard AND m.subscription = s.id AND t.app = $1 AND t.name = $7))
+           AND ($7::integer IS NULL OR s.topic IS NOT NULL)
          ORDER BY s.id" DESC "LIMIT $8"],
             app.0,
             page.beyond,
@@ -86,7 +94,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
             filter.state.map(SubscriptionState::name),
             filter.tag,
             filter.gateway.map(Gateway::name),
-            filter.topic,
+            topic,
             page.limit,
             LOOKED_AT_MAX
         )
@@ -105,19 +113,7 @@ pub(crate) async fn of_ids(
     app: AppId,
     ids: &[SubscriptionId],
 ) -> Result<Vec<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
-    let rows = sqlx::query_as!(
-        SubscriptionRow,
-        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
-         FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
-         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
-         WHERE s.app = $1 ORDER BY s.id DESC"#,
-        app.0,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId]
-    )
-    .fetch_all(pool)
-    .await?;
+    let rows = read_all(pool, app, ids).await?;
     with_topics(pool, rows).await
 }
 
@@ -258,6 +254,11 @@ pub(in crate::store) async fn write_details(
     )
     .execute(&mut *conn)
     .await?;
+    if before.state != SubscriptionState::Active && row.state == SubscriptionState::Active {
+        let mut changes = audience_counts::Difference::default();
+        changes.won(row.lane, row.since);
+        changes.write(conn).await?;
+    }
     if other_user && before.user_id.is_some() {
         cancel_previous_users(conn, row.id, now).await?;
     }
@@ -305,6 +306,11 @@ pub(in crate::store) async fn end(
     )
     .execute(&mut *conn)
     .await?;
+    if row.state == SubscriptionState::Active {
+        let mut changes = audience_counts::Difference::default();
+        changes.lost(row.lane, now, Loss::Unsubscribed);
+        changes.write(conn).await?;
+    }
     leave_all(conn, row.id).await?;
     let stop = stop_subscription(conn, StopKind::Unsubscribe, row.id, now).await?;
     cancel_subscription(conn, row.id, "unsubscribed", closing, now).await?;

@@ -4,18 +4,20 @@
 //! what it has sent already ends by its answer, and what it gives back, for a retry or unsent, is handed on when it is
 //! claimed the next time. So is what was sent to the old one in the same moment, and what a worker held that died.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
+use crate::model::fact::Loss;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::subscription::SubscriptionState;
 use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
-use crate::store::audience::{judge, membership};
+use crate::store::audience::{audience_counts, judge, membership};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::enqueue::{self, NewRow, NewRows};
 use crate::store::outcomes::ledger::take::Waiting;
@@ -57,24 +59,12 @@ pub(in crate::store) async fn take_over(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let (old_id, new_id) = (old.id, new.id);
-    let life = sqlx::query_scalar!(
-        r#"WITH new AS (SELECT id, life, policy FROM subscriptions WHERE shard = $4 AND id = $5),
-           old AS (
-             UPDATE subscriptions s SET state = 'replaced', ended_at = coalesce(ended_at, $3),
-               replaced_by = new.id, replaced_by_life = new.life
-             FROM new WHERE s.shard = $1 AND s.id = $2 RETURNING s.policy),
-           inherited AS (
-             UPDATE subscriptions s SET policy = old.policy FROM old, new
-             WHERE s.shard = $4 AND s.id = $5 AND new.policy IS NULL AND old.policy IS NOT NULL)
-           SELECT life FROM new"#,
-        old_id.shard(),
-        old.id.0,
-        now,
-        new_id.shard(),
-        new.id.0
-    )
-    .fetch_one(&mut *conn)
-    .await?;
+    let life = replace(conn, old_id, new_id, now).await?;
+    if old.state == SubscriptionState::Active {
+        let mut changes = audience_counts::Difference::default();
+        changes.lost(old.lane, now, Loss::Replaced);
+        changes.write(conn).await?;
+    }
     stop_subscription(&mut *conn, StopKind::Replace, old_id, now).await?;
     membership::inherit(conn, old_id, (new_id, new.lane)).await?;
     let free = sqlx::query_as!(
@@ -92,6 +82,37 @@ pub(in crate::store) async fn take_over(
     hand_on(conn, vault, old_id, successor, free, now).await
 }
 
+/// Marks an old subscription as replaced, and leaves its delivery policy to a new one that has none. Returns the new one's life.
+async fn replace(
+    conn: &mut PgConnection,
+    old: SubscriptionId,
+    new: SubscriptionId,
+    now: Timestamp,
+) -> Result<i32, sqlx::Error> {
+    let life = sqlx::query_scalar!("SELECT life FROM subscriptions WHERE shard = $1 AND id = $2", new.shard(), new.0);
+    let life = life.fetch_one(&mut *conn).await?;
+    let policy = sqlx::query_scalar!(
+        "UPDATE subscriptions SET state = 'replaced', ended_at = coalesce(ended_at, $3), replaced_by = $4, replaced_by_life = $5
+         WHERE shard = $1 AND id = $2 RETURNING policy",
+        old.shard(),
+        old.0,
+        now,
+        new.0,
+        life
+    );
+    if let Some(policy) = policy.fetch_optional(&mut *conn).await?.flatten() {
+        sqlx::query!(
+            "UPDATE subscriptions SET policy = $3 WHERE shard = $1 AND id = $2 AND policy IS NULL",
+            new.shard(),
+            new.0,
+            policy
+        )
+        .execute(conn)
+        .await?;
+    }
+    Ok(life)
+}
+
 /// Hands on what was claimed under `lease` and is for a subscription that another one has taken the place of. What is not
 /// under that lease any more, or whose subscription is back, stays.
 pub(crate) async fn follow(
@@ -104,17 +125,7 @@ pub(crate) async fn follow(
 ) -> sqlx::Result<()> {
     retrying(|| async {
         let mut tx = pool.begin().await?;
-        let successor = sqlx::query!(
-            r#"SELECT old.replaced_by AS "id!", old.replaced_by_life AS "life!", new.lane AS "lane?" FROM subscriptions old
-               LEFT JOIN subscriptions new
-                 ON new.shard = get_byte(uuid_send(old.replaced_by), 15) & 63 AND new.id = old.replaced_by
-               WHERE old.shard = $1 AND old.id = $2 AND old.state = 'replaced' AND old.replaced_by IS NOT NULL"#,
-            old.shard(),
-            old.0
-        )
-        .fetch_optional(&mut *tx)
-        .await?;
-        let Some(successor) = successor else { return Ok(()) };
+        let Some(successor) = successor_of(&mut tx, old).await? else { return Ok(()) };
         let taken = sqlx::query_as!(
             Taken,
             "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = ANY ($3) AND lease = $4
@@ -127,11 +138,25 @@ pub(crate) async fn follow(
         )
         .fetch_all(&mut *tx)
         .await?;
-        let successor = Successor { id: SubscriptionId(successor.id), life: successor.life, lane: successor.lane.map(LaneId) };
         hand_on(&mut tx, vault, old, successor, taken, now).await?;
         tx.commit().await
     })
     .await
+}
+
+/// Who has taken the place of a subscription. None: nobody who is known.
+async fn successor_of(conn: &mut PgConnection, old: SubscriptionId) -> sqlx::Result<Option<Successor>> {
+    let successor = sqlx::query!(
+        r#"SELECT replaced_by AS "id!: SubscriptionId", replaced_by_life AS "life!" FROM subscriptions
+           WHERE shard = $1 AND id = $2 AND state = 'replaced' AND replaced_by IS NOT NULL"#,
+        old.shard(),
+        old.0
+    );
+    let Some(successor) = successor.fetch_optional(&mut *conn).await? else { return Ok(None) };
+    let (id, life) = (successor.id, successor.life);
+    let lane = sqlx::query_scalar!("SELECT lane FROM subscriptions WHERE shard = $1 AND id = $2", id.shard(), id.0);
+    let lane = lane.fetch_optional(conn).await?.map(LaneId);
+    Ok(Some(Successor { id, life, lane }))
 }
 
 /// Enqueues what was taken out for the successor, signed for it. What waits for the successor already, was sent to it, or has
@@ -187,10 +212,11 @@ async fn hand_on(
 async fn sent_to(conn: &mut PgConnection, to: SubscriptionId, rows: &[Taken]) -> sqlx::Result<HashSet<MessageId>> {
     let messages: Vec<MessageId> = rows.iter().map(|row| row.message).collect();
     let sent = sqlx::query_scalar!(
-        r#"SELECT m.message AS "message!: MessageId" FROM unnest($1::uuid[]) AS m (message)
-           WHERE EXISTS (SELECT FROM attempts a WHERE a.message = m.message AND a.subscription = $2)"#,
+        r#"SELECT DISTINCT message AS "message!: MessageId" FROM attempts
+           WHERE message = ANY ($1) AND subscription = $2 AND shard = $3"#,
         &messages as &[MessageId],
-        to.0
+        to.0,
+        to.shard()
     );
     Ok(sent.fetch_all(conn).await?.into_iter().collect())
 }
@@ -247,37 +273,53 @@ async fn carried_on(
     now: Timestamp,
 ) -> sqlx::Result<Vec<(MessageId, i16)>> {
     let ahead = sqlx::query!(
-        r#"WITH ahead AS MATERIALIZED (
-           SELECT c.message, c.topic FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $8
-           WHERE c.lane = $1 AND c.after < $2 ORDER BY c.message FOR UPDATE OF c),
-         later AS (
-           UPDATE subscriptions SET since = greatest(since, (
-             SELECT max(accepted_at) + interval '1 microsecond' FROM messages
-             WHERE accepted_at <= $8 AND id IN (SELECT message FROM cursors WHERE lane = $7)))
-           WHERE shard = $5 AND id = $6)
-         SELECT a.message, m.tier, m.filter AS "filter: Json<Filter>" FROM ahead a JOIN messages m ON m.id = a.message
-         WHERE m.accepted_at >= $3 AND (a.topic IS NULL OR EXISTS (
-           SELECT 1 FROM (SELECT shard, subscription, topic, joined_at FROM topic_members
-                          UNION ALL TABLE former_topic_members) t
-           WHERE t.shard = $4 AND t.subscription = $2 AND t.topic = a.topic AND t.joined_at <= m.accepted_at))"#,
+        r#"SELECT c.message AS "message: MessageId", c.topic, m.tier, m.accepted_at, m.filter AS "filter: Json<Filter>"
+           FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $3
+           WHERE c.lane = $1 AND c.after < $2 ORDER BY c.message FOR UPDATE OF c"#,
         old.lane.0,
         old.id.0,
-        old.since,
-        old.id.shard(),
-        new.id.shard(),
-        new.id.0,
-        new.lane.0,
         now
     )
     .fetch_all(&mut *conn)
     .await?;
+    begin_after_cursors(conn, new, now).await?;
+    let topics = if ahead.iter().any(|row| row.topic.is_some()) {
+        membership::joined(conn, old.id).await?
+    } else {
+        HashMap::new()
+    };
     let mut meant = Vec::with_capacity(ahead.len());
     for row in ahead {
+        let is_in = |topic| topics.get(&topic).is_some_and(|joined_at: &Timestamp| *joined_at <= row.accepted_at);
+        if row.accepted_at < old.since || !row.topic.is_none_or(is_in) {
+            continue;
+        }
         let is_for_new = match &row.filter {
             Some(filter) => judge::takes_successor(conn, app, &filter.0, old.id, new.id, now).await?,
             None => true,
         };
-        meant.extend(is_for_new.then_some((MessageId(row.message), row.tier)));
+        meant.extend(is_for_new.then_some((row.message, row.tier)));
     }
     Ok(meant)
+}
+
+/// Lets a new subscription count from after the last message whose fan-out is under way in its lane.
+async fn begin_after_cursors(conn: &mut PgConnection, new: &SubscriptionRow, now: Timestamp) -> sqlx::Result<()> {
+    let last = sqlx::query_scalar!(
+        "SELECT max(accepted_at) + interval '1 microsecond' FROM messages
+         WHERE accepted_at <= $2 AND id IN (SELECT message FROM cursors WHERE lane = $1)",
+        new.lane.0,
+        now
+    );
+    if let Some(after) = last.fetch_one(&mut *conn).await? {
+        sqlx::query!(
+            "UPDATE subscriptions SET since = greatest(since, $3) WHERE shard = $1 AND id = $2",
+            new.id.shard(),
+            new.id.0,
+            after
+        )
+        .execute(conn)
+        .await?;
+    }
+    Ok(())
 }

@@ -10,8 +10,10 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::id::{AppId, MessageId};
+use crate::model::id::{AppId, LaneId, MessageId};
 use crate::model::permission::{BrowserRight, Join, Maker, Speaker};
+use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::audience_counts::Difference;
 use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
 
@@ -64,6 +66,25 @@ pub(crate) async fn ensure(
     }
     there.extend(make(conn, app, missing, by, now).await?);
     Ok((there, Vec::new()))
+}
+
+/// Those of these topics that `join` may join.
+pub(in crate::store) async fn with_right(
+    conn: &mut PgConnection,
+    topics: &[i32],
+    join: Join,
+) -> sqlx::Result<Vec<i32>> {
+    if topics.is_empty() {
+        return Ok(Vec::new());
+    }
+    sqlx::query_scalar!("SELECT id FROM topics WHERE id = ANY ($1) AND join_by = $2", topics, join.name())
+        .fetch_all(conn)
+        .await
+}
+
+/// Those of these topics that there are. None of them is removed until the transaction ends.
+pub(in crate::store) async fn hold(conn: &mut PgConnection, topics: &[i32]) -> sqlx::Result<Vec<i32>> {
+    sqlx::query_scalar!("SELECT id FROM topics WHERE id = ANY ($1) FOR KEY SHARE", topics).fetch_all(conn).await
 }
 
 /// Those of these topics that there are or that a server may make: of lists that come one after the other, each of which is made
@@ -268,31 +289,49 @@ pub(crate) async fn remove(
 
 /// Deletes a chunk of the rows of removed topics' members. Returns how many that were.
 pub(crate) async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
-    let members = sqlx::query!(
-        "DELETE FROM topic_members WHERE ctid = ANY (ARRAY(
-           SELECT m.row FROM removed_topics r, LATERAL (
-             SELECT ctid AS row FROM topic_members WHERE topic = r.topic LIMIT $1 FOR UPDATE SKIP LOCKED) m LIMIT $1))",
+    let removed = sqlx::query_scalar!("SELECT topic FROM removed_topics ORDER BY removed_at LIMIT $1", CHUNK);
+    let removed = removed.fetch_all(pool).await?;
+    if removed.is_empty() {
+        return Ok(0);
+    }
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let found = sqlx::query!(
+        "SELECT shard, subscription, topic FROM topic_members WHERE topic = ANY ($1) LIMIT $2",
+        &removed,
         CHUNK
     );
-    let cleared = members.execute(pool).await?.rows_affected();
-    if cleared == 0 {
-        // Rows that somebody held just now are looked for again.
-        sqlx::query!("DELETE FROM removed_topics r WHERE NOT EXISTS (SELECT FROM topic_members WHERE topic = r.topic)")
-            .execute(pool)
-            .await?;
+    let mut found = found.map(|row| (row.shard, row.subscription, row.topic)).fetch_all(&mut *tx).await?;
+    found.sort_unstable();
+    let members = sqlx::query!(
+        r#"DELETE FROM topic_members m USING unnest($1::smallint[], $2::uuid[], $3::integer[]) AS f (shard, subscription, topic)
+           WHERE m.shard = f.shard AND m.subscription = f.subscription AND m.topic = f.topic
+           RETURNING m.topic, m.lane AS "lane: LaneId""#,
+        &found.iter().map(|(shard, ..)| *shard).collect::<Vec<_>>(),
+        &found.iter().map(|(_, subscription, _)| *subscription).collect::<Vec<_>>(),
+        &found.iter().map(|(.., topic)| *topic).collect::<Vec<_>>()
+    );
+    let cleared = members.fetch_all(&mut *tx).await?;
+    let mut difference = Difference::default();
+    cleared.iter().for_each(|row| difference.left(row.topic, row.lane));
+    difference.write(&mut tx).await?;
+    tx.commit().await?;
+    if found.is_empty() {
+        // Nobody joins a topic that is gone: where no rows are, none will be.
+        sqlx::query!("DELETE FROM removed_topics WHERE topic = ANY ($1)", &removed).execute(pool).await?;
     }
-    Ok(cleared)
+    Ok(cleared.len() as u64)
 }
 
 /// Removes a chunk of the topics that browsers made and nobody uses: for a week without members and messages, and nothing
-/// was ever set for them. Returns how many that were.
+/// was ever set for them. Returns how many that were. That nobody is in them is known by the [counts that are
+/// kept](crate::store::audience::audience_counts), which are right to the row.
 pub(crate) async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
     let cutoff = now - UNUSED_KEPT;
     let mut tx = pool.begin().await?;
     let unused = sqlx::query_scalar!(
         "SELECT id FROM topics t
          WHERE made_by = 'browser' AND join_by = 'anyone' AND policy IS NULL AND created_at < $1
-           AND NOT EXISTS (SELECT FROM topic_members WHERE topic = t.id)
+           AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0
            AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)
          LIMIT $3 FOR UPDATE SKIP LOCKED",
         cutoff,
@@ -303,7 +342,7 @@ pub(crate) async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, s
     .await?;
     // Nobody joins them now. Whoever did while we looked is seen by a second look only.
     let removed = sqlx::query!(
-        "DELETE FROM topics t WHERE id = ANY($1) AND NOT EXISTS (SELECT FROM topic_members WHERE topic = t.id)",
+        "DELETE FROM topics t WHERE id = ANY($1) AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0",
         &unused
     )
     .execute(&mut *tx)

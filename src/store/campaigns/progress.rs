@@ -1,11 +1,14 @@
 //! How a campaign goes: what became of its deliveries, by variant and gateway, and what was reported of them. It is added up from
 //! what is counted for each message anyway, so it costs the same however many recipients there are.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use sqlx::PgPool;
 
 use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::id::{AppId, CampaignId};
+use crate::model::delivery::{Ending, ReceiptKind};
+use crate::model::id::{AppId, CampaignId, MessageId};
 use crate::model::lane::Gateway;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 
@@ -201,22 +204,38 @@ pub(crate) struct OfLocale {
 
 /// What became of a campaign's deliveries by locale, the largest first: every attempt is looked at, which takes seconds for a
 /// million. Of subscriptions that retention has deleted the locale is not known.
-pub(crate) async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: i64) -> sqlx::Result<Vec<OfLocale>> {
-    sqlx::query_as!(
-        OfLocale,
-        r#"SELECT s.locale, count(*) FILTER (WHERE d.kind = 0) AS "accepted!", count(*) FILTER (WHERE d.kind = 1) AS "displayed!",
-             count(*) FILTER (WHERE d.kind = 2) AS "clicked!"
-           FROM messages m, LATERAL (
-             SELECT 0::smallint AS kind, subscription, shard FROM attempts WHERE message = m.id AND ending = 1
-             UNION ALL SELECT kind, subscription, shard FROM receipts WHERE message = m.id AND kind < 3) d
-           LEFT JOIN subscriptions s ON s.shard = d.shard AND s.id = d.subscription
-           WHERE m.campaign = $1 AND m.app = $2 GROUP BY s.locale ORDER BY 2 DESC, 1 LIMIT $3"#,
-        id.0,
-        app.0,
-        limit
-    )
-    .fetch_all(pool)
-    .await
+pub(crate) async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: usize) -> sqlx::Result<Vec<OfLocale>> {
+    let messages = messages_of(pool, app, id).await?;
+    let accepted = sqlx::query!(
+        r#"SELECT s.locale AS "locale?", count(*) AS "n!" FROM attempts a
+             LEFT JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription
+           WHERE a.message = ANY ($1) AND a.ending = 1 GROUP BY s.locale"#,
+        &messages as &[MessageId]
+    );
+    let reported = sqlx::query!(
+        r#"SELECT s.locale AS "locale?", r.kind, count(*) AS "n!" FROM receipts r
+             LEFT JOIN subscriptions s ON s.shard = r.shard AND s.id = r.subscription
+           WHERE r.message = ANY ($1) AND r.kind < 3 GROUP BY s.locale, r.kind"#,
+        &messages as &[MessageId]
+    );
+    let mut by_locale: HashMap<Option<String>, OfLocale> = HashMap::new();
+    let mut of = |locale: Option<String>, accepted, displayed, clicked| {
+        let none = OfLocale { locale: locale.clone(), accepted: 0, displayed: 0, clicked: 0 };
+        let sum = by_locale.entry(locale).or_insert(none);
+        (sum.accepted, sum.displayed, sum.clicked) =
+            (sum.accepted + accepted, sum.displayed + displayed, sum.clicked + clicked);
+    };
+    for row in accepted.fetch_all(pool).await? {
+        of(row.locale, row.n, 0, 0);
+    }
+    for row in reported.fetch_all(pool).await? {
+        let (displayed, clicked) = displayed_and_clicked(row.kind, row.n);
+        of(row.locale, 0, displayed, clicked);
+    }
+    let mut all: Vec<OfLocale> = by_locale.into_values().collect();
+    all.sort_unstable_by_key(|of| (Reverse(of.accepted), of.locale.is_none(), of.locale.clone()));
+    all.truncate(limit);
+    Ok(all)
 }
 
 /// What was reported of a campaign's deliveries by way of one push service.
@@ -231,20 +250,50 @@ pub(crate) struct OfGateway {
 /// What was reported of a campaign's deliveries by push service, the one that took the most first: every report is looked at. Those of
 /// subscriptions that retention has deleted are left out.
 pub(crate) async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<OfGateway>> {
+    let messages = messages_of(pool, app, id).await?;
+    let reported = sqlx::query!(
+        r#"SELECT s.lane, r.kind, count(*) AS "n!" FROM receipts r
+             JOIN subscriptions s ON s.shard = r.shard AND s.id = r.subscription
+           WHERE r.message = ANY ($1) AND r.kind < 3 GROUP BY s.lane, r.kind"#,
+        &messages as &[MessageId]
+    );
+    let (mut lanes, mut displayed, mut clicked) = (Vec::new(), Vec::new(), Vec::new());
+    for row in reported.fetch_all(pool).await? {
+        let of = displayed_and_clicked(row.kind, row.n);
+        lanes.push(row.lane);
+        displayed.push(of.0);
+        clicked.push(of.1);
+    }
     sqlx::query_as!(
         OfGateway,
-        r#"SELECT l.gateway AS "gateway: Gateway", sum(t.accepted)::bigint AS "accepted!",
-             count(*) FILTER (WHERE t.kind = 1) AS "displayed!", count(*) FILTER (WHERE t.kind = 2) AS "clicked!"
+        r#"SELECT l.gateway AS "gateway: Gateway", sum(t.accepted)::bigint AS "accepted!", sum(t.displayed)::bigint AS "displayed!",
+             sum(t.clicked)::bigint AS "clicked!"
            FROM (
-             SELECT c.lane, c.accepted, 0::smallint AS kind
-             FROM messages m JOIN message_counts c ON c.message = m.id WHERE m.campaign = $1 AND m.app = $2
+             SELECT lane, accepted, 0 AS displayed, 0 AS clicked FROM message_counts WHERE message = ANY ($1)
              UNION ALL
-             SELECT s.lane, 0, r.kind FROM messages m JOIN receipts r ON r.message = m.id AND r.kind < 3
-             JOIN subscriptions s ON s.shard = r.shard AND s.id = r.subscription WHERE m.campaign = $1 AND m.app = $2) t
+             SELECT lane, 0, displayed, clicked FROM unnest($2::integer[], $3::bigint[], $4::bigint[])
+               AS r (lane, displayed, clicked)) t
            JOIN lanes l ON l.id = t.lane GROUP BY l.gateway ORDER BY 2 DESC, 1"#,
-        id.0,
-        app.0
+        &messages as &[MessageId],
+        &lanes,
+        &displayed,
+        &clicked
     )
     .fetch_all(pool)
     .await
+}
+
+/// The messages that a campaign has made.
+async fn messages_of(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<MessageId>> {
+    sqlx::query_scalar!(r#"SELECT id AS "id: MessageId" FROM messages WHERE campaign = $1 AND app = $2"#, id.0, app.0)
+        .fetch_all(pool)
+        .await
+}
+
+/// So many reports of a kind, as those of displaying and those of clicking.
+fn displayed_and_clicked(kind: i16, n: i64) -> (i64, i64) {
+    match kind == ReceiptKind::Displayed.code() {
+        true => (n, 0),
+        false => (0, n),
+    }
 }

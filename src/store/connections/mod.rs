@@ -3,6 +3,7 @@
 //! Settings are SET once a connection is open. Were they start-up parameters, a PgBouncer in between would refuse them, or, told to
 //! ignore them, drop them without a word.
 
+pub(crate) mod engine;
 pub(crate) mod hosts;
 pub(crate) mod pooler;
 pub(crate) mod primary;
@@ -102,14 +103,21 @@ impl Session {
         let began = sqlx::query!(
             r#"SELECT pg_is_in_recovery() AS "standby!",
                       CASE WHEN $3 AND NOT pg_is_in_recovery() THEN pg_walfile_name(pg_current_wal_lsn()) END AS wal_file,
+                      to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL AS "has_citus!",
                       ARRAY(SELECT set_config(name, value, false)
                             FROM unnest($1::text[], $2::text[]) AS setting (name, value)) AS "set!""#,
             &names,
             &values,
             self.primary.has_timelines()
         )
-        .fetch_one(connection)
+        .fetch_one(&mut *connection)
         .await?;
+        let is_distributed = began.has_citus && engine::look(connection).await?;
+        engine::remember(is_distributed);
+        if is_distributed {
+            // A generic plan leaves open which shard it is for, and hardly any that does can be made.
+            sqlx::query("SET plan_cache_mode = auto").execute(&mut *connection).await?;
+        }
         if began.standby && !self.standby {
             return Err(sqlx::Error::Configuration("this Postgres is a standby, which takes no writes".into()));
         }

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::hook::DeliveryState;
 use crate::model::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
+use crate::store::audience::subscriptions::row::{Keys, left_by_users};
 use crate::store::keyset::{Keyset, paged};
 use crate::vault::{Vault, WEBHOOK_BODY};
 
@@ -275,15 +276,17 @@ pub(crate) async fn forget_user(
     sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0))")
         .fetch_one(&mut *conn)
         .await?;
+    let (left, left_at) = left_browsers(conn, app).await?;
     let ids = sqlx::query_scalar!(
         "SELECT d.id FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
          WHERE w.app = $1 AND d.state <> 'delivered' AND (d.created_at >= $2 OR EXISTS (
-           SELECT FROM unnest(d.subscriptions) AS n (id)
-           JOIN subscriptions s ON s.shard = get_byte(uuid_send(n.id), 15) & 63 AND s.id = n.id
-           WHERE s.user_left_at >= d.created_at))
+           SELECT FROM unnest($3::uuid[], $4::timestamptz[]) AS l (id, left_at)
+           WHERE l.id = ANY (d.subscriptions) AND l.left_at >= d.created_at))
          ORDER BY d.id",
         app.0,
-        asked_at
+        asked_at,
+        &left as &[SubscriptionId],
+        &left_at
     );
     let mut forgotten = 0;
     for id in ids.fetch_all(&mut *conn).await? {
@@ -297,6 +300,17 @@ pub(crate) async fn forget_user(
         forgotten += 1;
     }
     Ok(forgotten)
+}
+
+/// Of the browsers that something is still to be told of, or could not be, those that a user has left, and when.
+async fn left_browsers(conn: &mut PgConnection, app: AppId) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
+    let named = sqlx::query_scalar!(
+        r#"SELECT DISTINCT n.id AS "id!: SubscriptionId" FROM webhooks w JOIN webhook_deliveries d ON d.webhook = w.id
+           CROSS JOIN LATERAL unnest(d.subscriptions) AS n (id) WHERE w.app = $1 AND d.state <> 'delivered'"#,
+        app.0
+    );
+    let keys = Keys::of(named.fetch_all(&mut *conn).await?);
+    left_by_users(conn, &keys).await
 }
 
 /// A sealed body in which the events whose data `names` the user do not any more. None: none does.

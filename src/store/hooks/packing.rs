@@ -1,6 +1,8 @@
 //! What is noted and told, taken out to be packed into deliveries: all in one transaction, so that each event is packed once,
 //! whatever breaks off.
 
+use std::collections::{BTreeSet, HashMap};
+
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
@@ -8,6 +10,7 @@ use uuid::Uuid;
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::subscriptions::row::Keys;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
 
@@ -17,6 +20,11 @@ pub(crate) const NOTES_MAX: i64 = 5_000;
 pub(crate) const STREAM_MAX: i64 = 500;
 /// Deliveries of a webhook that are kept for it, waiting or failed: what comes on top is dropped, with an alert.
 const KEPT_MAX: i64 = 5_000;
+
+/// `webhook_notes.kind` of what was clicked.
+const CLICKED: i16 = 22;
+/// Those of endings that an attempt's answer is told with.
+const WITH_ANSWER: std::ops::RangeInclusive<i16> = 2..=7;
 
 /// A webhook that is told of what happens.
 #[derive(Debug, Clone)]
@@ -104,43 +112,114 @@ pub(crate) async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Ve
             DELETE FROM webhook_notes WHERE ctid = ANY (ARRAY(SELECT ctid FROM webhook_notes LIMIT $1))
             RETURNING message, subscription, kind, at
         )
-        SELECT t.message AS "message!", t.subscription AS "subscription!", t.kind AS "kind!", t.at AS "at!", m.app AS "app?", p.campaign AS "campaign?", s.user_id AS "user_id?",
-               l.attempt AS "attempt?", l.status AS "status?", l.reason AS "reason?", r.action AS "action?"
+        SELECT t.message AS "message!: MessageId", t.subscription AS "subscription!: SubscriptionId", t.kind AS "kind!", t.at AS "at!",
+               m.app AS "app?: AppId", p.campaign AS "campaign?: CampaignId"
         FROM taken t
         LEFT JOIN messages m ON m.id = t.message
         LEFT JOIN LATERAL (SELECT campaign FROM campaign_parts WHERE message = t.message LIMIT 1) p ON true
-        LEFT JOIN subscriptions s
-            ON s.shard = get_byte(uuid_send(t.subscription), 15) & 63 AND s.id = t.subscription
-        LEFT JOIN LATERAL (
-            SELECT attempt, status, reason FROM attempts a
-            WHERE t.kind BETWEEN 2 AND 7 AND a.message = t.message AND a.subscription = t.subscription
-            ORDER BY attempt DESC LIMIT 1) l ON true
-        LEFT JOIN LATERAL (
-            SELECT action FROM receipts e
-            WHERE t.kind = 22 AND e.message = t.message AND e.subscription = t.subscription AND e.kind = 2 LIMIT 1) r ON true
         "#,
         NOTES_MAX
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
     let taken = i64::try_from(rows.len()).unwrap_or(i64::MAX);
+    let deliveries = |is: fn(i16) -> bool| {
+        rows.iter().filter(|row| row.app.is_some() && is(row.kind)).map(|row| (row.message, row.subscription)).collect()
+    };
+    let users = users(conn, deliveries(|_| true)).await?;
+    let answers = last_answers(conn, deliveries(|kind| WITH_ANSWER.contains(&kind))).await?;
+    let actions = clicked_actions(conn, deliveries(|kind| kind == CLICKED)).await?;
     let notes = rows.into_iter().filter_map(|row| {
+        let of = (row.message, row.subscription);
+        let answer = answers.get(&of).filter(|_| WITH_ANSWER.contains(&row.kind));
         Some(Note {
             id: EventId(uuid_of(row.at)),
-            app: AppId(row.app?),
+            app: row.app?,
             kind: row.kind,
             at: row.at,
-            message: MessageId(row.message),
-            campaign: row.campaign.map(CampaignId),
-            subscription: SubscriptionId(row.subscription),
-            user_id: row.user_id,
-            attempt: row.attempt,
-            status: row.status,
-            reason: row.reason,
-            action: row.action,
+            message: row.message,
+            campaign: row.campaign,
+            subscription: row.subscription,
+            user_id: users.get(&row.subscription).cloned().flatten(),
+            attempt: answer.map(|answer| answer.attempt),
+            status: answer.and_then(|answer| answer.status),
+            reason: answer.and_then(|answer| answer.reason.clone()),
+            action: actions.get(&of).filter(|_| row.kind == CLICKED).cloned().flatten(),
         })
     });
     Ok((taken, notes.collect()))
+}
+
+/// Deliveries that something is told of.
+type Deliveries = Vec<(MessageId, SubscriptionId)>;
+
+/// The last attempt of a delivery.
+struct Answer {
+    attempt: i32,
+    status: Option<i16>,
+    reason: Option<String>,
+}
+
+/// Whose browsers these are.
+async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<SubscriptionId, Option<String>>> {
+    let ids: BTreeSet<SubscriptionId> = of.into_iter().map(|(_, subscription)| subscription).collect();
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let keys = Keys::of(ids.into_iter().collect());
+    let found = sqlx::query!(
+        r#"SELECT s.id AS "id: SubscriptionId", s.user_id FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id"#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId]
+    );
+    Ok(found.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.user_id)).collect())
+}
+
+/// What the last attempts of these came to.
+async fn last_answers(
+    conn: &mut PgConnection,
+    of: Deliveries,
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), Answer>> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (messages, subscriptions): (Vec<MessageId>, Vec<SubscriptionId>) = of.into_iter().unzip();
+    let found = sqlx::query!(
+        r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", a.attempt, a.status, a.reason
+           FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
+           JOIN attempts a ON a.message = d.message AND a.subscription = d.subscription AND a.shard = d.shard
+           ORDER BY a.attempt"#,
+        &messages as &[MessageId],
+        &subscriptions as &[SubscriptionId],
+        &subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>()
+    );
+    let mut last = HashMap::new();
+    for row in found.fetch_all(conn).await? {
+        let answer = Answer { attempt: row.attempt, status: row.status, reason: row.reason };
+        last.insert((row.message, row.subscription), answer);
+    }
+    Ok(last)
+}
+
+/// Which buttons were clicked; none: the notification itself.
+async fn clicked_actions(
+    conn: &mut PgConnection,
+    of: Deliveries,
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), Option<String>>> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let (messages, subscriptions): (Vec<MessageId>, Vec<SubscriptionId>) = of.into_iter().unzip();
+    let found = sqlx::query!(
+        r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.action
+           FROM unnest($1::uuid[], $2::uuid[], $3::smallint[]) AS d (message, subscription, shard)
+           JOIN receipts r ON r.message = d.message AND r.subscription = d.subscription AND r.shard = d.shard AND r.kind = 2"#,
+        &messages as &[MessageId],
+        &subscriptions as &[SubscriptionId],
+        &subscriptions.iter().map(|id| id.shard()).collect::<Vec<_>>()
+    );
+    Ok(found.fetch_all(conn).await?.into_iter().map(|row| ((row.message, row.subscription), row.action)).collect())
 }
 
 /// Something that the event stream tells, too.

@@ -152,8 +152,8 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> Result<Vec<
         page,
         query_as!(
             Counted,
-            [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT count(*) FROM lanes l
-             JOIN subscriptions s ON s.lane = l.id AND s.state = 'active' WHERE l.vapid_key = k.id) AS "subscriptions!"
+            [r#"SELECT k.id, k.app, k.public_key, k.subject, k.state AS "state: Role", k.created_at, k.retired_at, (SELECT coalesce(sum(a.n), 0)::bigint
+             FROM lanes l JOIN audiences a ON a.topic = 0 AND a.lane = l.id WHERE l.vapid_key = k.id) AS "subscriptions!"
          FROM vapid_keys k WHERE k.app = $1 AND k.id"# < "$2 ORDER BY k.id" DESC "LIMIT $3"],
             app.0,
             page.beyond,

@@ -11,6 +11,7 @@ use crate::model::hook::WebhookState;
 use crate::model::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
 use crate::model::permission::Join;
 use crate::model::subscription::SubscriptionState;
+use crate::store::audience::membership::names_of_all;
 use crate::store::keys::vapid_keys::Role;
 use crate::store::keyset::{Keyset, paged};
 
@@ -145,12 +146,11 @@ pub(crate) async fn subscriptions(
     until: Uuid,
     limit: i64,
 ) -> sqlx::Result<Vec<SubscriptionOut>> {
-    sqlx::query_as!(
+    let mut rows = sqlx::query_as!(
         SubscriptionOut,
         r#"SELECT s.id AS "id: SubscriptionId", s.state AS "state: SubscriptionState", s.address, k.public_key AS vapid_key, s.user_id,
              s.tags, s.attributes::text AS "attributes!", s.locale, s.timezone, s.expires_at, s.policy::text AS policy, s.created_at,
-             s.ended_at, s.consent_at, s.consent_source, ARRAY(SELECT t.name FROM topic_members m JOIN topics t ON t.id = m.topic
-               WHERE m.shard = s.shard AND m.subscription = s.id ORDER BY t.name) AS "topics!"
+             s.ended_at, s.consent_at, s.consent_source, ARRAY[]::text[] AS "topics!"
          FROM (SELECT * FROM subscriptions WHERE app = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4) s
          JOIN lanes l ON l.id = s.lane JOIN vapid_keys k ON k.id = l.vapid_key ORDER BY s.id"#,
         app.0,
@@ -159,7 +159,13 @@ pub(crate) async fn subscriptions(
         limit
     )
     .fetch_all(pool)
-    .await
+    .await?;
+    let ids: Vec<SubscriptionId> = rows.iter().map(|row| row.id).collect();
+    let mut names = names_of_all(pool, &ids).await?;
+    for row in &mut rows {
+        row.topics = names.remove(&row.id).unwrap_or_default();
+    }
+    Ok(rows)
 }
 
 /// A VAPID pair, its private half sealed.

@@ -11,9 +11,12 @@ use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId};
-use crate::store::BEGIN_BY_INDEX;
+use crate::model::fact::Loss;
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::habits;
+use crate::store::audience::membership::forget_topics;
+use crate::store::audience::subscriptions::row::Keys;
 use crate::store::hooks::webhooks;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::{self, Waiting};
@@ -22,6 +25,7 @@ use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::{self, Change, Flow};
 use crate::store::queue::steering::cancel_locked;
 use crate::store::queue::stops::Stop;
+use crate::store::{BEGIN_BY_INDEX, database_now};
 
 /// Requests that were let in before the app was deleted have ended by then: no statement takes longer.
 const REQUESTS_END: Duration = Duration::from_secs(60);
@@ -185,20 +189,38 @@ async fn is_noted(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
 
 async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-    let deleted = sqlx::query!(
-        "WITH mine AS (SELECT shard, id FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
-         topics AS (DELETE FROM topic_members t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id),
-         former AS (
-           DELETE FROM former_topic_members t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id),
-         throttles AS (DELETE FROM throttles t USING mine m WHERE t.shard = m.shard AND t.subscription = m.id)
-         DELETE FROM subscriptions s USING mine m WHERE s.shard = m.shard AND s.id = m.id",
+    let mine = sqlx::query_scalar!(
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2"#,
         app.0,
         CHUNK_OF_MANY
+    );
+    let keys = Keys::of(mine.fetch_all(&mut *tx).await?);
+    if keys.ids.is_empty() {
+        return Ok(0);
+    }
+    let deleted = sqlx::query!(
+        r#"DELETE FROM subscriptions s USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           WHERE s.shard = k.shard AND s.id = k.id
+           RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId", s.state = 'active' AS "was_active!""#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId]
+    );
+    let deleted = deleted.fetch_all(&mut *tx).await?;
+    let (mut changes, now) = (Difference::default(), database_now(&mut *tx).await?);
+    deleted.iter().filter(|row| row.was_active).for_each(|row| changes.lost(row.lane, now, Loss::Deleted));
+    changes.write(&mut tx).await?;
+    let deleted = Keys::of(deleted.into_iter().map(|row| row.id).collect());
+    forget_topics(&mut tx, &deleted).await?;
+    sqlx::query!(
+        "DELETE FROM throttles t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+         WHERE t.shard = k.shard AND t.subscription = k.id",
+        &deleted.shards,
+        &deleted.ids as &[SubscriptionId]
     )
     .execute(&mut *tx)
     .await?;
     tx.commit().await?;
-    Ok(deleted.rows_affected())
+    Ok(deleted.ids.len() as u64)
 }
 
 async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {

@@ -8,6 +8,8 @@ use sqlx::PgPool;
 use crate::model::clock::{Timestamp, first_uuid_of};
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::membership::forget_topics;
+use crate::store::audience::subscriptions::row::Keys;
 use crate::store::outcomes::rollups::Step;
 
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
@@ -68,22 +70,30 @@ pub(crate) async fn clear_messages(
 /// not ended.
 pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-    let deleted = sqlx::query!(
-        "WITH ended AS (
-           SELECT shard, id FROM subscriptions
-           WHERE state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND ended_at < $1
-           ORDER BY ended_at LIMIT $2 FOR UPDATE SKIP LOCKED),
-         topics AS (DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id),
-         former AS (
-           DELETE FROM former_topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id)
-         DELETE FROM subscriptions s USING ended e WHERE s.shard = e.shard AND s.id = e.id",
+    let ended = sqlx::query_scalar!(
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+           WHERE state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND ended_at < $1 ORDER BY ended_at LIMIT $2"#,
         cutoff,
         CHUNK_OF_MANY
-    )
-    .execute(&mut *tx)
-    .await?;
+    );
+    let keys = Keys::of(ended.fetch_all(&mut *tx).await?);
+    if keys.ids.is_empty() {
+        return Ok(0);
+    }
+    // One that came back since stays.
+    let deleted = sqlx::query_scalar!(
+        r#"DELETE FROM subscriptions s USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           WHERE s.shard = k.shard AND s.id = k.id
+             AND s.state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND s.ended_at < $3
+           RETURNING s.id AS "id: SubscriptionId""#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId],
+        cutoff
+    );
+    let deleted = Keys::of(deleted.fetch_all(&mut *tx).await?);
+    forget_topics(&mut tx, &deleted).await?;
     tx.commit().await?;
-    Ok(deleted.rows_affected())
+    Ok(deleted.ids.len() as u64)
 }
 
 /// Deletes a chunk of the metrics over time of one step that are from before `cutoff`.

@@ -7,7 +7,10 @@ use sqlx::{PgPool, Postgres, Transaction};
 use tracing::info;
 
 use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId};
+use crate::model::fact::Loss;
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::store::audience::audience_counts::Difference;
+use crate::store::audience::subscriptions::row::Keys;
 use crate::store::keys::apps::{self, App};
 use crate::store::outcomes::ledger::take::{self, Waiting};
 use crate::store::outcomes::ledger::unsent::{self, How};
@@ -57,18 +60,30 @@ pub(crate) async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result
 
 /// Ends subscriptions whose own `expirationTime` passed. Returns how many.
 pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let expired = sqlx::query!(
-        r#"
-        UPDATE subscriptions SET state = 'expired', ended_at = $1
-        WHERE (shard, id) IN (
-            SELECT shard, id FROM subscriptions
-            WHERE state = 'active' AND expires_at <= $1 ORDER BY expires_at LIMIT 10000 FOR UPDATE SKIP LOCKED)
-        "#,
+    let due = sqlx::query_scalar!(
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+           WHERE state = 'active' AND expires_at <= $1 ORDER BY expires_at LIMIT 10000"#,
         now
-    )
-    .execute(pool)
-    .await?;
-    Ok(expired.rows_affected())
+    );
+    let keys = Keys::of(due.fetch_all(pool).await?);
+    if keys.ids.is_empty() {
+        return Ok(0);
+    }
+    let mut tx = pool.begin().await?;
+    let expired = sqlx::query_scalar!(
+        r#"UPDATE subscriptions s SET state = 'expired', ended_at = $3 FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           WHERE s.shard = k.shard AND s.id = k.id AND s.state = 'active' AND s.expires_at <= $3
+           RETURNING s.lane AS "lane: LaneId""#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId],
+        now
+    );
+    let expired = expired.fetch_all(&mut *tx).await?;
+    let mut changes = Difference::default();
+    expired.iter().for_each(|lane| changes.lost(*lane, now, Loss::Expired));
+    changes.write(&mut tx).await?;
+    tx.commit().await?;
+    Ok(expired.len() as u64)
 }
 
 /// Looks at a chunk of the messages that still have their content and may not need it any more, and deletes it where

@@ -51,6 +51,14 @@ pub(crate) async fn list(
     page: Keyset,
     now: Timestamp,
 ) -> Result<Vec<DeliveryRow>, sqlx::Error> {
+    let is_theirs = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM messages WHERE id = $1 AND app = $2) AS "is_theirs!""#,
+        message.0,
+        app.0
+    );
+    if !is_theirs.fetch_one(pool).await? {
+        return Ok(Vec::new());
+    }
     paged!(
         page,
         query_as!(
@@ -69,14 +77,12 @@ pub(crate) async fn list(
            nullif(q.due_at, 'infinity') AS "due_at?"
          FROM known k LEFT JOIN queue q ON q.shard = get_byte(uuid_send(k.subscription), 15) & 63
            AND q.subscription = k.subscription AND q.message = $1
-         WHERE EXISTS (SELECT 1 FROM messages WHERE id = $1 AND app = $6)
          ORDER BY k.subscription"# DESC "LIMIT $4"],
             message.0,
             page.beyond,
             only.map(|id| id.0),
             page.limit,
-            now,
-            app.0
+            now
         )
         .fetch_all(pool)
     )

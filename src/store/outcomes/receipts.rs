@@ -1,5 +1,7 @@
 //! Receipts: written in batches, counted exactly, read with their deliveries.
 
+mod apart;
+
 use chrono::TimeDelta;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -7,6 +9,7 @@ use crate::model::clock::Timestamp;
 use crate::model::delivery::ReceiptKind;
 use crate::model::hook::Heard;
 use crate::model::id::{AppId, MessageId, SubscriptionId};
+use crate::store::connections::engine;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::Waiting;
 use crate::store::outcomes::ledger::unsent::{self, How};
@@ -126,6 +129,9 @@ async fn insert(
     heard: &[MessageId],
     now: Timestamp,
 ) -> sqlx::Result<Vec<Waiting>> {
+    if engine::is_distributed() {
+        return apart::insert(conn, batch, heard, now).await;
+    }
     sqlx::query_as!(
         Waiting,
         r#"WITH inserted AS (
@@ -180,6 +186,9 @@ async fn insert(
 /// subscription's keys, or its `since`, proves nothing: it may have been sealed with others. Subscriptions that somebody is
 /// changing are left to their next receipt: this comes last in its transaction and waits for nothing that others hold.
 async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
+    if engine::is_distributed() {
+        return apart::prove_keys(conn, batch, now).await;
+    }
     sqlx::query!(
         "WITH unproven AS MATERIALIZED (
            SELECT s.shard, s.id, r.message FROM unnest($1::smallint[], $2::uuid[], $3::uuid[]) AS r (shard, id, message)

@@ -4,6 +4,8 @@
 //! messages are walked, the newest first, and each is asked by key. One request walks a bounded way and says how far it
 //! came; whoever wants more goes on from there.
 
+mod apart;
+
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -12,6 +14,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::connections::engine;
 use crate::store::keyset::{Towards, paged};
 
 /// Most pairs of a message and a subscription that one request looks at.
@@ -206,6 +209,9 @@ async fn look(
     wanted: &Wanted,
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
+    if engine::is_distributed() {
+        return apart::look(conn, app, stretch, wanted, now).await;
+    }
     paged!(
         wanted,
         query_as!(

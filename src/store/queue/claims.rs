@@ -4,11 +4,13 @@
 //! within seconds have no statistics worth planning by. Rows are picked by `ctid` out of an array, because
 //! `IN (SELECT … LIMIT n)` may pick more than `n` under some plans.
 
+mod apart;
 mod batches;
 pub(crate) mod due;
 mod filtered;
 mod recipient;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::PgPool;
@@ -17,6 +19,7 @@ use uuid::Uuid;
 use crate::model::clock::Timestamp;
 use crate::model::id::{MessageId, SubscriptionId};
 use crate::policy::token::Queued;
+use crate::store::connections::engine;
 use crate::vault::Vault;
 pub(crate) use batches::{Batch, next_cursor, postpone_cursor, renew_batches, split_batch};
 pub use batches::{Taken, lease_lost_batch, take_batch};
@@ -64,6 +67,9 @@ pub async fn claim_rows(
     lease: Uuid,
     until: Timestamp,
 ) -> sqlx::Result<Vec<ClaimedRow>> {
+    if engine::is_distributed() {
+        return apart::claim_rows(pool, span, limit, lease, until).await;
+    }
     let rows = sqlx::query!(
         r#"
         WITH claimed AS (
@@ -198,14 +204,21 @@ pub(crate) async fn sign_again(
     lease: Uuid,
     late: &[Queued],
 ) -> sqlx::Result<Vec<(SubscriptionId, MessageId)>> {
+    let active = sqlx::query_scalar!(
+        r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($1::smallint[], $2::uuid[]) AS l (shard, id)
+           JOIN subscriptions s ON s.shard = l.shard AND s.id = l.id WHERE s.state = 'active'"#,
+        &late.iter().map(|queued| queued.subscription.shard()).collect::<Vec<_>>(),
+        &late.iter().map(|queued| queued.subscription).collect::<Vec<_>>() as &[SubscriptionId],
+    );
+    let active: HashSet<SubscriptionId> = active.fetch_all(pool).await?.into_iter().collect();
+    let late: Vec<&Queued> = late.iter().filter(|queued| active.contains(&queued.subscription)).collect();
     let signed = sqlx::query!(
         r#"
         UPDATE queue q SET token = l.token
         FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::bytea[]) AS l (shard, subscription, message, token)
         JOIN messages m ON m.id = l.message
-        JOIN subscriptions s ON s.shard = l.shard AND s.id = l.subscription
         WHERE q.shard = l.shard AND q.subscription = l.subscription AND q.message = l.message AND q.lease = $5
-          AND m.state = 'sending' AND s.state = 'active'
+          AND m.state = 'sending'
         RETURNING q.subscription, q.message
         "#,
         &late.iter().map(|queued| queued.subscription.shard()).collect::<Vec<_>>(),

@@ -189,30 +189,61 @@ pub(crate) async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now
                      WHERE lane = mine.id AND tier = t.tier AND due_at <= $3 LIMIT $4) c) n,
             LATERAL (SELECT min(due_at) AS due_at FROM (SELECT due_at FROM queue
                      WHERE lane = mine.id AND tier = t.tier AND due_at <= $3 ORDER BY due_at LIMIT 1) o) o
-        ),
-        due AS (
-            SELECT c.lane, c.topic, c.after FROM cursors c JOIN mine ON mine.id = c.lane WHERE c.due_at <= $3 LIMIT $5
-        ),
-        fan_out AS (
-            SELECT (SELECT count(*) FROM (SELECT FROM subscriptions WHERE lane = due.lane AND state = 'active'
-                    AND id > due.after LIMIT $4) s) AS n FROM due WHERE topic IS NULL
-            UNION ALL
-            SELECT (SELECT count(*) FROM (SELECT FROM topic_members WHERE topic = due.topic AND lane = due.lane
-                    AND subscription > due.after LIMIT $4) m) FROM due WHERE topic IS NOT NULL
-        ),
-        counted AS (SELECT n FROM rows UNION ALL SELECT n FROM fan_out)
-        SELECT coalesce(sum(n), 0)::bigint AS "deliveries!",
-               coalesce(max(n) = $4, false) OR (SELECT count(*) FROM due) = $5 AS "or_more!",
-               (SELECT min(due_at) FROM rows) AS oldest_due_at
-        FROM counted
+        )
+        SELECT coalesce(sum(n), 0)::bigint AS "deliveries!", coalesce(max(n) = $4, false) AS "or_more!",
+               min(due_at) AS oldest_due_at
+        FROM rows
         "#,
         app.0,
         lane.map(|lane| lane.0),
         now,
         COUNT_MAX,
-        CURSORS_MAX,
     )
     .fetch_one(pool)
     .await?;
-    Ok(Waiting { deliveries: found.deliveries, or_more: found.or_more, oldest_due_at: found.oldest_due_at })
+    let due = sqlx::query!(
+        "SELECT c.lane, c.topic, c.after FROM cursors c JOIN lanes l ON l.id = c.lane
+         WHERE l.app = $1 AND ($2::integer IS NULL OR l.id = $2) AND c.due_at <= $3 LIMIT $4",
+        app.0,
+        lane.map(|lane| lane.0),
+        now,
+        CURSORS_MAX
+    );
+    let due = due.fetch_all(pool).await?;
+    let (mut deliveries, mut or_more) = (found.deliveries, found.or_more || due.len() as i64 == CURSORS_MAX);
+    for cursor in due {
+        let left = left_of(pool, LaneId(cursor.lane), cursor.topic, cursor.after).await?;
+        deliveries += left;
+        or_more |= left == COUNT_MAX;
+    }
+    Ok(Waiting { deliveries, or_more, oldest_due_at: found.oldest_due_at })
+}
+
+/// How many a cursor has still to come to, counted up to [`COUNT_MAX`].
+async fn left_of(pool: &PgPool, lane: LaneId, topic: Option<i32>, after: Uuid) -> sqlx::Result<i64> {
+    match topic {
+        None => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "n!" FROM (
+                     SELECT id FROM subscriptions WHERE lane = $1 AND state = 'active' AND id > $2 LIMIT $3) s"#,
+                lane.0,
+                after,
+                COUNT_MAX
+            )
+            .fetch_one(pool)
+            .await
+        }
+        Some(topic) => {
+            sqlx::query_scalar!(
+                r#"SELECT count(*) AS "n!" FROM (
+                     SELECT subscription FROM topic_members WHERE topic = $1 AND lane = $2 AND subscription > $3 LIMIT $4) m"#,
+                topic,
+                lane.0,
+                after,
+                COUNT_MAX
+            )
+            .fetch_one(pool)
+            .await
+        }
+    }
 }

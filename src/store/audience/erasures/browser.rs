@@ -1,8 +1,13 @@
 //! Which subscriptions are the same browser's as one that is erased: those that it took the place of, and those that took its.
 
-use sqlx::{PgConnection, PgExecutor};
+use std::cmp::Ordering;
+
+use sqlx::PgConnection;
 
 use crate::model::id::{AppId, SubscriptionId};
+
+/// How far a chain of replacements is followed in either direction: no browser has ever had as many endpoints.
+const DEPTH_MAX: usize = 1_000;
 
 /// Of a subscription and those of the same browser that are to go with it, the one that goes next: the farthest, itself last. So a
 /// chain that is broken off is found again.
@@ -10,33 +15,72 @@ use crate::model::id::{AppId, SubscriptionId};
 /// Former ones go if they are nobody's or of `user_id`; they have ended. One that came in its place goes if it is nobody's, and nobody
 /// has logged out of it since: then it says what was said of the one before.
 pub(super) async fn farthest(
-    executor: impl PgExecutor<'_>,
+    conn: &mut PgConnection,
     app: AppId,
     id: SubscriptionId,
     user_id: Option<&str>,
 ) -> sqlx::Result<SubscriptionId> {
-    let farthest = sqlx::query_scalar!(
-        r#"WITH RECURSIVE former (id, depth) AS (
-             SELECT $2::uuid, 0
-             UNION ALL
-             SELECT s.id, f.depth + 1 FROM former f JOIN subscriptions s ON s.replaced_by = f.id
-             WHERE s.app = $1 AND (s.user_id IS NULL OR s.user_id = $3) AND f.depth < 1000),
-           later (id, replaced_by, depth) AS (
-             SELECT id, replaced_by, 0 FROM subscriptions WHERE shard = $4 AND id = $2 AND app = $1
-             UNION ALL
-             SELECT s.id, s.replaced_by, l.depth + 1 FROM later l
-             JOIN subscriptions s ON s.shard = get_byte(uuid_send(l.replaced_by), 15) & 63 AND s.id = l.replaced_by
-             WHERE s.app = $1 AND (s.user_id IS NULL OR s.user_id = $3) AND s.user_left_at IS NULL AND l.depth < 1000)
-           SELECT b.id AS "id!: SubscriptionId" FROM (SELECT id, depth FROM former UNION ALL SELECT id, depth FROM later) b
-           ORDER BY b.depth DESC, b.id LIMIT 1"#,
-        app.0,
+    let (before, former) = earliest(conn, app, id, user_id).await?;
+    let (after, later) = latest(conn, app, id, user_id).await?;
+    Ok(match before.cmp(&after) {
+        Ordering::Greater => former,
+        Ordering::Equal => former.min(later),
+        Ordering::Less => later,
+    })
+}
+
+/// The one that it took the place of most steps ago, and how many these are.
+async fn earliest(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: SubscriptionId,
+    user_id: Option<&str>,
+) -> sqlx::Result<(usize, SubscriptionId)> {
+    let (mut found, mut ids) = ((0, id), vec![id]);
+    for depth in 1..=DEPTH_MAX {
+        ids = sqlx::query_scalar!(
+            r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+               WHERE replaced_by = ANY ($2) AND app = $1 AND (user_id IS NULL OR user_id = $3) ORDER BY id"#,
+            app.0,
+            &ids as &[SubscriptionId],
+            user_id
+        )
+        .fetch_all(&mut *conn)
+        .await?;
+        let Some(first) = ids.first() else { break };
+        found = (depth, *first);
+    }
+    Ok(found)
+}
+
+/// The last of those that took its place, and how many steps away that is.
+async fn latest(
+    conn: &mut PgConnection,
+    app: AppId,
+    id: SubscriptionId,
+    user_id: Option<&str>,
+) -> sqlx::Result<(usize, SubscriptionId)> {
+    let successor = sqlx::query_scalar!(
+        r#"SELECT replaced_by AS "id: SubscriptionId" FROM subscriptions WHERE shard = $1 AND id = $2 AND app = $3"#,
+        id.shard(),
         id.0,
-        user_id,
-        id.shard()
-    )
-    .fetch_one(executor)
-    .await?;
-    Ok(farthest)
+        app.0
+    );
+    let mut successor = successor.fetch_optional(&mut *conn).await?.flatten();
+    let mut found = (0, id);
+    while let Some(next) = successor.filter(|_| found.0 < DEPTH_MAX) {
+        let goes = sqlx::query_scalar!(
+            r#"SELECT replaced_by AS "id: SubscriptionId" FROM subscriptions
+               WHERE shard = $1 AND id = $2 AND app = $3 AND (user_id IS NULL OR user_id = $4) AND user_left_at IS NULL"#,
+            next.shard(),
+            next.0,
+            app.0,
+            user_id
+        );
+        let Some(further) = goes.fetch_optional(&mut *conn).await? else { break };
+        (found, successor) = ((found.0 + 1, next), further);
+    }
+    Ok(found)
 }
 
 /// Forgets that others led to one that is forgotten: what waited for them was cancelled with it.

@@ -11,8 +11,9 @@ use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::subscription::SubscriptionState;
 use crate::policy::Place;
-use crate::store::audience::subscriptions::row::SubscriptionRow;
+use crate::store::audience::subscriptions::row::{SubscriptionRow, lock_in_order, read_all};
 use crate::store::audience::{membership, topics};
+use crate::store::connections::engine;
 use crate::store::keys::audit::{Action, Entry};
 use crate::store::queue::{lanes, policies};
 use crate::vault::Vault;
@@ -224,6 +225,9 @@ async fn lock_known(
     app: AppId,
     items: &[&Item<'_>],
 ) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
+    if engine::is_distributed() {
+        return lock_known_apart(conn, app, items).await;
+    }
     // Each is looked for by what comes next in the index of endpoints. To the planner, an app that grows by what is being registered
     // has a handful of subscriptions: by `app = $1` it would find all of them, each time anew.
     let rows = sqlx::query_as!(
@@ -243,6 +247,26 @@ async fn lock_known(
     )
     .fetch_all(conn)
     .await?;
+    Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
+}
+
+/// [`lock_known`] where Citus keeps them on other machines: found, locked, and read with their lanes.
+async fn lock_known_apart(
+    conn: &mut PgConnection,
+    app: AppId,
+    items: &[&Item<'_>],
+) -> sqlx::Result<HashMap<Vec<u8>, SubscriptionRow>> {
+    let shards: Vec<i16> = items.iter().map(|item| i16::from(item.shard)).collect();
+    let ids = sqlx::query_scalar!(
+        r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($2::bytea[], $3::smallint[]) AS t (mac, shard)
+           JOIN subscriptions s ON s.shard = t.shard AND s.endpoint_mac = t.mac WHERE s.app = $1 AND s.shard = ANY ($3)"#,
+        app.0,
+        &items.iter().map(|item| item.mac.as_slice()).collect::<Vec<_>>() as &[&[u8]],
+        &shards
+    );
+    let ids = ids.fetch_all(&mut *conn).await?;
+    lock_in_order(conn, ids.iter().copied()).await?;
+    let rows = read_all(conn, app, &ids).await?;
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
 

@@ -1,7 +1,7 @@
 //! A subscription's row, what may be wanted of it and by what right, and its lock.
 
 use serde_json::{Map, Value};
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 use subtle::ConstantTimeEq as _;
 
 use crate::model::clock::Timestamp;
@@ -9,6 +9,7 @@ use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
 use crate::model::permission::{BrowserRight, Refused, Speaker};
 use crate::model::subscription::{Consent, SubscriptionState};
+use crate::store::connections::engine;
 use crate::vault::{Purpose, Vault};
 
 /// Most octets of a subscription's attributes, as JSON.
@@ -179,12 +180,38 @@ impl Changes {
     }
 }
 
+/// Those of an app's subscriptions that have these ids, the newest first.
+pub(in crate::store) async fn read_all(
+    executor: impl PgExecutor<'_>,
+    app: AppId,
+    ids: &[SubscriptionId],
+) -> Result<Vec<SubscriptionRow>, sqlx::Error> {
+    sqlx::query_as!(
+        SubscriptionRow,
+        r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+         FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
+         WHERE s.app = $1 ORDER BY s.id DESC"#,
+        app.0,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        ids as &[SubscriptionId]
+    )
+    .fetch_all(executor)
+    .await
+}
+
 /// Reads a subscription, and locks it until the transaction ends.
 pub(in crate::store) async fn lock(
     conn: &mut PgConnection,
     app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<SubscriptionRow>, sqlx::Error> {
+    if engine::is_distributed() {
+        // Citus locks rows of nothing but the one table.
+        lock_in_order(conn, std::iter::once(id)).await?;
+        return Ok(read_all(conn, app, &[id]).await?.pop());
+    }
     sqlx::query_as!(
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
@@ -205,7 +232,20 @@ pub(in crate::store) async fn lock_in_order(
     conn: &mut PgConnection,
     ids: impl Iterator<Item = SubscriptionId>,
 ) -> Result<(), sqlx::Error> {
-    let (shards, ids): (Vec<i16>, Vec<SubscriptionId>) = ids.map(|id| (id.shard(), id)).unzip();
+    let Keys { shards, ids } = Keys::of(ids.collect());
+    if engine::is_distributed() {
+        // Citus locks rows in one shard at a time.
+        for of_shard in ids.chunk_by(|a, b| a.shard() == b.shard()) {
+            sqlx::query!(
+                "SELECT id FROM subscriptions WHERE shard = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE",
+                of_shard[0].shard(),
+                of_shard as &[SubscriptionId]
+            )
+            .fetch_all(&mut *conn)
+            .await?;
+        }
+        return Ok(());
+    }
     sqlx::query!(
         "SELECT id FROM subscriptions WHERE (shard, id) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[]))
          ORDER BY shard, id FOR NO KEY UPDATE",
@@ -215,4 +255,33 @@ pub(in crate::store) async fn lock_in_order(
     .fetch_all(conn)
     .await?;
     Ok(())
+}
+
+/// Subscriptions as a statement is given them: by their keys, in the order that everybody locks them in.
+pub(in crate::store) struct Keys {
+    pub shards: Vec<i16>,
+    pub ids: Vec<SubscriptionId>,
+}
+
+impl Keys {
+    /// The keys of these.
+    pub(in crate::store) fn of(mut ids: Vec<SubscriptionId>) -> Self {
+        ids.sort_unstable_by_key(|id| (id.shard(), *id));
+        Self { shards: ids.iter().map(|id| id.shard()).collect(), ids }
+    }
+}
+
+/// Those of these that a user has left, and when.
+pub(in crate::store) async fn left_by_users(
+    conn: &mut PgConnection,
+    keys: &Keys,
+) -> sqlx::Result<(Vec<SubscriptionId>, Vec<Timestamp>)> {
+    let left = sqlx::query!(
+        r#"SELECT s.id AS "id: SubscriptionId", s.user_left_at AS "at!"
+           FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
+           WHERE s.user_left_at IS NOT NULL"#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId]
+    );
+    Ok(left.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.at)).unzip())
 }

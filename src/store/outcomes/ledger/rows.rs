@@ -11,6 +11,7 @@ use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_sta
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::store::audience::refusals;
+use crate::store::connections::engine;
 use crate::store::hooks;
 use crate::store::outcomes::notes::Profiles;
 use crate::store::outcomes::tally::Tally;
@@ -50,7 +51,7 @@ async fn settle_different_rows(
 ) -> sqlx::Result<usize> {
     let is_special = |s: &Settlement| consequences::is_special(s) || refusals::counts(s) || s.heard_ending().is_some();
     let special = rows.iter().any(|row| is_special(&row.settlement));
-    if !special {
+    if !special && !engine::is_distributed() {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, rows, false, now).await?.len());
     }
     let all = || rows.iter().map(|row| &row.settlement);
@@ -67,27 +68,15 @@ async fn settle_different_rows(
     Ok(rows.len() - written.len())
 }
 
-/// Fence, log and notes of queue rows in one statement, with counts unless they come last. Returns which
-/// (subscription, message) were ours. It is as long as its one statement.
-async fn write_rows(
-    connection: &mut PgConnection,
-    vault: &Vault,
-    rows: &[&RowSettlement],
-    counted_last: bool,
-    now: Timestamp,
-) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
-    let (mut given, mut profiles) = (Given::default(), Profiles::default());
-    for row in rows {
-        given.push(vault, row, now);
-        given.profiles.push(profiles.of(&row.settlement));
-    }
-    let told = profiles.told();
-    let written = sqlx::query!(
-        r#"
+/// The statement of [`write_rows`]: fence, counts and notes, and what `$logged` adds to it.
+macro_rules! settled {
+    ($given:ident, $now:ident, $counted_last:ident, $told:ident, $logged:literal $(, $log:expr)*) => {
+        sqlx::query!(
+            r#"
         WITH given AS (
             SELECT * FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::uuid[], $5::smallint[], $6::integer[],
-                                 $7::timestamptz[], $8::boolean[], $19::bytea[], $20::timestamptz[], $21::boolean[],
-                                 $23::integer[])
+                                 $7::timestamptz[], $8::boolean[], $9::bytea[], $10::timestamptz[], $11::boolean[],
+                                 $12::integer[])
                 AS g (shard, subscription, message, lease, ending, retries, due, parked, token, failed_at, has_turn,
                       profile)
         ),
@@ -113,23 +102,14 @@ async fn write_rows(
         ours AS (
             SELECT subscription, message, profile FROM ended UNION ALL SELECT subscription, message, profile FROM kept
         ),
-        logged AS (
-            INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
-            SELECT * FROM unnest($9::uuid[], $10::uuid[], $11::integer[], $12::smallint[], $13::timestamptz[],
-                                 $14::smallint[], $15::smallint[], $16::integer[], $17::text[])
-                AS a (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
-            -- IS TRUE, since a bare IN becomes a join, for which the planner, who takes arrays for ten elements, tries all
-            -- pairs: half a millisecond for each of 500 rows.
-            WHERE ((a.message, a.subscription) IN (SELECT message, subscription FROM ours)) IS TRUE
-            ON CONFLICT DO NOTHING -- a row that came back after its attempt was logged must end all the same
-        ),
+"# + $logged + r#"
         counted AS (
             INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped)
             SELECT message, lane,
                    count(*) FILTER (WHERE ending = 1), count(*) FILTER (WHERE ending = 3),
                    count(*) FILTER (WHERE ending = 4), count(*) FILTER (WHERE ending = 5),
                    count(*) FILTER (WHERE ending = 6), count(*) FILTER (WHERE ending = 7)
-            FROM ended WHERE NOT $22 GROUP BY message, lane ORDER BY message, lane
+            FROM ended WHERE NOT $14 GROUP BY message, lane ORDER BY message, lane
             ON CONFLICT (message, lane) DO UPDATE
             SET accepted = c.accepted + excluded.accepted, gone = c.gone + excluded.gone,
                 expired = c.expired + excluded.expired, dead = c.dead + excluded.dead,
@@ -137,50 +117,126 @@ async fn write_rows(
         ),
         noted AS (
             INSERT INTO rollup_notes (minute, lane, tier, message, fact, n)
-            SELECT date_trunc('minute', $18::timestamptz), t.lane, t.tier, t.message, t.fact, o.n
+            SELECT date_trunc('minute', $13::timestamptz), t.lane, t.tier, t.message, t.fact, o.n
             FROM (SELECT profile, count(*) AS n FROM ours GROUP BY profile) o
-            JOIN unnest($24::integer[], $25::integer[], $26::smallint[], $27::uuid[], $28::smallint[])
+            JOIN unnest($15::integer[], $16::integer[], $17::smallint[], $18::uuid[], $19::smallint[])
                 AS t (profile, lane, tier, message, fact) ON t.profile = o.profile
         )
         SELECT subscription AS "subscription!", message AS "message!" FROM ours
         "#,
-        &given.shards,
-        &given.subscriptions as &[SubscriptionId],
-        &given.messages as &[MessageId],
-        &given.leases,
-        &given.endings as &[Option<i16>],
-        &given.retries as &[Option<i32>],
-        &given.dues,
-        &given.parked,
-        &given.log.messages as &[MessageId],
-        &given.log.subscriptions as &[SubscriptionId],
-        &given.log.numbers,
-        &given.log.shards,
-        &given.log.ats,
-        &given.log.endings,
-        &given.log.statuses as &[Option<i16>],
-        &given.log.took_ms as &[Option<i32>],
-        &given.log.reasons as &[Option<&str>],
+            &$given.shards,
+            &$given.subscriptions as &[SubscriptionId],
+            &$given.messages as &[MessageId],
+            &$given.leases,
+            &$given.endings as &[Option<i16>],
+            &$given.retries as &[Option<i32>],
+            &$given.dues,
+            &$given.parked,
+            &$given.tokens as &[Option<Vec<u8>>],
+            &$given.failed_at as &[Option<Timestamp>],
+            &$given.has_turn,
+            &$given.profiles,
+            $now,
+            $counted_last,
+            &$told.profiles,
+            &$told.lanes as &[LaneId],
+            &$told.tiers,
+            &$told.messages as &[Option<MessageId>],
+            &$told.facts
+            $(, $log)*
+        )
+        .map(|row| (SubscriptionId(row.subscription), MessageId(row.message)))
+    };
+}
+
+/// Fence, log and notes of queue rows in one statement, with counts unless they come last. Returns which
+/// (subscription, message) were ours. Where attempts lie on other machines, those that are ours are logged by another statement.
+async fn write_rows(
+    connection: &mut PgConnection,
+    vault: &Vault,
+    rows: &[&RowSettlement],
+    counted_last: bool,
+    now: Timestamp,
+) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
+    let (mut given, mut profiles) = (Given::default(), Profiles::default());
+    for row in rows {
+        given.push(vault, row, now);
+        given.profiles.push(profiles.of(&row.settlement));
+    }
+    let told = profiles.told();
+    if engine::is_distributed() {
+        let written = settled!(given, now, counted_last, told, "").fetch_all(&mut *connection).await?;
+        let written = written.into_iter().collect();
+        log(connection, rows, &written).await?;
+        return Ok(written);
+    }
+    let mut log = Log::default();
+    rows.iter().for_each(|row| log.push(row));
+    let written = settled!(
+        given,
         now,
-        &given.tokens as &[Option<Vec<u8>>],
-        &given.failed_at as &[Option<Timestamp>],
-        &given.has_turn,
         counted_last,
-        &given.profiles,
-        &told.profiles,
-        &told.lanes as &[LaneId],
-        &told.tiers,
-        &told.messages as &[Option<MessageId>],
-        &told.facts,
+        told,
+        r#"
+        logged AS (
+            INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
+            SELECT * FROM unnest($20::uuid[], $21::uuid[], $22::integer[], $23::smallint[], $24::timestamptz[],
+                                 $25::smallint[], $26::smallint[], $27::integer[], $28::text[])
+                AS a (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
+            -- IS TRUE, since a bare IN becomes a join, for which the planner, who takes arrays for ten elements, tries all
+            -- pairs: half a millisecond for each of 500 rows.
+            WHERE ((a.message, a.subscription) IN (SELECT message, subscription FROM ours)) IS TRUE
+            ON CONFLICT DO NOTHING -- a row that came back after its attempt was logged must end all the same
+        ),
+        "#,
+        &log.messages as &[MessageId],
+        &log.subscriptions as &[SubscriptionId],
+        &log.numbers,
+        &log.shards,
+        &log.ats,
+        &log.endings,
+        &log.statuses as &[Option<i16>],
+        &log.took_ms as &[Option<i32>],
+        &log.reasons as &[Option<&str>]
+    );
+    Ok(written.fetch_all(connection).await?.into_iter().collect())
+}
+
+/// Logs the attempts of those rows that were ours. One that came back after its attempt was logged must end all the same.
+async fn log(
+    connection: &mut PgConnection,
+    rows: &[&RowSettlement],
+    ours: &HashSet<(SubscriptionId, MessageId)>,
+) -> sqlx::Result<()> {
+    let mut log = Log::default();
+    let is_ours = |row: &&&RowSettlement| {
+        let of = row.settlement.delivery();
+        ours.contains(&(of.subscription, of.message))
+    };
+    rows.iter().filter(is_ours).for_each(|row| log.push(row));
+    sqlx::query!(
+        "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
+         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[], $5::timestamptz[],
+                              $6::smallint[], $7::smallint[], $8::integer[], $9::text[])
+         ON CONFLICT DO NOTHING",
+        &log.messages as &[MessageId],
+        &log.subscriptions as &[SubscriptionId],
+        &log.numbers,
+        &log.shards,
+        &log.ats,
+        &log.endings,
+        &log.statuses as &[Option<i16>],
+        &log.took_ms as &[Option<i32>],
+        &log.reasons as &[Option<&str>]
     )
-    .fetch_all(connection)
-    .await?;
-    Ok(written.into_iter().map(|row| (SubscriptionId(row.subscription), MessageId(row.message))).collect())
+    .execute(connection)
+    .await
+    .map(drop)
 }
 
 /// The arrays of [`write_rows`]: a row an element.
 #[derive(Default)]
-struct Given<'a> {
+struct Given {
     shards: Vec<i16>,
     subscriptions: Vec<SubscriptionId>,
     messages: Vec<MessageId>,
@@ -195,9 +251,9 @@ struct Given<'a> {
     has_turn: Vec<bool>,
     /// What figures over time are told of it.
     profiles: Vec<i32>,
-    log: Log<'a>,
 }
 
+/// The attempts of rows: one an element.
 #[derive(Default)]
 struct Log<'a> {
     messages: Vec<MessageId>,
@@ -211,8 +267,8 @@ struct Log<'a> {
     reasons: Vec<Option<&'a str>>,
 }
 
-impl<'a> Given<'a> {
-    fn push(&mut self, vault: &Vault, row: &'a RowSettlement, now: Timestamp) {
+impl Given {
+    fn push(&mut self, vault: &Vault, row: &RowSettlement, now: Timestamp) {
         let (settlement, of) = (&row.settlement, row.settlement.delivery());
         let (ending, retries, due) = match settlement.fate() {
             Fate::Ended(_, end) => (Some(end.ending().code()), None, Due::At(now)),
@@ -233,16 +289,22 @@ impl<'a> Given<'a> {
         self.tokens.push(token);
         self.failed_at.push(settlement.failed_at());
         self.has_turn.push(due.is_turn());
-        for (attempt, ending) in settlement.attempts() {
-            self.log.messages.push(of.message);
-            self.log.subscriptions.push(of.subscription);
-            self.log.numbers.push(stored(attempt.number));
-            self.log.shards.push(of.subscription.shard());
-            self.log.ats.push(attempt.at);
-            self.log.endings.push(ending.code());
-            self.log.statuses.push(attempt.status.map(stored_status));
-            self.log.took_ms.push(attempt.took_ms.map(stored));
-            self.log.reasons.push(attempt.reason.as_deref());
+    }
+}
+
+impl<'a> Log<'a> {
+    fn push(&mut self, row: &'a RowSettlement) {
+        let of = row.settlement.delivery();
+        for (attempt, ending) in row.settlement.attempts() {
+            self.messages.push(of.message);
+            self.subscriptions.push(of.subscription);
+            self.numbers.push(stored(attempt.number));
+            self.shards.push(of.subscription.shard());
+            self.ats.push(attempt.at);
+            self.endings.push(ending.code());
+            self.statuses.push(attempt.status.map(stored_status));
+            self.took_ms.push(attempt.took_ms.map(stored));
+            self.reasons.push(attempt.reason.as_deref());
         }
     }
 }

@@ -143,10 +143,17 @@ pub(crate) async fn of_previous_users(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Waiting>> {
+    sqlx::query!(
+        "UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2",
+        subscription.shard(),
+        subscription.0,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
     sqlx::query_as!(
         Waiting,
-        "WITH left_it AS (UPDATE subscriptions SET user_left_at = $3, life = life + 1 WHERE shard = $1 AND id = $2)
-         DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
+        "DELETE FROM queue q USING messages m WHERE q.shard = $1 AND q.subscription = $2 AND m.id = q.message
            AND m.audience ?| ARRAY['users', 'subscriptions'] AND (q.lease IS NULL OR q.due_at <= $3)
          RETURNING q.subscription, q.message, q.lane, q.tier, q.retries",
         subscription.shard(),

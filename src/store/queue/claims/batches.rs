@@ -1,5 +1,7 @@
 //! Fan-out: batches taken off cursors, and batches whose workers were lost.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
@@ -348,24 +350,25 @@ pub async fn lease_lost_batch(
     else {
         return Ok(None);
     };
-    let recipients = sqlx::query_as!(
+    let ids: Vec<SubscriptionId> = batch.recipients.into_iter().map(SubscriptionId).collect();
+    let found = sqlx::query_as!(
         Found,
         r#"
-        SELECT r.id AS "id!", s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
+        SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
                s.user_id, s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
                -- It may have ended and come back since the batch was taken.
-               coalesce(s.since > $2, false) AS "is_past!",
-               CASE WHEN s.since > $2 THEN s.revived - 1 ELSE s.life END AS "life?"
-        FROM unnest($1::uuid[]) WITH ORDINALITY AS r (id, place)
-        LEFT JOIN subscriptions s ON s.id = r.id AND s.shard = get_byte(uuid_send(r.id), 15) & 63
-        ORDER BY r.place
+               coalesce(s.since > $3, false) AS "is_past!",
+               CASE WHEN s.since > $3 THEN s.revived - 1 ELSE s.life END AS "life?"
+        FROM unnest($1::smallint[], $2::uuid[]) AS r (shard, id) JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id
         "#,
-        &batch.recipients,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId],
         batch.accepted_at
-    )
-    .map(|found| found.of(&batch.state))
-    .fetch_all(pool)
-    .await?;
+    );
+    let mut found: HashMap<SubscriptionId, Found> =
+        found.fetch_all(pool).await?.into_iter().map(|found| (found.id, found)).collect();
+    let of = |id| found.remove(&id).unwrap_or_else(|| Found::deleted(id)).of(&batch.state);
+    let recipients = ids.into_iter().map(of).collect();
     Ok(Some(Batch {
         id: batch.id,
         lease,

@@ -86,6 +86,7 @@ pub struct Recipient {
 }
 
 /// What a claim finds of a recipient: of a subscription that does not exist any more, little but its id.
+#[derive(Clone)]
 pub(super) struct Found {
     pub id: SubscriptionId,
     pub origin_id: Option<Uuid>,
@@ -101,6 +102,23 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Of a subscription that does not exist any more.
+    pub(super) fn deleted(id: SubscriptionId) -> Self {
+        Self {
+            id,
+            origin_id: None,
+            address: None,
+            state: None,
+            has_successor: false,
+            is_past: false,
+            policy: None,
+            timezone: None,
+            user_id: None,
+            proven: None,
+            life: None,
+        }
+    }
+
     /// The recipient of a message in that state.
     pub(super) fn of(self, message: &str) -> Recipient {
         let circumstances = Circumstances::read(message, self.state.as_deref(), self.has_successor, self.is_past);

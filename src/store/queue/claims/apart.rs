@@ -1,0 +1,176 @@
+//! Claiming rows where Citus keeps subscriptions and attempts on other machines: what is claimed is read with its messages, which are
+//! at hand, and then whom it is for, by keys, from the shards that these lie in.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::due::Span;
+use super::recipient::Found;
+use super::{ClaimedRow, TURN_KEPT, Unopened, give_back};
+use crate::model::clock::Timestamp;
+use crate::model::id::{LaneId, MessageId, SubscriptionId};
+use crate::store::connections::engine::shards_of;
+
+/// A row that was claimed.
+struct Claimed {
+    subscription: SubscriptionId,
+    message: MessageId,
+    lane: LaneId,
+    retries: i32,
+    scheduled_at: Timestamp,
+    leases: i16,
+    token: Vec<u8>,
+    failed_at: Option<Timestamp>,
+    has_turn: bool,
+    life: i32,
+    message_state: String,
+    /// Whether its message was for subscriptions or users by name.
+    is_named: bool,
+    /// Whether it waits at its message's tier.
+    is_in_tier: bool,
+}
+
+/// A recipient, and what else decides.
+struct Read {
+    found: Found,
+    lane: LaneId,
+    life: i32,
+    revived: i32,
+}
+
+/// [`super::claim_rows`].
+pub(super) async fn claim_rows(
+    pool: &PgPool,
+    span: Span,
+    limit: usize,
+    lease: Uuid,
+    until: Timestamp,
+) -> sqlx::Result<Vec<ClaimedRow>> {
+    let claimed = claim(pool, span, limit, lease, until).await?;
+    if claimed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let read = async { Ok::<_, sqlx::Error>((recipients(pool, &claimed).await?, recorded(pool, &claimed).await?)) };
+    let (recipients, recorded) = match read.await {
+        Ok(read) => read,
+        Err(error) => {
+            let rows = claimed.iter().map(|row| (row.subscription, row.message)).collect();
+            // If this fails, too, the lease runs out.
+            drop(give_back(pool, lease, &Unopened::Rows(rows), span.now).await);
+            return Err(error);
+        }
+    };
+    let open = |row: Claimed| {
+        let is_recorded = recorded.contains(&(row.subscription, row.message));
+        let recipient = recipients.get(&row.subscription);
+        row.open(recipient, is_recorded)
+    };
+    Ok(claimed.into_iter().map(open).collect())
+}
+
+async fn claim(pool: &PgPool, span: Span, limit: usize, lease: Uuid, until: Timestamp) -> sqlx::Result<Vec<Claimed>> {
+    sqlx::query_as!(
+        Claimed,
+        r#"
+        WITH claimed AS (
+            UPDATE queue SET lease = $5, leases = leases + 1, due_at = $6,
+                             has_turn = has_turn AND lease IS NULL AND due_at > $7
+            WHERE ctid = ANY (ARRAY(
+                SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $8 AND $4
+                ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+            RETURNING subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
+        )
+        SELECT c.subscription AS "subscription!: SubscriptionId", c.message AS "message!: MessageId", c.lane AS "lane!: LaneId",
+               c.retries AS "retries!", c.scheduled_at AS "scheduled_at!", c.leases AS "leases!", c.token AS "token!", c.failed_at,
+               c.has_turn AS "has_turn!", c.life AS "life!", m.state AS "message_state!",
+               coalesce(m.audience ?| ARRAY['users', 'subscriptions'], false) AS "is_named!", m.tier = c.tier AS "is_in_tier!"
+        FROM claimed c JOIN messages m ON m.id = c.message
+        "#,
+        span.lane.0,
+        span.tier.code(),
+        i64::try_from(limit).unwrap_or(i64::MAX),
+        span.now,
+        lease,
+        until,
+        span.now - TURN_KEPT,
+        span.since,
+    )
+    .fetch_all(pool)
+    .await
+}
+
+async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<SubscriptionId, Read>> {
+    let ids: HashSet<SubscriptionId> = claimed.iter().map(|row| row.subscription).collect();
+    let ids: Vec<SubscriptionId> = ids.into_iter().collect();
+    let rows = sqlx::query!(
+        r#"
+        SELECT s.id AS "id: SubscriptionId", s.origin_id, s.address, s.state, s.policy, s.timezone, s.user_id, s.proven,
+               s.replaced_by IS NOT NULL AS "has_successor!", s.lane AS "lane: LaneId", s.life, s.revived
+        FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
+        WHERE s.shard = ANY ($3)
+        "#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId],
+        &shards_of(&ids)
+    );
+    let read = rows.fetch_all(pool).await?.into_iter().map(|row| {
+        let found = Found {
+            id: row.id,
+            origin_id: Some(row.origin_id),
+            address: Some(row.address),
+            state: Some(row.state),
+            has_successor: row.has_successor,
+            is_past: false,
+            policy: row.policy,
+            timezone: row.timezone,
+            user_id: row.user_id,
+            proven: Some(row.proven),
+            life: None,
+        };
+        (row.id, Read { found, lane: row.lane, life: row.life, revived: row.revived })
+    });
+    Ok(read.collect())
+}
+
+/// Those whose attempts were made already.
+async fn recorded(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
+    let ids: Vec<SubscriptionId> = claimed.iter().map(|row| row.subscription).collect();
+    let rows = sqlx::query!(
+        r#"
+        SELECT a.subscription AS "subscription: SubscriptionId", a.message AS "message: MessageId"
+        FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS k (shard, subscription, message, attempt)
+        JOIN attempts a
+          ON a.shard = k.shard AND a.message = k.message AND a.subscription = k.subscription AND a.attempt = k.attempt
+        WHERE a.shard = ANY ($5)
+        "#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId],
+        &claimed.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId],
+        &claimed.iter().map(|row| row.retries).collect::<Vec<_>>(),
+        &shards_of(&ids)
+    );
+    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.subscription, row.message)).collect())
+}
+
+impl Claimed {
+    /// With whom it is for, as read; none: that subscription does not exist any more.
+    fn open(self, of: Option<&Read>, is_recorded: bool) -> ClaimedRow {
+        let mut found = of.map_or_else(|| Found::deleted(self.subscription), |of| of.found.clone());
+        found.is_past = of.is_some_and(|of| self.life < of.revived || self.life < of.life && self.is_named);
+        found.life = Some(self.life);
+        ClaimedRow {
+            recipient: found.of(&self.message_state),
+            message: self.message,
+            retries: u32::try_from(self.retries).unwrap_or(0),
+            scheduled_at: self.scheduled_at,
+            leases: self.leases,
+            token: self.token,
+            failed_at: self.failed_at,
+            has_turn: self.has_turn,
+            is_recorded,
+            is_in_place: self.is_in_tier && of.is_none_or(|of| of.lane == self.lane),
+        }
+    }
+}
