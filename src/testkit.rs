@@ -188,6 +188,9 @@ pub mod store {
         }
     }
     pub mod operations {
+        pub mod distribution {
+            pub use crate::store::operations::distribution::{Distribution, DistributionError, distribute};
+        }
         pub mod partitions {
             pub use crate::store::operations::partitions::{clear_defaults, drop_before, ensure};
         }

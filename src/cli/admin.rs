@@ -18,6 +18,7 @@ use crate::server::context::{self, Context, Migrations};
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::keys::data_keys::{self, Added};
 use crate::store::keys::resealing::{self, SealKey};
+use crate::store::operations::distribution::{self, Distribution};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::workers;
 use crate::store::{self};
@@ -32,6 +33,12 @@ pub(crate) async fn migrate(config: &Config, forced: bool) -> anyhow::Result<()>
     let migrations = if forced { Migrations::Force } else { Migrations::Apply };
     Context::open(config, migrations).await?.close().await;
     Ok(())
+}
+
+/// Distributes the database, which is up to date, over a cluster of Citus.
+pub(crate) async fn distribute(config: &Config) -> anyhow::Result<Distribution> {
+    let (_postgres, options) = context::database(config).await?;
+    Ok(distribution::distribute(&options).await?)
 }
 
 /// What `rotate_master_key` did.

@@ -135,6 +135,16 @@ async fn a_file_that_others_own_or_may_write_is_refused_however_it_was_found() {
 }
 
 #[tokio::test]
+async fn only_a_cluster_of_citus_is_distributed() {
+    let (database, dir) = (TestDatabase::empty().await, TempDir::new());
+    let migrate = ["migrate", "--distribute"];
+    let refused = run(bellwire(dir.path()).args(migrate).env("DATABASE_URL", database.url())).await;
+    assert!(!refused.status.success());
+    let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(words.contains("this Postgres is not one of Citus"), "{words}");
+}
+
+#[tokio::test]
 async fn doctor_tells_what_is_wrong_and_exits_with_3() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let doctor = || {

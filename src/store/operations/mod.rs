@@ -2,6 +2,7 @@
 //! what requests were answered that may be repeated.
 
 pub(crate) mod backups;
+pub(crate) mod distribution;
 pub(crate) mod edits;
 pub(crate) mod exports;
 pub(crate) mod first_answers;

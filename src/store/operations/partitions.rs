@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::model::clock::{Timestamp, time_of};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::connections::engine;
 
 /// The partitioned tables.
 const TABLES: [&str; 2] = ["attempts", "receipts"];
@@ -123,11 +124,15 @@ pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sql
     let mut deleted = 0;
     for table in TABLES {
         let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
-        let delete = format!(
-            "DELETE FROM {table}_default WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table}_default \
-             WHERE message < '{}' ORDER BY message LIMIT {CROWD}))",
-            midnight(cutoff.date_naive())
-        );
+        let cutoff = midnight(cutoff.date_naive());
+        let delete = match engine::is_distributed() {
+            // A row's place says nothing where its table lies in parts.
+            true => format!("DELETE FROM {table}_default WHERE message < '{cutoff}'"),
+            false => format!(
+                "DELETE FROM {table}_default WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table}_default \
+                 WHERE message < '{cutoff}' ORDER BY message LIMIT {CROWD}))"
+            ),
+        };
         deleted += execute(&mut tx, delete).await?;
         tx.commit().await?;
     }
@@ -150,7 +155,7 @@ async fn ensure_default(pool: &PgPool, table: &'static str) -> Result<bool, sqlx
 
 /// Whether the default partition holds so much that it should not be moved, or be looked through under a lock.
 async fn is_crowded(pool: &PgPool, table: &'static str) -> Result<bool, sqlx::Error> {
-    let counted = format!("SELECT count(*) FROM (SELECT FROM {table}_default LIMIT {CROWD} + 1) rows");
+    let counted = format!("SELECT count(*) FROM (SELECT message FROM {table}_default LIMIT {CROWD} + 1) rows");
     let rows: i64 = sqlx::query_scalar(AssertSqlSafe(counted)).persistent(false).fetch_one(pool).await?;
     Ok(rows > CROWD)
 }
@@ -200,6 +205,13 @@ async fn ensure_day(pool: &PgPool, table: &'static str, day: NaiveDate) -> Resul
     let name = name_of(table, day);
     let (from, to) = (midnight(day), midnight(day + Days::new(1)));
     let Some(mut tx) = lock_if_missing(pool, table, &name).await? else { return Ok(false) };
+    if engine::is_distributed() {
+        // Citus makes it on every machine. Where the default partition holds rows of that day it refuses.
+        let bounds = format!("FOR VALUES FROM ('{from}') TO ('{to}')");
+        execute(&mut tx, format!("CREATE TABLE {name} PARTITION OF {table} {bounds} WITH ({APPEND_ONLY})")).await?;
+        tx.commit().await?;
+        return Ok(true);
+    }
     // Attaching a table that is already filled keeps the rows visible all the time, and locks writers out only of the
     // default partition, which is normally empty.
     execute(&mut tx, format!("LOCK TABLE {table}_default IN ACCESS EXCLUSIVE MODE")).await?;

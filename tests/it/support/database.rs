@@ -17,7 +17,9 @@ use nix::unistd::Pid;
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-const TEMPLATE: &str = "bellwire_template";
+use super::citus;
+
+pub(super) const TEMPLATE: &str = "bellwire_template";
 /// When tests begin, by their stub clocks: 15 January 2027. Partitions of the days around it exist.
 pub const START: DateTime<Utc> = DateTime::from_timestamp(1_800_000_000, 0).expect("in range");
 /// Connections of a test's own pool.
@@ -113,7 +115,7 @@ pub fn shared_postgres() -> &'static Embedded {
     })
 }
 
-fn on_a_thread<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
+pub(super) fn on_a_thread<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work);
     std::thread::spawn(run).join().expect("the thread did its work")
 }
@@ -138,6 +140,15 @@ impl TestDatabase {
     }
 
     async fn like(template: &str) -> Self {
+        if template == TEMPLATE
+            && let Some(cluster) = tokio::task::spawn_blocking(citus::cluster).await.expect("a cluster")
+        {
+            let name = format!("test_{}_{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+            cluster.copy(&name).await;
+            let (options, url) = (cluster.connect_options(&name), cluster.url(&name));
+            let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
+            return Self { name, pool, options, url, shared: true };
+        }
         let postgres = tokio::task::spawn_blocking(shared_postgres).await.expect("a Postgres");
         let name = format!("test_{}", SERIAL.fetch_add(1, Ordering::Relaxed));
         let mut admin = PgConnection::connect_with(&postgres.connect_options("postgres")).await.expect("a connection");
@@ -218,6 +229,10 @@ impl Drop for TestDatabase {
             let (sender, names) = mpsc::channel::<String>();
             std::thread::spawn(move || {
                 for name in names {
+                    if let Some(cluster) = citus::cluster() {
+                        on_a_thread(async move { cluster.drop(&name).await });
+                        continue;
+                    }
                     let options = shared_postgres().connect_options("postgres");
                     on_a_thread(async move {
                         // What is not dropped here goes with the whole cluster.

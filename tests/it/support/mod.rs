@@ -3,6 +3,7 @@
 mod accounts;
 pub mod app;
 pub mod authenticator;
+pub mod citus;
 pub mod cluster;
 pub mod collector;
 pub mod database;
