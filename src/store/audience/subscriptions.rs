@@ -67,13 +67,17 @@ pub(crate) struct Listed {
     pub looked_to: Option<SubscriptionId>,
 }
 
+/// Instead of a topic's number, where any will do, and where there is none of that name. Null would not do: Citus plans no outer join
+/// that nothing can fit.
+const ANY_TOPIC: i32 = 0;
+const NO_TOPIC: i32 = -1;
+
 /// An app's subscriptions with ids beyond the page's key, the nearest first, with their topics. It looks at
 /// [`LOOKED_AT_MAX`] of them, at most.
 pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> Result<Listed, sqlx::Error> {
-    // No topic has the number 0.
     let topic = match &filter.topic {
-        Some(name) => Some(topics::find(&mut *pool.acquire().await?, app, name).await?.unwrap_or(0)),
-        None => None,
+        Some(name) => topics::find(&mut *pool.acquire().await?, app, name).await?.unwrap_or(NO_TOPIC),
+        None => ANY_TOPIC,
     };
     let rows = paged!(
         page,
@@ -86,7 +90,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
                WHERE s.app = $1 AND s.id"# < "$2 AND ($3::text IS NULL OR s.user_id = $3)
                ORDER BY s.id" DESC "LIMIT $9) s JOIN lanes l ON l.id = s.lane
          WHERE ($4::text IS NULL OR s.state = $4) AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
-           AND ($7::integer IS NULL OR s.topic IS NOT NULL)
+           AND ($7 = 0 OR s.topic IS NOT NULL)
          ORDER BY s.id" DESC "LIMIT $8"],
             app.0,
             page.beyond,

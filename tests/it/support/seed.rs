@@ -8,7 +8,7 @@ use bellwire::testkit::store::audience::registration::endpoint_mac;
 use bellwire::testkit::store::outcomes::copy::Rows;
 use bellwire::testkit::vault;
 
-use super::TestApp;
+use super::{TestApp, citus};
 
 const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, \
                     token_version, last_seen, created_at) FROM STDIN (FORMAT binary)";
@@ -24,6 +24,7 @@ pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
         .await
         .expect("it was registered");
     let now = app.clock.now();
+    let others = i64::try_from(indices.len()).expect("few") - 1;
     let mut rows = Rows::new(12, indices.len());
     for index in indices.skip(1) {
         let host = format!("{gateway}.bellwire.test");
@@ -48,4 +49,14 @@ pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
     }
     let mut connection = app.pool.acquire().await.expect("a connection");
     rows.send(&mut connection, COPY).await.expect("subscriptions");
+    if citus::cluster().is_some() {
+        // Where no trigger sees it. A thing won is fact 40.
+        sqlx::query("INSERT INTO audience_changes (topic, lane, n, at, fact) VALUES (0, $1, $2, $3, 40)")
+            .bind(lane)
+            .bind(others)
+            .bind(now)
+            .execute(&mut *connection)
+            .await
+            .expect("a note");
+    }
 }
