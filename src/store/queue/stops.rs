@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{MessageId, SubscriptionId};
+use crate::store::connections::engine;
 
 /// What a stop says about its target, a message or a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,6 +155,24 @@ pub(crate) async fn stop_subscription(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Stop> {
+    if engine::is_distributed() {
+        // In a statement that reads the subscription, too, `xid` would be a transaction of the machine that it lies on, by which no
+        // worker would find the stop.
+        let life = sqlx::query_scalar!(
+            "SELECT life FROM subscriptions WHERE shard = $1 AND id = $2",
+            subscription.shard(),
+            subscription.0
+        );
+        let life = life.fetch_one(&mut *conn).await?;
+        let seq = sqlx::query_scalar!(
+            "INSERT INTO stops (at, kind, target, life) VALUES ($1, $2, $3, $4) RETURNING seq",
+            now,
+            kind.name(),
+            subscription.0,
+            life
+        );
+        return Ok(Stop { seq: seq.fetch_one(conn).await?, kind, target: subscription.0, life });
+    }
     let row = sqlx::query!(
         r#"INSERT INTO stops (at, kind, target, life)
            SELECT $1, $2, id, life FROM subscriptions WHERE shard = $3 AND id = $4 RETURNING seq, life AS "life!""#,
