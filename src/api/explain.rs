@@ -27,6 +27,7 @@ use crate::store::keys::apps::App;
 use crate::store::outcomes::deliveries::AttemptRow;
 use crate::store::outcomes::receipts::{ReceiptRow, kept_since};
 use crate::store::outcomes::stories::{self, DeadLetterRow, Stored, StoryRow};
+use crate::store::queue::claims::walk;
 use crate::store::queue::lanes::OriginRow;
 use crate::vault;
 use utoipa_axum::router::OpenApiRouter;
@@ -215,7 +216,7 @@ fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Opti
 
 /// Whether the fan-out, as it goes on now, comes to the subscription.
 fn is_ahead(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> bool {
-    row.cursor_after.is_some_and(|after| after < subscription)
+    row.cursor_after.is_some_and(|after| walk::is_ahead(after, subscription))
         && row.subscription_state == Some(SubscriptionState::Active)
         && row.since.is_some_and(|since| since <= row.accepted_at)
         && row.ends_at.is_none_or(|ends_at| now < ends_at)

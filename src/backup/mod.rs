@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::model::clock::{Clock, Timestamp};
 use crate::postgres::{Binaries, Embedded};
 use crate::server::context;
+use crate::store::connections::engine;
 use crate::store::keys::data_keys;
 use crate::store::operations::backups::{self, Kind};
 use crate::store::operations::restoring::{self, Origin, Settled};
@@ -119,6 +120,9 @@ async fn make_of(config: &Config, opened: &Opened, output: Output) -> anyhow::Re
         }
     };
     let pool = store::connect(opened.options.clone(), CONNECTIONS).await?;
+    if engine::is_distributed() {
+        bail!("the database is distributed by Citus: back up its whole cluster, by its own means")
+    }
     let made = dump(config, opened, &pool, migration, output).await;
     pool.close().await;
     made

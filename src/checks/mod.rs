@@ -27,7 +27,7 @@ use crate::model::clock::{Clock, Timestamp};
 use crate::model::named;
 use crate::store;
 use crate::store::keys::data_keys;
-use crate::store::operations::{partitions, restoring, setup, workers};
+use crate::store::operations::{distribution, partitions, restoring, setup, workers};
 use crate::store::outcomes::reliability;
 use crate::store::queue::guards;
 use crate::vault::master_key::Source;
@@ -248,6 +248,11 @@ pub(crate) async fn of_database(pool: &PgPool) -> Vec<Finding> {
     }
     let holder = setup::oldest_holder(pool);
     findings.push(asked("old transactions", holder, |holder| rules::old_transactions(holder.as_ref())).await);
+    match timeout(PATIENCE, distribution::placement(pool)).await {
+        Ok(Ok(found)) => findings.extend(found.as_ref().map(rules::upkeep::placement)),
+        Ok(Err(error)) => findings.push(Finding::failure("citus", error)),
+        Err(_) => findings.push(rules::too_slow("citus")),
+    }
     findings
 }
 

@@ -12,6 +12,7 @@ use sqlx::postgres::PgConnectOptions;
 use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::model::clock::{Clock, Timestamp};
+use crate::model::id::SHARDS;
 use crate::postgres::{self, Binaries, Embedded, Upgraded};
 use crate::server;
 use crate::server::context::{self, Context, Migrations};
@@ -38,7 +39,7 @@ pub(crate) async fn migrate(config: &Config, forced: bool) -> anyhow::Result<()>
 /// Distributes the database, which is up to date, over a cluster of Citus.
 pub(crate) async fn distribute(config: &Config) -> anyhow::Result<Distribution> {
     let (_postgres, options) = context::database(config).await?;
-    Ok(distribution::distribute(&options).await?)
+    Ok(distribution::distribute(&options, SHARDS).await?)
 }
 
 /// What `rotate_master_key` did.

@@ -164,7 +164,7 @@ async fn replicas_together_send_no_more_than_a_cap_allows() {
     }
     app.run_until_idle_with(&other).await;
     let wrong = "SELECT count(*) FROM (
-        SELECT s.user_id FROM attempts a JOIN subscriptions s ON s.id = a.subscription WHERE a.ending = 1
+        SELECT s.user_id FROM attempts a JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription WHERE a.ending = 1
         GROUP BY s.user_id HAVING count(*) <> 4 OR count(DISTINCT a.message) <> 2) wrong";
     assert_eq!(scalar(&app.pool, wrong).await, 0, "each user gets two messages, in both browsers");
     assert_eq!(scalar(&app.pool, "SELECT sum(accepted)::bigint FROM message_counts").await, 240);

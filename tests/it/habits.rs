@@ -422,7 +422,7 @@ async fn a_share_without_the_rule_measures_what_it_costs_and_spares() {
     start(&app, "measured", json!({"variants": variants, "holdout": 0.1})).await.ok(200);
     go(&app).await;
     let clicked = "WITH them AS (
-          SELECT a.message, a.subscription FROM attempts a JOIN subscriptions s ON s.id = a.subscription
+          SELECT a.message, a.subscription FROM attempts a JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription
           WHERE a.ending = 1 AND NOT EXISTS (SELECT FROM habits h WHERE h.person = s.origin_id))
         INSERT INTO receipt_counts (message, acknowledged, displayed, clicked)
         SELECT message, count(*), count(*), count(*) FROM them GROUP BY message";

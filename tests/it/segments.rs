@@ -218,7 +218,7 @@ async fn a_server_killed_between_cut_and_settlement_loses_nobody_of_a_segment_an
     assert!(server.end(PATIENCE).await.success());
     app.worker(app.clock.clone()).await.run_until_idle().await;
     assert_eq!(app.counts(&message).await["accepted"], i64::try_from(odd).expect("a count"));
-    let others = "SELECT count(*) FROM attempts a JOIN subscriptions s ON s.id = a.subscription WHERE s.tags = '{}'";
+    let others = "SELECT count(*) FROM attempts a JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription WHERE s.tags = '{}'";
     assert_eq!(crate::support::app::scalar(&app.pool, others).await, 0);
     app.finish().await;
 }

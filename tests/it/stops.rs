@@ -213,7 +213,7 @@ async fn a_stop_by_another_process_is_obeyed_within_a_second() {
         let end = app.counts(&message).await;
         let begun = i64::try_from(app.rule(rule).0).unwrap();
         let standing = if order == Order::Pause { "queued" } else { "cancelled" };
-        assert_eq!((end["accepted"], end[standing]), (begun, 240 - begun), "{order:?}: {end:?}");
+        assert_eq!((end["accepted"], end[standing]), (begun, end["targeted"] - begun), "{order:?}: {end:?}");
         app.simulator.remove_rule(rule);
         if order == Order::Pause {
             app.steer(&message, "resume").await;

@@ -4,12 +4,16 @@ use std::path::Path;
 
 use super::beyond;
 use crate::checks::{Finding, Health};
+use crate::store::operations::distribution::{Machine, Placement};
 use crate::store::operations::setup::{Dead, Expired};
 
 /// Shares of the inodes that are free: less is little.
 const INODES_LITTLE: [f64; 2] = [0.1, 0.02];
 /// Shares of the files that a process may have open.
 const FILES_OPEN: [f64; 2] = [0.7, 0.9];
+/// What a machine may hold, by what would be its part, before shards should be moved, and from how many octets on that counts.
+const UNEVEN: f64 = 1.5;
+const UNEVEN_FROM: i64 = 1 << 30;
 /// A table with fewer dead rows than this is well, whatever else it holds.
 const DEAD_MIN: i64 = 200_000;
 /// Dead rows by those that live.
@@ -49,6 +53,27 @@ pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
             .advise("Each client, and each connection to a push service or Postgres, is one. Raise the limit, in a unit of systemd by:")
             .by("LimitNOFILE=65536"),
     }
+}
+
+/// How the distributed tables lie on the machines of a cluster.
+pub(in crate::checks) fn placement(found: &Placement) -> Finding {
+    const CHECK: &str = "citus";
+    let all: i64 = found.machines.iter().map(|machine| machine.octets).sum();
+    let share = |machine: &Machine| machine.octets as f64 / all.max(1) as f64;
+    let told: Vec<String> = found
+        .machines
+        .iter()
+        .map(|machine| format!("{} holds {} shards ({:.1} %)", machine.name, machine.shards, share(machine) * 100.0))
+        .collect();
+    let detail = format!("{}; the fullest shard has {:.1} % of subscriptions.", told.join(", "), found.fullest * 100.0);
+    let fair = 1.0 / found.machines.len().max(1) as f64;
+    let is_uneven = all >= UNEVEN_FROM && found.machines.iter().any(|machine| share(machine) > fair * UNEVEN);
+    if !is_uneven && found.machines.iter().all(|machine| machine.shards > 0) {
+        return Finding::ok(CHECK, detail);
+    }
+    Finding::warning(CHECK, detail)
+        .advise("Have Citus move shards from machine to machine; servers may go on meanwhile.")
+        .by("SELECT citus_rebalance_start();")
 }
 
 /// The table with the most dead rows beside those that live.

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DurationRound as _, TimeDelta};
+
 use crate::model::clock::Timestamp;
 use crate::model::fact::{Fact, Loss};
 use crate::model::id::{AppId, LaneId};
@@ -92,7 +94,18 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
 pub(in crate::store) struct Difference(BTreeMap<(i32, LaneId, Option<Timestamp>, Option<i16>), i64>);
 
 impl Difference {
-    /// A subscription is active from `at` on that was not.
+    /// A subscription came at `created_at`, and is active since `since`: from then on, or, where a file says when it was made, as from
+    /// long ago. The older, the more rows of a file share a note, as they do by trigger.
+    pub(in crate::store) fn came(&mut self, lane: LaneId, created_at: Timestamp, since: Timestamp) {
+        let unit = match since - created_at {
+            age if age < TimeDelta::days(2) => TimeDelta::minutes(1),
+            age if age < TimeDelta::days(90) => TimeDelta::hours(1),
+            _ => TimeDelta::days(1),
+        };
+        self.won(lane, created_at.duration_trunc(unit).unwrap_or(created_at));
+    }
+
+    /// One is active again, since `at`.
     pub(in crate::store) fn won(&mut self, lane: LaneId, at: Timestamp) {
         self.add((EVERYONE, lane, Some(at), Some(Fact::Won.code())), 1);
     }

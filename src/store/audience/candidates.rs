@@ -8,6 +8,7 @@ use crate::model::clock::Timestamp;
 use crate::model::filter::{Candidate, LaneFacts, Needs};
 use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::model::subscription::Consent;
+use crate::store::connections::engine;
 use crate::store::keyset::{Keyset, paged};
 
 /// What a statement reads of a candidate. Tags and attributes are none if the filter does not [need](Needs) them.
@@ -46,7 +47,7 @@ impl CandidateRow {
     }
 }
 
-/// A candidate that was drawn for a sample, with the page of the table on which it was found.
+/// A candidate that was drawn for a sample, with the page of the table, or of its shard, on which it was found.
 #[derive(Debug)]
 pub(in crate::store) struct DrawnRow {
     pub page: i64,
@@ -88,10 +89,64 @@ impl From<DrawnRow> for CandidateRow {
 pub(in crate::store) struct Stretch {
     pub lane: LaneId,
     pub topic: Option<i32>,
+    /// Those in one shard; none: in any.
+    pub shard: Option<i16>,
     /// Whoever comes after this id.
     pub after: SubscriptionId,
     /// When the message was accepted: it is not for whoever came later.
     pub accepted_at: Timestamp,
+}
+
+/// The statements of [`next`], within all shards or one.
+macro_rules! next {
+    ($of:ident, $needs:ident, $n:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
+            CandidateRow,
+            r#"
+            SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
+                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at,
+                   CASE WHEN $8 THEN consent_at END AS consent_at, CASE WHEN $8 THEN consent_source END AS consent_source
+            FROM subscriptions
+            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            "# + $within + r#"
+            ORDER BY id LIMIT $5
+            "#,
+            $of.lane.0,
+            $of.after.0,
+            $of.accepted_at,
+            $now,
+            $n,
+            $needs.tags,
+            $needs.attributes,
+            $needs.consent
+            $(, $shard)?
+        )
+    };
+    ($topic:ident; $of:ident, $needs:ident, $n:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
+            CandidateRow,
+            r#"
+        SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
+               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at,
+               CASE WHEN $9 THEN s.consent_at END AS consent_at, CASE WHEN $9 THEN s.consent_source END AS consent_source
+        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
+        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
+          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        "# + $within + r#"
+        ORDER BY t.subscription LIMIT $6
+        "#,
+            $topic,
+            $of.lane.0,
+            $of.after.0,
+            $of.accepted_at,
+            $now,
+            $n,
+            $needs.tags,
+            $needs.attributes,
+            $needs.consent
+            $(, $shard)?
+        )
+    };
 }
 
 /// The next of a stretch, in order of id.
@@ -103,52 +158,12 @@ pub(in crate::store) async fn next(
     now: Timestamp,
 ) -> sqlx::Result<Vec<CandidateRow>> {
     let n = i64::try_from(n).unwrap_or(i64::MAX);
-    let Some(topic) = of.topic else {
-        return sqlx::query_as!(
-            CandidateRow,
-            r#"
-            SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
-                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at,
-                   CASE WHEN $8 THEN consent_at END AS consent_at, CASE WHEN $8 THEN consent_source END AS consent_source
-            FROM subscriptions
-            WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
-            ORDER BY id LIMIT $5
-            "#,
-            of.lane.0,
-            of.after.0,
-            of.accepted_at,
-            now,
-            n,
-            needs.tags,
-            needs.attributes,
-            needs.consent
-        )
-        .fetch_all(conn)
-        .await;
-    };
-    sqlx::query_as!(
-        CandidateRow,
-        r#"
-        SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
-               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at,
-               CASE WHEN $9 THEN s.consent_at END AS consent_at, CASE WHEN $9 THEN s.consent_source END AS consent_source
-        FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
-        WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
-          AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
-        ORDER BY t.subscription LIMIT $6
-        "#,
-        topic,
-        of.lane.0,
-        of.after.0,
-        of.accepted_at,
-        now,
-        n,
-        needs.tags,
-        needs.attributes,
-        needs.consent
-    )
-    .fetch_all(conn)
-    .await
+    match (of.topic, of.shard) {
+        (None, None) => next!(of, needs, n, now, "").fetch_all(conn).await,
+        (None, Some(shard)) => next!(of, needs, n, now, "AND shard = $9", shard).fetch_all(conn).await,
+        (Some(topic), None) => next!(topic; of, needs, n, now, "").fetch_all(conn).await,
+        (Some(topic), Some(shard)) => next!(topic; of, needs, n, now, "AND t.shard = $10", shard).fetch_all(conn).await,
+    }
 }
 
 /// These, as they are now; all that a filter may ask of them.
@@ -160,9 +175,11 @@ pub(in crate::store) async fn of_ids(
         CandidateRow,
         r#"SELECT s.id, s.lane, s.origin_id, s.user_id, s.tags, s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen,
                   s.created_at, s.consent_at, s.consent_source
-           FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id"#,
+           FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
+           WHERE s.shard = ANY ($3)"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId]
+        ids as &[SubscriptionId],
+        &engine::shards_of(ids)
     )
     .fetch_all(conn)
     .await
@@ -207,7 +224,7 @@ pub(in crate::store) async fn sample(
     sqlx::query_as!(
         DrawnRow,
         r#"
-        SELECT (ctid::text::point)[0]::bigint AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
+        SELECT (ctid::text::point)[0]::bigint + CASE WHEN $6 THEN shard::bigint << 40 ELSE 0 END AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
                CASE WHEN $4 THEN attributes END AS "attributes: Json<Map<String, Value>>", locale, timezone, last_seen,
                created_at, CASE WHEN $5 THEN consent_at END AS consent_at,
                CASE WHEN $5 THEN consent_source END AS consent_source
@@ -217,7 +234,8 @@ pub(in crate::store) async fn sample(
         lanes as &[LaneId],
         needs.tags,
         needs.attributes,
-        needs.consent
+        needs.consent,
+        engine::is_distributed()
     )
     .fetch_all(conn)
     .await
@@ -234,7 +252,7 @@ pub(in crate::store) async fn sample_members(
     sqlx::query_as!(
         DrawnRow,
         r#"
-        SELECT (t.ctid::text::point)[0]::bigint AS "page!", s.id, s.lane, s.origin_id, s.user_id,
+        SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $7 THEN t.shard::bigint << 40 ELSE 0 END AS "page!", s.id, s.lane, s.origin_id, s.user_id,
                CASE WHEN $4 THEN s.tags END AS tags,
                CASE WHEN $5 THEN s.attributes END AS "attributes: Json<Map<String, Value>>", s.locale, s.timezone,
                s.last_seen, s.created_at, CASE WHEN $6 THEN s.consent_at END AS consent_at,
@@ -248,7 +266,8 @@ pub(in crate::store) async fn sample_members(
         lanes as &[LaneId],
         needs.tags,
         needs.attributes,
-        needs.consent
+        needs.consent,
+        engine::is_distributed()
     )
     .fetch_all(conn)
     .await

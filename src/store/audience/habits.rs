@@ -18,6 +18,7 @@ use crate::model::person::Person;
 use crate::policy::calendar;
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::row::Keys;
+use crate::store::connections::engine::shards_of;
 
 /// Notes that are added up in one transaction, and rows that retention looks at.
 const CHUNK: i64 = 10_000;
@@ -109,9 +110,10 @@ async fn reporters(
     let found = sqlx::query!(
         r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
-           WHERE s.state = 'active'"#,
+           WHERE s.state = 'active' AND s.shard = ANY ($3)"#,
         &keys.shards,
-        &keys.ids as &[SubscriptionId]
+        &keys.ids as &[SubscriptionId],
+        &shards_of(&keys.ids)
     )
     .fetch_all(&mut *conn)
     .await?;

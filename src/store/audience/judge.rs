@@ -229,11 +229,12 @@ async fn in_topics(
     let rows = sqlx::query!(
         "SELECT t.name, m.subscription FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
          JOIN topic_members m ON m.shard = c.shard AND m.subscription = c.id AND m.topic = t.id
-         WHERE t.app = $1 AND t.name = ANY ($2)",
+         WHERE t.app = $1 AND t.name = ANY ($2) AND m.shard = ANY ($5)",
         app.0,
         names,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId]
+        ids as &[SubscriptionId],
+        &shards_of(ids)
     )
     .fetch_all(conn)
     .await?;

@@ -10,6 +10,7 @@ use crate::model::permission::{BrowserRight, Join, Refused, Speaker};
 use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::subscriptions::row::{Changes, Keys, SubscriptionRow, lock};
 use crate::store::audience::topics;
+use crate::store::connections::engine::shards_of;
 use crate::store::operations::retrying::retrying;
 
 /// Makes the topics of a locked subscription what is wanted, as far as whoever wants it may; none wanted leaves them.
@@ -210,9 +211,11 @@ pub(in crate::store) async fn forget_topics(conn: &mut PgConnection, deleted: &K
     let Keys { shards, ids } = deleted;
     let left = sqlx::query!(
         r#"DELETE FROM topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
-           WHERE t.shard = k.shard AND t.subscription = k.id RETURNING t.topic, t.lane AS "lane: LaneId""#,
+           WHERE t.shard = k.shard AND t.subscription = k.id AND t.shard = ANY ($3)
+           RETURNING t.topic, t.lane AS "lane: LaneId""#,
         shards,
-        ids as &[SubscriptionId]
+        ids as &[SubscriptionId],
+        &shards_of(ids)
     );
     let mut difference = Difference::default();
     left.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.left(row.topic, row.lane));
@@ -329,9 +332,10 @@ pub(in crate::store) async fn names_of_all(
 ) -> Result<HashMap<SubscriptionId, Vec<String>>, sqlx::Error> {
     let joined = sqlx::query!(
         r#"SELECT m.subscription AS "id: SubscriptionId", t.name FROM topic_members m JOIN topics t ON t.id = m.topic
-         WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) ORDER BY t.name"#,
+         WHERE (m.shard, m.subscription) IN (SELECT * FROM unnest($1::smallint[], $2::uuid[])) AND m.shard = ANY ($3) ORDER BY t.name"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId]
+        ids as &[SubscriptionId],
+        &shards_of(ids)
     )
     .fetch_all(executor)
     .await?;

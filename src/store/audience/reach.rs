@@ -17,6 +17,7 @@ use super::judge::{self, Judge};
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::store::connections::engine;
 use crate::store::keyset::Keyset;
 
 /// Subscriptions that a preview looks at: the margin is a hundredth of the audience at most, if pages are not alike.
@@ -150,6 +151,11 @@ async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, no
 
 /// Pages of a table.
 async fn pages(conn: &mut PgConnection, table: &str) -> sqlx::Result<i64> {
+    if engine::is_distributed() {
+        // A function that plain Postgres does not have: the macros could not check it.
+        let pages = "SELECT citus_relation_size($1::regclass) / current_setting('block_size')::bigint";
+        return sqlx::query_scalar(pages).bind(table).fetch_one(conn).await;
+    }
     let pages = sqlx::query_scalar!(
         r#"SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint AS "pages!""#,
         table
@@ -195,9 +201,10 @@ async fn count(
     let began = Instant::now();
     let judge = Judge::new(conn, whole.app, whole.filter, &whole.ids(), now).await?;
     let mut n = 0;
-    for (lane, _) in whole.lanes {
+    let lanes = whole.lanes.iter().flat_map(|(lane, _)| engine::parts().into_iter().map(move |shard| (*lane, shard)));
+    for (lane, shard) in lanes {
         let nobody = SubscriptionId(Uuid::nil());
-        let mut stretch = Stretch { lane: *lane, topic: whole.topic, after: nobody, accepted_at: now };
+        let mut stretch = Stretch { lane, topic: whole.topic, shard, after: nobody, accepted_at: now };
         loop {
             let rows = candidates::next(conn, &stretch, &judge.needs, COUNTED_AT_ONCE, now).await?;
             let is_last = rows.len() < COUNTED_AT_ONCE;

@@ -13,6 +13,7 @@ use crate::model::clock::Timestamp;
 use crate::model::fact::Loss;
 use crate::model::id::{LaneId, SubscriptionId};
 use crate::store::audience::audience_counts::Difference;
+use crate::store::connections::engine::{self, shards_of};
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::settlement::{End, Settlement};
 use crate::store::outcomes::ledger::unsent::cancel_subscription;
@@ -43,6 +44,41 @@ pub(crate) async fn count<'a>(
         return Ok(());
     }
     let (ids, weights): (Vec<SubscriptionId>, Vec<i16>) = weights.into_iter().unzip();
+    if engine::is_distributed() {
+        return count_apart(conn, &ids, &weights, now).await;
+    }
+    // What another transaction changes at the same time may be left out: its next answer says the same.
+    sqlx::query!(
+        r#"
+        WITH locked AS (
+            SELECT s.ctid AS row, g.weight
+            FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
+            JOIN subscriptions s ON s.shard = g.shard AND s.id = g.id
+            WHERE NOT s.proven ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s
+        )
+        UPDATE subscriptions s
+        SET proven = l.weight = 0,
+            refusals = CASE WHEN l.weight > 0 THEN least(s.refusals + l.weight, 1000) ELSE 0 END,
+            refused_at = CASE WHEN l.weight > 0 THEN $4::timestamptz END
+        FROM locked l WHERE s.ctid = l.row
+        "#,
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &ids as &[SubscriptionId],
+        &weights,
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// The same where Citus keeps them on other machines: it locks rows in one shard at a time, so it is left to the transaction.
+async fn count_apart(
+    conn: &mut PgConnection,
+    ids: &[SubscriptionId],
+    weights: &[i16],
+    now: Timestamp,
+) -> sqlx::Result<()> {
     sqlx::query!(
         r#"
         UPDATE subscriptions s
@@ -50,12 +86,13 @@ pub(crate) async fn count<'a>(
             refusals = CASE WHEN g.weight > 0 THEN least(s.refusals + g.weight, 1000) ELSE 0 END,
             refused_at = CASE WHEN g.weight > 0 THEN $4::timestamptz END
         FROM unnest($1::smallint[], $2::uuid[], $3::smallint[]) AS g (shard, id, weight)
-        WHERE s.shard = g.shard AND s.id = g.id AND NOT s.proven
+        WHERE s.shard = g.shard AND s.id = g.id AND NOT s.proven AND s.shard = ANY ($5)
         "#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &weights,
-        now
+        ids as &[SubscriptionId],
+        weights,
+        now,
+        &shards_of(ids)
     )
     .execute(conn)
     .await

@@ -435,7 +435,7 @@ async fn insert_all(
     let added: HashSet<SubscriptionId> = added.into_iter().collect();
     let mut changes = Difference::default();
     for (row, _) in rows.iter().filter(|(row, _)| added.contains(&row.id) && row.state == SubscriptionState::Active) {
-        changes.won(row.lane, row.created_at);
+        changes.came(row.lane, row.created_at, row.since);
     }
     changes.write(conn).await?;
     Ok(added)

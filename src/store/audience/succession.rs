@@ -18,6 +18,7 @@ use crate::model::subscription::SubscriptionState;
 use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
 use crate::store::audience::{audience_counts, judge, membership};
+use crate::store::connections::engine;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::enqueue::{self, NewRow, NewRows};
 use crate::store::outcomes::ledger::take::Waiting;
@@ -272,16 +273,7 @@ async fn carried_on(
     new: &SubscriptionRow,
     now: Timestamp,
 ) -> sqlx::Result<Vec<(MessageId, i16)>> {
-    let ahead = sqlx::query!(
-        r#"SELECT c.message AS "message: MessageId", c.topic, m.tier, m.accepted_at, m.filter AS "filter: Json<Filter>"
-           FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $3
-           WHERE c.lane = $1 AND c.after < $2 ORDER BY c.message FOR UPDATE OF c"#,
-        old.lane.0,
-        old.id.0,
-        now
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+    let ahead = ahead(conn, old, now).await?;
     begin_after_cursors(conn, new, now).await?;
     let topics = if ahead.iter().any(|row| row.topic.is_some()) {
         membership::joined(conn, old.id).await?
@@ -301,6 +293,40 @@ async fn carried_on(
         meant.extend(is_for_new.then_some((row.message, row.tier)));
     }
     Ok(meant)
+}
+
+/// A message whose fan-out is under way.
+struct Ahead {
+    message: MessageId,
+    topic: Option<i32>,
+    tier: i16,
+    accepted_at: Timestamp,
+    filter: Option<Json<Filter>>,
+}
+
+/// Messages whose cursors in a subscription's lane have not come to it yet; locks those.
+async fn ahead(conn: &mut PgConnection, old: &SubscriptionRow, now: Timestamp) -> sqlx::Result<Vec<Ahead>> {
+    macro_rules! ahead {
+        ($is_before:literal $(, $shard:expr)?) => {
+            sqlx::query_as!(
+                Ahead,
+                r#"SELECT c.message AS "message: MessageId", c.topic, m.tier, m.accepted_at, m.filter AS "filter: Json<Filter>"
+           FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $3
+           WHERE c.lane = $1 AND "# + $is_before + " ORDER BY c.message FOR UPDATE OF c",
+                old.lane.0,
+                old.id.0,
+                now
+                $(, $shard)?
+            )
+        };
+    }
+    if engine::is_distributed() {
+        // See `walk`: an id ends in its shard.
+        return ahead!("(get_byte(uuid_send(c.after), 15) & 63, c.after) < ($4, $2)", i32::from(old.id.shard()))
+            .fetch_all(conn)
+            .await;
+    }
+    ahead!("c.after < $2").fetch_all(conn).await
 }
 
 /// Lets a new subscription count from after the last message whose fan-out is under way in its lane.

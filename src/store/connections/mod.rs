@@ -115,8 +115,7 @@ impl Session {
         let is_distributed = began.has_citus && engine::look(connection).await?;
         engine::remember(is_distributed);
         if is_distributed {
-            // A generic plan leaves open which shard it is for, and hardly any that does can be made.
-            sqlx::query("SET plan_cache_mode = auto").execute(&mut *connection).await?;
+            engine::set(connection).await?;
         }
         if began.standby && !self.standby {
             return Err(sqlx::Error::Configuration("this Postgres is a standby, which takes no writes".into()));

@@ -4,13 +4,16 @@
 //! lies on one machine. Everything else stays where it is, on the coordinator: it is small, or turned over within seconds.
 
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 use super::schema::{self, SCHEMA, SchemaError};
+use crate::model::id::SHARDS;
 use crate::store::connections::engine;
 
 /// The tables that Citus distributes, each by its column `shard`, so that what belongs to a subscription lies on one machine.
 const DISTRIBUTED: [&str; 4] = ["subscriptions", "topic_members", "attempts", "receipts"];
+/// What they are laid out by, while they are distributed.
+const LAYOUT: &str = "distribution_layout";
 /// The oldest Citus that it is tried with.
 const OLDEST_CITUS: u32 = 12;
 /// How long somebody who still uses the tables is waited for.
@@ -51,6 +54,12 @@ pub enum DistributionError {
         "this is not the coordinator of the Citus cluster, by which Bellwire reaches it: name the coordinator as the database"
     )]
     NotCoordinator,
+    /// Messages are half sent.
+    #[error("{messages} messages are half fanned out: let a server finish them, or cancel them, and stop it again")]
+    Begun {
+        /// How many.
+        messages: i64,
+    },
     /// Nowhere to distribute to.
     #[error(
         "no machine of the Citus cluster takes shards: add them on the coordinator by `SELECT citus_add_node('<host>', <port>)`"
@@ -67,9 +76,9 @@ pub enum Distribution {
     Already,
 }
 
-/// Distributes a database whose schema is this program's, with what it holds. No worker may be at work on it: nothing is read or
-/// written meanwhile. All or nothing.
-pub async fn distribute(options: &PgConnectOptions) -> Result<Distribution, DistributionError> {
+/// Distributes a database whose schema is this program's, with what it holds, over so many physical shards. No worker may be at work on
+/// it: nothing is read or written meanwhile. All or nothing, but for an empty table that the next try makes anew.
+pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distribution, DistributionError> {
     schema::check_schema(options).await?;
     let mut connection = schema::connect_once(options, SCHEMA).await?;
     check_cluster(&mut connection).await?;
@@ -77,23 +86,79 @@ pub async fn distribute(options: &PgConnectOptions) -> Result<Distribution, Dist
         return Ok(Distribution::Already);
     }
     schema::refuse_beside_any_worker(options).await?;
+    lay_out(&mut connection, shards.clamp(1, SHARDS)).await?;
     let mut tx = connection.begin().await?;
     sqlx::query(LOCK_TIMEOUT).execute(&mut *tx).await?;
-    execute(&mut tx, format!("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE", DISTRIBUTED.join(", "))).await?;
+    execute(&mut tx, format!("LOCK TABLE {}, cursors IN ACCESS EXCLUSIVE MODE", DISTRIBUTED.join(", "))).await?;
+    refuse_begun(&mut tx).await?;
     // One connection to each machine, so that each table sees those before it.
     sqlx::query("SET LOCAL citus.multi_shard_modify_mode = 'sequential'").execute(&mut *tx).await?;
     for (trigger, table) in TRIGGERS {
         execute(&mut tx, format!("DROP TRIGGER IF EXISTS {trigger} ON {table}")).await?;
     }
-    let [first, others @ ..] = DISTRIBUTED;
-    execute(&mut tx, format!("SELECT create_distributed_table('{first}', 'shard', colocate_with => 'none')")).await?;
-    for table in others {
-        execute(&mut tx, format!("SELECT create_distributed_table('{table}', 'shard', colocate_with => '{first}')"))
+    for table in DISTRIBUTED {
+        execute(&mut tx, format!("SELECT create_distributed_table('{table}', 'shard', colocate_with => '{LAYOUT}')"))
             .await?;
+        // Otherwise its rows stay on the coordinator's disk, too, where nobody sees them.
+        execute(&mut tx, format!("SELECT truncate_local_data_after_distributing_table('{table}')")).await?;
     }
+    execute(&mut tx, format!("DROP TABLE {LAYOUT}")).await?;
     tx.commit().await?;
+    end_sessions(&mut connection).await?;
     connection.close().await?;
     Ok(Distribution::Done)
+}
+
+/// Makes an empty table of so many physical shards, with as many logical ones in each, to lay the others out by: Citus cuts the range
+/// of hashes into equal parts, and the 64 hashes of logical shards fall into them at random.
+async fn lay_out(connection: &mut PgConnection, shards: u8) -> sqlx::Result<()> {
+    execute(connection, format!("DROP TABLE IF EXISTS {LAYOUT}")).await?;
+    execute(connection, format!("CREATE TABLE {LAYOUT} (shard smallint PRIMARY KEY)")).await?;
+    let create =
+        format!("SELECT create_distributed_table('{LAYOUT}', 'shard', shard_count => 1, colocate_with => 'none')");
+    execute(connection, create).await?;
+    if shards == 1 {
+        return Ok(());
+    }
+    let last = SHARDS - 1;
+    // Between the last hash of each and the first of the next, and round the machines.
+    let split = format!(
+        "WITH hashes AS (
+           SELECT hash, lead(hash) OVER (ORDER BY hash) AS next, row_number() OVER (ORDER BY hash) AS n
+           FROM (SELECT worker_hash(logical::smallint)::bigint AS hash FROM generate_series(0, {last}) AS logical) AS of)
+         SELECT citus_split_shard_by_split_points(
+           (SELECT shardid FROM pg_dist_shard WHERE logicalrelid = '{LAYOUT}'::regclass),
+           (SELECT array_agg(((hash + next) / 2)::text ORDER BY hash) FROM hashes
+            WHERE next IS NOT NULL AND n * {shards} / {SHARDS} <> (n - 1) * {shards} / {SHARDS}),
+           (SELECT array_agg(nodes[1 + i % cardinality(nodes)] ORDER BY i)
+            FROM generate_series(0, {shards} - 1) AS i,
+              (SELECT array_agg(nodeid ORDER BY nodeid) AS nodes FROM pg_dist_node
+               WHERE noderole = 'primary' AND isactive AND shouldhaveshards) AS machines),
+           'block_writes')"
+    );
+    execute(connection, split).await
+}
+
+/// Refuses while a message is half fanned out: from then on [cursors go in another order](crate::store::queue::claims::walk).
+async fn refuse_begun(connection: &mut PgConnection) -> Result<(), DistributionError> {
+    let begun = sqlx::query_scalar!(
+        r#"SELECT count(DISTINCT message) AS "n!" FROM cursors WHERE after <> '00000000-0000-0000-0000-000000000000'"#
+    );
+    match begun.fetch_one(connection).await? {
+        0 => Ok(()),
+        messages => Err(DistributionError::Begun { messages }),
+    }
+}
+
+/// Ends all sessions of Bellwire's: whoever has one asks as plain Postgres is asked, and finds out when it connects again.
+async fn end_sessions(connection: &mut PgConnection) -> sqlx::Result<()> {
+    sqlx::query!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND usename = current_user AND application_name LIKE 'bellwire%' AND pid <> pg_backend_pid()"
+    )
+    .fetch_all(connection)
+    .await
+    .map(drop)
 }
 
 async fn check_cluster(connection: &mut PgConnection) -> Result<(), DistributionError> {
@@ -122,4 +187,44 @@ async fn ask(connection: &mut PgConnection, question: &'static str) -> sqlx::Res
 /// Runs a statement that no parameter can express. Its parts are names of our own.
 async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()> {
     sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
+}
+
+/// What a machine of the cluster holds of the distributed tables.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub(crate) struct Machine {
+    /// Its host and port.
+    pub name: String,
+    /// Physical shards of each table.
+    pub shards: i64,
+    /// Octets of all of them.
+    pub octets: i64,
+}
+
+/// How the distributed tables lie on the machines that may hold some.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Placement {
+    /// By name.
+    pub machines: Vec<Machine>,
+    /// The largest physical shard's part of all subscriptions, by octets.
+    pub fullest: f64,
+}
+
+/// Looks at it; none: the database is not distributed.
+pub(crate) async fn placement(pool: &PgPool) -> sqlx::Result<Option<Placement>> {
+    if !engine::is_distributed() {
+        return Ok(None);
+    }
+    let machines = sqlx::query_as(
+        "SELECT n.nodename || ':' || n.nodeport AS name,
+           count(DISTINCT s.shardid) FILTER (WHERE s.table_name = 'subscriptions'::regclass) AS shards,
+           coalesce(sum(s.shard_size), 0)::bigint AS octets
+         FROM pg_dist_node n LEFT JOIN citus_shards s ON (s.nodename, s.nodeport) = (n.nodename, n.nodeport)
+         WHERE n.noderole = 'primary' AND n.shouldhaveshards GROUP BY 1 ORDER BY 1",
+    );
+    let fullest = "SELECT coalesce(max(shard_size)::double precision / nullif(sum(shard_size), 0), 0)::double precision
+                   FROM citus_shards WHERE table_name = 'subscriptions'::regclass";
+    Ok(Some(Placement {
+        machines: machines.persistent(false).fetch_all(pool).await?,
+        fullest: sqlx::query_scalar(fullest).persistent(false).fetch_one(pool).await?,
+    }))
 }

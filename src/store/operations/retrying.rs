@@ -1,9 +1,15 @@
 //! Runs a transaction again when Postgres gave it up for the sake of another one.
 
+use crate::store::connections::engine;
+
 /// Whether an error says that the transaction was undone and would likely succeed the next time: a deadlock or a
-/// serialization failure.
+/// serialization failure. On Citus a duplicate, too: a transaction lets go of its locks on the coordinator a moment before all see what it
+/// wrote on other machines.
 pub(crate) fn is_collision(error: &sqlx::Error) -> bool {
-    error.as_database_error().and_then(|e| e.code()).is_some_and(|code| code == "40P01" || code == "40001")
+    error
+        .as_database_error()
+        .and_then(|e| e.code())
+        .is_some_and(|code| code == "40P01" || code == "40001" || code == "23505" && engine::is_distributed())
 }
 
 /// Runs a whole transaction, up to five times while it collides with others. It must hold nothing back between runs.

@@ -6,6 +6,8 @@
 pub(crate) mod handling;
 pub(crate) mod trail;
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -19,6 +21,8 @@ use crate::model::delivery::{Ending, Tier};
 use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::model::named;
+use crate::store::BEGIN_BY_INDEX;
+use crate::store::connections::engine::shards_of;
 use crate::store::keyset::Keyset;
 
 /// Most groups that are answered.
@@ -213,14 +217,41 @@ pub(crate) struct DeadLetterRow {
 pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> sqlx::Result<Vec<DeadLetterRow>> {
     let mut query = QueryBuilder::new(
         "SELECT l.id, l.state, l.reason, l.status, l.detail, l.retries, l.tier, g.gateway, l.message, l.subscription, \
-           l.at, l.settled_at, l.replay, \
-           (SELECT count(*) FROM attempts a WHERE a.message = l.message AND a.subscription = l.subscription) AS attempts \
+           l.at, l.settled_at, l.replay, 0::bigint AS attempts \
          FROM dead_letters l JOIN lanes g ON g.id = l.lane",
     );
     push_filter(&mut query, app, filter);
     query.push(" AND l.id").push(page.towards.comparison()).push_bind(page.beyond);
     query.push(" ORDER BY l.id").push(page.towards.order()).push("LIMIT ").push_bind(page.limit);
-    query.build_query_as().persistent(false).fetch_all(pool).await
+    let mut letters: Vec<DeadLetterRow> = query.build_query_as().persistent(false).fetch_all(pool).await?;
+    let attempts = attempts_of(pool, &letters).await?;
+    for letter in &mut letters {
+        letter.attempts = attempts.get(&(letter.message, letter.subscription)).copied().unwrap_or(0);
+    }
+    Ok(letters)
+}
+
+/// How many attempts there are of the deliveries of these dead letters.
+async fn attempts_of(
+    pool: &PgPool,
+    letters: &[DeadLetterRow],
+) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), i64>> {
+    let ids: Vec<SubscriptionId> = letters.iter().map(|letter| letter.subscription).collect();
+    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    // A delivery can have left several dead letters.
+    let counted = sqlx::query!(
+        r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", count(*) AS "n!"
+           FROM (SELECT DISTINCT * FROM unnest($1::uuid[], $2::uuid[], $3::smallint[])) AS d (message, subscription, shard)
+           JOIN attempts a ON a.shard = d.shard AND a.message = d.message AND a.subscription = d.subscription
+           WHERE a.shard = ANY ($4) GROUP BY a.message, a.subscription"#,
+        &letters.iter().map(|letter| letter.message).collect::<Vec<_>>() as &[MessageId],
+        &ids as &[SubscriptionId],
+        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+        &shards_of(&ids)
+    );
+    let counted = counted.fetch_all(&mut *tx).await?;
+    tx.commit().await?;
+    Ok(counted.into_iter().map(|row| ((row.message, row.subscription), row.n)).collect())
 }
 
 /// What dead letters are counted by.

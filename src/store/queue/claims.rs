@@ -9,6 +9,7 @@ mod batches;
 pub(crate) mod due;
 mod filtered;
 mod recipient;
+pub(crate) mod walk;
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -206,7 +207,7 @@ pub(crate) async fn sign_again(
 ) -> sqlx::Result<Vec<(SubscriptionId, MessageId)>> {
     let active = sqlx::query_scalar!(
         r#"SELECT s.id AS "id: SubscriptionId" FROM unnest($1::smallint[], $2::uuid[]) AS l (shard, id)
-           JOIN subscriptions s ON s.shard = l.shard AND s.id = l.id WHERE s.state = 'active'"#,
+           JOIN subscriptions s ON s.shard = l.shard AND s.id = l.id WHERE s.state = 'active' AND s.shard = ANY ($1)"#,
         &late.iter().map(|queued| queued.subscription.shard()).collect::<Vec<_>>(),
         &late.iter().map(|queued| queued.subscription).collect::<Vec<_>>() as &[SubscriptionId],
     );

@@ -7,8 +7,9 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
+use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::policy::flow::Rate;
+use crate::store::connections::engine;
 
 /// Waiting deliveries are counted up to here, for each lane and each message that is being fanned out.
 const COUNT_MAX: i64 = 10_000;
@@ -221,29 +222,27 @@ pub(crate) async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now
 
 /// How many a cursor has still to come to, counted up to [`COUNT_MAX`].
 async fn left_of(pool: &PgPool, lane: LaneId, topic: Option<i32>, after: Uuid) -> sqlx::Result<i64> {
-    match topic {
-        None => {
+    macro_rules! left {
+        ($of:literal, $beyond:literal $(, $bind:expr)*) => {
             sqlx::query_scalar!(
-                r#"SELECT count(*) AS "n!" FROM (
-                     SELECT id FROM subscriptions WHERE lane = $1 AND state = 'active' AND id > $2 LIMIT $3) s"#,
+                r#"SELECT count(*) AS "n!" FROM (SELECT 1 FROM "# + $of + " WHERE lane = $1 AND " + $beyond + " LIMIT $3) AS rest",
                 lane.0,
                 after,
                 COUNT_MAX
+                $(, $bind)*
             )
             .fetch_one(pool)
             .await
-        }
-        Some(topic) => {
-            sqlx::query_scalar!(
-                r#"SELECT count(*) AS "n!" FROM (
-                     SELECT subscription FROM topic_members WHERE topic = $1 AND lane = $2 AND subscription > $3 LIMIT $4) m"#,
-                topic,
-                lane.0,
-                after,
-                COUNT_MAX
-            )
-            .fetch_one(pool)
-            .await
+        };
+    }
+    // See `walk`: an id ends in its shard.
+    let shard = engine::is_distributed().then(|| SubscriptionId(after).shard());
+    match (topic, shard) {
+        (None, None) => left!("subscriptions", "state = 'active' AND id > $2"),
+        (None, Some(shard)) => left!("subscriptions", "state = 'active' AND (shard, id) > ($4::smallint, $2)", shard),
+        (Some(topic), None) => left!("topic_members", "subscription > $2 AND topic = $4", topic),
+        (Some(topic), Some(shard)) => {
+            left!("topic_members", "(shard, subscription) > ($5::smallint, $2) AND topic = $4", topic, shard)
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::store::audience::{audience_counts, reach};
+use crate::store::connections::engine::shards_of;
 use crate::vault::Vault;
 pub(crate) use addressed::Born;
 pub(crate) use addressed::{Addressed, Audience, Holder, NewMessage, Sent};
@@ -113,11 +114,13 @@ pub(crate) async fn dry_run(
     let known = sqlx::query!(
         r#"SELECT s.id, s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4) AS "live!"
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
-         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3"#,
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = $3
+         WHERE s.shard = ANY ($5)"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         &ids as &[SubscriptionId],
         app.0,
-        now
+        now,
+        &shards_of(&ids)
     )
     .fetch_all(conn)
     .await?;

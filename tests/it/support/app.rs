@@ -28,7 +28,7 @@ use sqlx::PgPool;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-use super::{FaultProxy, START, TestDatabase};
+use super::{FaultProxy, START, TestDatabase, citus};
 
 /// What a test may want otherwise than usual.
 #[derive(Default)]
@@ -456,8 +456,13 @@ pub async fn scalar(pool: &PgPool, sql: &'static str) -> i64 {
 
 /// Waits until so many transactions wait for locks.
 pub async fn until_waiting(pool: &PgPool, n: i64) {
-    let waiting =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    // Who waits for a row on another machine waits there.
+    let waiting = match tokio::task::spawn_blocking(citus::cluster).await.expect("a cluster") {
+        None => "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        Some(_) => {
+            "SELECT count(*) FROM citus_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        }
+    };
     let waited = tokio::time::timeout(PATIENCE, async { while scalar(pool, waiting).await < n {} });
     waited.await.expect("so many wait");
 }

@@ -14,7 +14,7 @@ use super::database::{START, TEMPLATE, on_a_thread};
 /// What names it.
 pub const VARIABLE: &str = "BELLWIRE_TEST_CITUS_URL";
 /// Shards of each table: fewer than a cluster of one's own has, so that databases are copied soon.
-const SHARDS: u32 = 4;
+const SHARDS: u8 = 4;
 
 /// A cluster.
 #[derive(Debug)]
@@ -76,18 +76,9 @@ impl Cluster {
     /// The database that those of tests are copies of. Nobody may be in it then, Citus itself included.
     async fn make_template(&self) {
         self.drop(TEMPLATE).await;
-        self.run_everywhere("postgres", &format!("CREATE DATABASE {TEMPLATE}")).await;
-        let shards = format!("ALTER DATABASE {TEMPLATE} SET citus.shard_count = {SHARDS}");
-        self.run_everywhere(TEMPLATE, &format!("CREATE EXTENSION citus; {shards}")).await;
+        self.make(TEMPLATE, self.workers.len()).await;
         let template = self.coordinator.clone().database(TEMPLATE);
-        let mut connection = PgConnection::connect_with(&template).await.expect("a connection");
-        let (host, port) = (template.get_host().to_owned(), template.get_port());
-        let nodes = self.workers.iter().map(|(host, port)| format!("SELECT citus_add_node('{host}', {port});"));
-        let nodes = format!("SELECT citus_set_coordinator_host('{host}', {port}); {}", nodes.collect::<String>());
-        sqlx::raw_sql(AssertSqlSafe(nodes)).execute(&mut connection).await.expect("nodes");
-        connection.close().await.expect("a connection");
-        store::migrate(&template, Beside::Refuse).await.expect("the migrations apply to an empty database");
-        distribution::distribute(&template).await.expect("it is distributed");
+        distribution::distribute(&template, SHARDS).await.expect("it is distributed");
         let pool = store::connect(template, 1).await.expect("a pool");
         partitions::ensure(&pool, START).await.expect("partitions");
         pool.close().await;
@@ -95,6 +86,54 @@ impl Cluster {
             "ALTER DATABASE {TEMPLATE} ALLOW_CONNECTIONS false; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{TEMPLATE}'"
         );
         self.run_everywhere("postgres", &alone).await;
+    }
+
+    /// Makes a database, migrated and not distributed, to which only the first so many workers are known.
+    pub async fn make(&self, name: &str, workers: usize) {
+        self.run_everywhere("postgres", &format!("CREATE DATABASE {name}")).await;
+        self.run_everywhere(name, "CREATE EXTENSION citus").await;
+        let mut connection = self.connection(name).await;
+        let (host, port) = (self.coordinator.get_host(), self.coordinator.get_port());
+        let coordinator = format!("SELECT citus_set_coordinator_host('{host}', {port})");
+        sqlx::raw_sql(AssertSqlSafe(coordinator)).execute(&mut connection).await.expect("a coordinator");
+        for worker in 0..workers {
+            self.add(worker, &mut connection).await;
+        }
+        connection.close().await.expect("a connection");
+        store::migrate(&self.connect_options(name), Beside::Refuse).await.expect("the migrations apply");
+    }
+
+    /// A connection to a database at the coordinator.
+    pub async fn connection(&self, database: &str) -> PgConnection {
+        PgConnection::connect_with(&self.connect_options(database)).await.expect("the coordinator")
+    }
+
+    /// Lets the database of that connection know another worker.
+    pub async fn add(&self, worker: usize, connection: &mut PgConnection) {
+        let (host, port) = &self.workers[worker];
+        let add = format!("SELECT citus_add_node('{host}', {port})");
+        sqlx::raw_sql(AssertSqlSafe(add)).execute(connection).await.expect("a worker");
+    }
+
+    /// Whether there are so many workers.
+    pub fn has(&self, workers: usize) -> bool {
+        self.workers.len() >= workers
+    }
+
+    /// Host and port of a worker.
+    pub fn worker(&self, worker: usize) -> &(String, u16) {
+        &self.workers[worker]
+    }
+
+    /// Cuts a worker off from a database, as if its machine were lost, or lets it back in.
+    pub async fn cut_off(&self, worker: usize, database: &str, is_off: bool) {
+        let (host, port) = &self.workers[worker];
+        let there = self.coordinator.clone().database("postgres").host(host).port(*port);
+        let mut connection = PgConnection::connect_with(&there).await.expect("a worker");
+        let end = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'");
+        for statement in [format!("ALTER DATABASE {database} ALLOW_CONNECTIONS {}", !is_off), end] {
+            sqlx::raw_sql(AssertSqlSafe(statement)).execute(&mut connection).await.expect("it is ours");
+        }
     }
 
     /// Copies the template to a database of that name.
@@ -115,6 +154,11 @@ impl Cluster {
     /// How to connect to a database.
     pub fn connect_options(&self, database: &str) -> PgConnectOptions {
         self.coordinator.clone().database(database)
+    }
+
+    /// Host and port of the coordinator.
+    pub fn address(&self) -> String {
+        format!("{}:{}", self.coordinator.get_host(), self.coordinator.get_port())
     }
 
     /// The same as a URL.

@@ -143,11 +143,9 @@ impl TestDatabase {
         if template == TEMPLATE
             && let Some(cluster) = tokio::task::spawn_blocking(citus::cluster).await.expect("a cluster")
         {
-            let name = format!("test_{}_{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
+            let name = Self::name_in_cluster();
             cluster.copy(&name).await;
-            let (options, url) = (cluster.connect_options(&name), cluster.url(&name));
-            let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
-            return Self { name, pool, options, url, shared: true };
+            return Self::in_cluster(cluster, name).await;
         }
         let postgres = tokio::task::spawn_blocking(shared_postgres).await.expect("a Postgres");
         let name = format!("test_{}", SERIAL.fetch_add(1, Ordering::Relaxed));
@@ -159,6 +157,23 @@ impl TestDatabase {
         let options = postgres.connect_options(&name);
         let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
         let url = postgres.url(&name);
+        Self { name, pool, options, url, shared: true }
+    }
+
+    /// One that only the first so many machines of a cluster know, and that is not distributed yet.
+    pub async fn undistributed(cluster: &citus::Cluster, machines: usize) -> Self {
+        let name = Self::name_in_cluster();
+        cluster.make(&name, machines).await;
+        Self::in_cluster(cluster, name).await
+    }
+
+    fn name_in_cluster() -> String {
+        format!("test_{}_{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn in_cluster(cluster: &citus::Cluster, name: String) -> Self {
+        let (options, url) = (cluster.connect_options(&name), cluster.url(&name));
+        let pool = store::connect(options.clone(), CONNECTIONS).await.expect("a pool");
         Self { name, pool, options, url, shared: true }
     }
 

@@ -14,10 +14,11 @@ use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{TcpListener, TcpStream, UnixStream, unix};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use super::citus;
 use super::database::shared_postgres;
 
 /// When a statement's connection is cut.
@@ -35,9 +36,17 @@ struct Trap {
     statement: String,
 }
 
+/// Where the Postgres behind it listens.
+#[derive(Debug)]
+enum Behind {
+    Socket(PathBuf),
+    /// Host and port.
+    Port(String),
+}
+
 #[derive(Debug)]
 struct State {
-    socket: PathBuf,
+    behind: Behind,
     traps: Mutex<Vec<Trap>>,
     refuse: AtomicBool,
     /// Whether connections are refused in words: that there are too many.
@@ -62,18 +71,17 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// In front of the test binary's Postgres.
+    /// In front of the Postgres that tests have their databases in.
     pub async fn start() -> Self {
-        let socket = tokio::task::spawn_blocking(|| shared_postgres().socket()).await.expect("a Postgres");
-        Self::in_front_of(socket).await
-    }
-
-    /// In front of the Postgres that listens on that unix socket.
-    pub async fn in_front_of(socket: PathBuf) -> Self {
+        let behind = || match citus::cluster() {
+            Some(cluster) => Behind::Port(cluster.address()),
+            None => Behind::Socket(shared_postgres().socket()),
+        };
+        let behind = tokio::task::spawn_blocking(behind).await.expect("a Postgres");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let state = Arc::new(State {
-            socket,
+            behind,
             traps: Mutex::default(),
             refuse: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
@@ -195,23 +203,39 @@ async fn tell_full(mut client: TcpStream, state: Arc<State>) -> std::io::Result<
 
 /// Pipes both ways until either side ends, everything is cut, or a trap springs. Ending drops both sockets.
 async fn serve(client: TcpStream, state: Arc<State>) {
+    match &state.behind {
+        Behind::Socket(path) => {
+            let Ok(server) = UnixStream::connect(path).await else { return };
+            pipe(client, server.into_split(), &state).await;
+        }
+        Behind::Port(address) => {
+            let Ok(server) = TcpStream::connect(address).await else { return };
+            let _ = server.set_nodelay(true);
+            pipe(client, server.into_split(), &state).await;
+        }
+    }
+}
+
+async fn pipe(
+    client: TcpStream,
+    (from_server, to_server): (impl AsyncReadExt + Unpin, impl AsyncWriteExt + Unpin),
+    state: &State,
+) {
     let mut generation = state.generation.subscribe();
-    let Ok(server) = UnixStream::connect(&state.socket).await else { return };
     // Half a message must not wait for the other half's acknowledgement.
     let _ = client.set_nodelay(true);
     let (from_client, to_client) = client.into_split();
-    let (from_server, to_server) = server.into_split();
     let mute = Arc::new(AtomicBool::new(false));
     tokio::select! {
         _ = generation.changed() => {}
-        _ = client_to_server(from_client, to_server, &state, &mute) => {}
-        _ = server_to_client(from_server, to_client, &state, &mute) => {}
+        _ = client_to_server(from_client, to_server, state, &mute) => {}
+        _ = server_to_client(from_server, to_client, state, &mute) => {}
     }
 }
 
 async fn client_to_server(
     mut from: OwnedReadHalf,
-    mut to: unix::OwnedWriteHalf,
+    mut to: impl AsyncWriteExt + Unpin,
     state: &State,
     mute: &AtomicBool,
 ) -> std::io::Result<()> {
@@ -240,7 +264,7 @@ async fn client_to_server(
 
 /// Passes answers on, or, once a trap muted them, swallows them until Postgres has finished the statement.
 async fn server_to_client(
-    mut from: unix::OwnedReadHalf,
+    mut from: impl AsyncReadExt + Unpin,
     mut to: OwnedWriteHalf,
     state: &State,
     mute: &AtomicBool,

@@ -192,10 +192,11 @@ pub(in crate::store) async fn read_all(
            s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
-         WHERE s.app = $1 ORDER BY s.id DESC"#,
+         WHERE s.app = $1 AND s.shard = ANY ($4) ORDER BY s.id DESC"#,
         app.0,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId]
+        ids as &[SubscriptionId],
+        &engine::shards_of(ids)
     )
     .fetch_all(executor)
     .await
@@ -279,9 +280,10 @@ pub(in crate::store) async fn left_by_users(
     let left = sqlx::query!(
         r#"SELECT s.id AS "id: SubscriptionId", s.user_left_at AS "at!"
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
-           WHERE s.user_left_at IS NOT NULL"#,
+           WHERE s.user_left_at IS NOT NULL AND s.shard = ANY ($3)"#,
         &keys.shards,
-        &keys.ids as &[SubscriptionId]
+        &keys.ids as &[SubscriptionId],
+        &engine::shards_of(&keys.ids)
     );
     Ok(left.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.at)).unzip())
 }

@@ -4,6 +4,8 @@
 //! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
 //! and whatever it left is open still: repeating it goes on from there, and no dead letter is replayed twice.
 
+mod apart;
+
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::{Value, json};
@@ -15,6 +17,7 @@ use crate::model::clock::{Clock, Timestamp, first_uuid_of};
 use crate::model::delivery::{Tier, Urgency};
 use crate::model::id::{ActionId, AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::connections::engine;
 use crate::store::keys::audit::{self, Actor, Entry};
 use crate::store::operations::retrying::retrying;
 use crate::store::queue::sending::{self, Addressed, Audience, NewMessage};
@@ -105,6 +108,9 @@ const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN mess
 
 /// Counts what an operation would find.
 pub(crate) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
+    if engine::is_distributed() {
+        return apart::count(pool, operation).await;
+    }
     let mut query = QueryBuilder::new(
         "SELECT count(*) AS matched, count(*) FILTER (WHERE NOT reachable) AS unreachable, \
            count(*) FILTER (WHERE reachable AND user_left) AS user_left FROM (SELECT coalesce(",
@@ -226,6 +232,9 @@ async fn lock(
     limit: i64,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Letter>> {
+    if engine::is_distributed() {
+        return apart::lock(conn, operation, made_before, after, limit, now).await;
+    }
     if operation.filter.id.is_none() {
         sqlx::query!("SET LOCAL enable_sort = off").execute(&mut *conn).await?;
     }

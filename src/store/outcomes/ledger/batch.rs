@@ -10,12 +10,12 @@ use uuid::Uuid;
 use super::closing::Closing;
 use super::consequences;
 use super::enqueue::{NewRow, NewRows};
-use super::settlement::{Due, Fate, Fenced, Settlement, stored, stored_status};
+use super::log::{self, Entry};
+use super::settlement::{Due, Fate, Fenced, Settlement, stored};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Ending;
 use crate::store::audience::refusals;
 use crate::store::hooks;
-use crate::store::outcomes::copy::Rows;
 use crate::store::outcomes::notes;
 use crate::store::outcomes::tally::Tally;
 use crate::vault::Vault;
@@ -84,30 +84,8 @@ pub(crate) async fn settle_batch(
 }
 
 async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<()> {
-    let mut rows = Rows::new(9, settlements.len());
-    let mut any = false;
-    for settlement in settlements {
-        let of = settlement.delivery();
-        for (attempt, ending) in settlement.attempts() {
-            any = true;
-            rows.row()
-                .uuid(of.message.0)
-                .uuid(of.subscription.0)
-                .integer(stored(attempt.number))
-                .smallint(of.subscription.shard())
-                .timestamp(attempt.at)
-                .smallint(ending.code())
-                .smallint_or_null(attempt.status.map(stored_status))
-                .integer_or_null(attempt.took_ms.map(stored))
-                .text_or_null(attempt.reason.as_deref());
-        }
-    }
-    if !any {
-        return Ok(());
-    }
-    const COPY: &str = "COPY attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason) \
-                        FROM STDIN (FORMAT binary)";
-    rows.send(connection, COPY).await
+    let entries: Vec<Entry<'_>> = settlements.iter().flat_map(Settlement::logged).collect();
+    log::copy(connection, entries.into_iter()).await
 }
 
 /// Enqueues every delivery of a batch that is not over.

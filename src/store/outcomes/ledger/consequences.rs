@@ -2,6 +2,8 @@
 //! and whatever failed leaves a dead letter. Both are written in the transaction of the settling that found them, in
 //! [the order of locks](crate::store).
 
+mod apart;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -13,12 +15,10 @@ use super::settlement::{End, Fate, Settlement, stored, stored_status};
 use super::take::Waiting;
 use super::unsent::{How, end_within};
 use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::fact::Loss;
-use crate::model::id::{DeadLetterId, LaneId, SubscriptionId};
-use crate::model::subscription::SubscriptionState;
-use crate::store::audience::audience_counts::Difference;
+use crate::model::id::{DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::refusals;
 use crate::store::audience::subscriptions::row::lock_in_order;
+use crate::store::connections::engine;
 use crate::store::outcomes::events::{self, Event};
 
 /// Whether an ending needs more than its own row, since it leaves a dead letter or something is told of it: then its settling is a transaction of several statements.
@@ -106,105 +106,54 @@ async fn prune(
     closing: &mut Closing,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let mut changes = Difference::default();
-    let mut ended = mark(conn, gone, SubscriptionState::Active, now).await?;
-    ended.iter().for_each(|row| changes.lost(row.lane, now, Loss::Gone));
-    if ended.len() < gone.len() {
-        ended.extend(mark(conn, gone, SubscriptionState::Suspended, now).await?);
+    if engine::is_distributed() {
+        return apart::prune(conn, gone, closing, now).await;
     }
-    if ended.is_empty() {
-        return Ok(());
-    }
-    let mut lost = BTreeMap::new();
-    for row in &ended {
-        *lost.entry(row.lane).or_insert(0) += 1;
-    }
-    let dropped = take_out(conn, &ended, &mut changes, now).await?;
-    changes.write(conn).await?;
-    end_within(conn, dropped, How::Gone("subscription gone"), closing, now).await?;
-    closing.tell(events::subscriptions_gone(conn, &lost.into_iter().collect::<Vec<_>>()).await?);
-    Ok(())
-}
-
-/// A subscription that was just marked gone.
-struct Gone {
-    id: SubscriptionId,
-    lane: LaneId,
-    life: i32,
-}
-
-/// Marks those gone that are in this state, and have not come back since.
-async fn mark(
-    conn: &mut PgConnection,
-    gone: &[(SubscriptionId, i32)],
-    state: SubscriptionState,
-    now: Timestamp,
-) -> sqlx::Result<Vec<Gone>> {
-    sqlx::query_as!(
-        Gone,
+    let (ids, lives): (Vec<SubscriptionId>, Vec<i32>) = gone.iter().copied().unzip();
+    let rows = sqlx::query!(
         r#"
-        UPDATE subscriptions s SET state = 'gone', ended_at = $3
-        FROM unnest($1::smallint[], $2::uuid[], $4::integer[]) AS g (shard, id, life)
-        WHERE s.shard = g.shard AND s.id = g.id AND s.state = $5 AND s.revived <= g.life
-        RETURNING s.id AS "id: SubscriptionId", s.lane AS "lane: LaneId", s.life
+        WITH ended AS (
+            UPDATE subscriptions s SET state = 'gone', ended_at = $2
+            FROM (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id, life
+                  FROM unnest($1::uuid[], $3::integer[]) AS u (id, life)) g
+            WHERE s.shard = g.shard AND s.id = g.id AND s.state IN ('active', 'suspended') AND s.revived <= g.life
+            RETURNING s.shard, s.id, s.lane, s.life
+        ),
+        stopped AS (INSERT INTO stops (at, kind, target, life) SELECT $2, 'gone', id, life FROM ended),
+        left_topics AS (
+            DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id
+            RETURNING t.shard, t.subscription, t.topic, t.joined_at
+        ),
+        remembered AS (
+            INSERT INTO former_topic_members (shard, subscription, topic, joined_at) SELECT * FROM left_topics
+            ON CONFLICT DO NOTHING
+        ),
+        dropped AS (
+            DELETE FROM queue q USING ended e
+            WHERE q.shard = e.shard AND q.subscription = e.id AND (q.lease IS NULL OR q.due_at <= $2)
+            RETURNING q.subscription, q.message, q.lane, q.tier, q.retries
+        )
+        SELECT id AS "subscription!", NULL::uuid AS message, lane AS "lane!", NULL::smallint AS tier,
+               NULL::integer AS retries FROM ended
+        UNION ALL SELECT subscription, message, lane, tier, retries FROM dropped
         "#,
-        &gone.iter().map(|(id, _)| id.shard()).collect::<Vec<_>>(),
-        &gone.iter().map(|(id, _)| *id).collect::<Vec<_>>() as &[SubscriptionId],
+        &ids as &[SubscriptionId],
         now,
-        &gone.iter().map(|(_, life)| *life).collect::<Vec<_>>(),
-        state.name()
-    )
-    .fetch_all(conn)
-    .await
-}
-
-/// Takes subscriptions that are gone out of their topics, which are remembered, stops what is sent to them, and takes out what waits
-/// for them.
-async fn take_out(
-    conn: &mut PgConnection,
-    ended: &[Gone],
-    changes: &mut Difference,
-    now: Timestamp,
-) -> sqlx::Result<Vec<Waiting>> {
-    let shards: Vec<i16> = ended.iter().map(|row| row.id.shard()).collect();
-    let ids: Vec<SubscriptionId> = ended.iter().map(|row| row.id).collect();
-    let left = sqlx::query!(
-        r#"
-        DELETE FROM topic_members t USING unnest($1::smallint[], $2::uuid[]) AS e (shard, id)
-        WHERE t.shard = e.shard AND t.subscription = e.id
-        RETURNING t.subscription AS "subscription: SubscriptionId", t.topic, t.lane AS "lane: LaneId", t.joined_at
-        "#,
-        &shards,
-        &ids as &[SubscriptionId]
+        &lives,
     )
     .fetch_all(&mut *conn)
     .await?;
-    left.iter().for_each(|row| changes.left(row.topic, row.lane));
-    sqlx::query_as!(
-        Waiting,
-        r#"
-        WITH ended AS (
-            SELECT * FROM unnest($1::smallint[], $2::uuid[], $4::integer[]) AS e (shard, id, life)
-        ),
-        stopped AS (INSERT INTO stops (at, kind, target, life) SELECT $3, 'gone', id, life FROM ended),
-        remembered AS (
-            INSERT INTO former_topic_members (shard, subscription, topic, joined_at)
-            SELECT * FROM unnest($5::smallint[], $6::uuid[], $7::integer[], $8::timestamptz[])
-            ON CONFLICT DO NOTHING
-        )
-        DELETE FROM queue q USING ended e
-        WHERE q.shard = e.shard AND q.subscription = e.id AND (q.lease IS NULL OR q.due_at <= $3)
-        RETURNING q.subscription, q.message, q.lane, q.tier, q.retries
-        "#,
-        &shards,
-        &ids as &[SubscriptionId],
-        now,
-        &ended.iter().map(|row| row.life).collect::<Vec<_>>(),
-        &left.iter().map(|row| row.subscription.shard()).collect::<Vec<_>>(),
-        &left.iter().map(|row| row.subscription).collect::<Vec<_>>() as &[SubscriptionId],
-        &left.iter().map(|row| row.topic).collect::<Vec<_>>(),
-        &left.iter().map(|row| row.joined_at).collect::<Vec<_>>()
-    )
-    .fetch_all(conn)
-    .await
+    let (mut lost, mut dropped) = (BTreeMap::new(), Vec::new());
+    for row in rows {
+        let (subscription, lane) = (SubscriptionId(row.subscription), LaneId(row.lane));
+        match (row.message.map(MessageId), row.tier, row.retries) {
+            (Some(message), Some(tier), Some(retries)) => {
+                dropped.push(Waiting { subscription, message, lane, tier, retries });
+            }
+            _ => *lost.entry(lane).or_insert(0) += 1,
+        }
+    }
+    end_within(conn, dropped, How::Gone("subscription gone"), closing, now).await?;
+    closing.tell(events::subscriptions_gone(conn, &lost.into_iter().collect::<Vec<_>>()).await?);
+    Ok(())
 }

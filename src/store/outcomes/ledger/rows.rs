@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::closing::Closing;
 use super::consequences;
+use super::log::{Entry, copy_new};
 use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
@@ -208,30 +209,12 @@ async fn log(
     rows: &[&RowSettlement],
     ours: &HashSet<(SubscriptionId, MessageId)>,
 ) -> sqlx::Result<()> {
-    let mut log = Log::default();
     let is_ours = |row: &&&RowSettlement| {
         let of = row.settlement.delivery();
         ours.contains(&(of.subscription, of.message))
     };
-    rows.iter().filter(is_ours).for_each(|row| log.push(row));
-    sqlx::query!(
-        "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, status, took_ms, reason)
-         SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::integer[], $4::smallint[], $5::timestamptz[],
-                              $6::smallint[], $7::smallint[], $8::integer[], $9::text[])
-         ON CONFLICT DO NOTHING",
-        &log.messages as &[MessageId],
-        &log.subscriptions as &[SubscriptionId],
-        &log.numbers,
-        &log.shards,
-        &log.ats,
-        &log.endings,
-        &log.statuses as &[Option<i16>],
-        &log.took_ms as &[Option<i32>],
-        &log.reasons as &[Option<&str>]
-    )
-    .execute(connection)
-    .await
-    .map(drop)
+    let entries: Vec<Entry<'_>> = rows.iter().filter(is_ours).flat_map(|row| row.settlement.logged()).collect();
+    copy_new(connection, &entries).await
 }
 
 /// The arrays of [`write_rows`]: a row an element.

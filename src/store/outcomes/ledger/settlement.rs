@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use uuid::Uuid;
 
+use super::log::Entry;
 use crate::classify::DeadReason;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Ending, Tier};
@@ -244,6 +245,20 @@ impl Settlement {
             Fate::Deferred(_) | Fate::InFlight { .. } => None,
         };
         self.earlier.iter().map(|attempt| (attempt, Ending::Retry)).chain(last)
+    }
+
+    /// The same as they are logged.
+    pub(super) fn logged(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.attempts().map(|(attempt, ending)| Entry {
+            message: self.delivery.message,
+            subscription: self.delivery.subscription,
+            number: stored(attempt.number),
+            at: attempt.at,
+            ending: ending.code(),
+            status: attempt.status.map(stored_status),
+            took_ms: attempt.took_ms.map(stored),
+            reason: attempt.reason.as_deref(),
+        })
     }
 
     /// If it was accepted later than its app wants, or never will be: within how many seconds that should have been.

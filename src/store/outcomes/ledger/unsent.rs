@@ -4,11 +4,13 @@ use sqlx::PgConnection;
 
 use super::closing::Closing;
 use super::dead_letters::{Cause, DeadLetter, DeadLetters};
+use super::log::{Entry, copy_new};
 use super::take::{self, Waiting};
 use crate::classify::DeadReason;
 use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::delivery::Ending;
 use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use crate::store::connections::engine;
 use crate::store::hooks;
 use crate::store::outcomes::notes;
 use crate::store::queue::stops::{StopKind, stop_subscription};
@@ -83,6 +85,31 @@ pub(crate) async fn end_within(
         return Ok(());
     }
     rows.sort_unstable_by_key(|row| (row.message, row.subscription));
+    let entry = |row: &Waiting| Entry {
+        message: row.message,
+        subscription: row.subscription,
+        number: row.retries,
+        at: now,
+        ending: how.ending().code(),
+        status: None,
+        took_ms: None,
+        reason: Some(how.reason()),
+    };
+    if engine::is_distributed() {
+        copy_new(conn, &rows.iter().map(entry).collect::<Vec<_>>()).await?;
+    } else {
+        log_unsent(conn, &rows, how, now).await?;
+    }
+    notes::write_unsent(conn, &rows, how.ending(), now).await?;
+    hooks::notes::write_unsent(conn, &rows, how.ending(), now).await?;
+    for row in &rows {
+        closing.ended_unsent(row, how.ending());
+    }
+    write_dead_letters(conn, &rows, how, closing, now).await
+}
+
+/// Logs how they ended, but those that are logged already.
+async fn log_unsent(conn: &mut PgConnection, rows: &[Waiting], how: How, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!(
         "INSERT INTO attempts (message, subscription, attempt, shard, at, ending, reason)
          SELECT message, subscription, attempt, shard, $5, $6, $7
@@ -96,14 +123,9 @@ pub(crate) async fn end_within(
         how.ending().code(),
         how.reason()
     )
-    .execute(&mut *conn)
-    .await?;
-    notes::write_unsent(conn, &rows, how.ending(), now).await?;
-    hooks::notes::write_unsent(conn, &rows, how.ending(), now).await?;
-    for row in &rows {
-        closing.ended_unsent(row, how.ending());
-    }
-    write_dead_letters(conn, &rows, how, closing, now).await
+    .execute(conn)
+    .await
+    .map(drop)
 }
 
 /// Writes the dead letters of rows that ended so, if they leave any.

@@ -8,13 +8,14 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::due::Span;
-use super::filtered;
 use super::recipient::{Found, Recipient, Standing};
+use super::{filtered, walk};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
+use crate::store::connections::engine;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
 use crate::vault::Vault;
@@ -114,22 +115,19 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         return Ok(Taken::Nothing);
     };
     let place = Place {
-        message: MessageId(cursor.message),
         app: AppId(cursor.app),
         lane,
         topic: cursor.topic,
+        shard: None,
         after: SubscriptionId(cursor.after),
         accepted_at: cursor.accepted_at,
         is_capped: cursor.is_capped,
     };
     let size = cursor.pace_us.map_or(size, |pace_us| size.min(paced_size(pace_us)));
-    let cut = match cursor.filter {
-        None => {
-            let recipients = read_recipients(&mut tx, &place, size, now).await?;
-            let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
-            Cut { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 }
-        }
-        Some(filter) => filtered::cut(&mut tx, &place, &filter.0, size, now).await?,
+    let filter = cursor.filter.map(|filter| filter.0);
+    let cut = match engine::is_distributed() {
+        false => cut(&mut tx, &place, filter.as_ref(), size, now).await?,
+        true => walk::cut(&mut tx, place, filter.as_ref(), size, now).await?,
     };
     let ids: Vec<SubscriptionId> = cut.recipients.iter().map(|recipient| recipient.subscription).collect();
     let due_at = cursor.pace_us.map_or(now, |pace_us| paced(cursor.due_at, pace_us, ids.len(), now));
@@ -193,7 +191,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     Ok(Taken::Batch(Batch {
         id: batch,
         lease: batch,
-        message: place.message,
+        message: MessageId(cursor.message),
         lane,
         tier,
         leases: 1,
@@ -215,11 +213,13 @@ fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp
 }
 
 /// Where a cursor stands.
+#[derive(Clone, Copy)]
 pub(super) struct Place {
-    pub message: MessageId,
     pub app: AppId,
     pub lane: LaneId,
     pub topic: Option<i32>,
+    /// The shard that is cut from; none: all of them.
+    pub shard: Option<i16>,
     pub after: SubscriptionId,
     pub accepted_at: Timestamp,
     /// Whether frequency caps may ask whose browsers its recipients are.
@@ -239,53 +239,83 @@ pub(super) struct Cut {
     pub sunset: i64,
 }
 
-async fn read_recipients(
-    connection: &mut PgConnection,
+/// Cuts the next off whom a cursor's message is for.
+pub(super) async fn cut(
+    conn: &mut PgConnection,
     place: &Place,
+    filter: Option<&Filter>,
     size: usize,
     now: Timestamp,
-) -> sqlx::Result<Vec<Recipient>> {
-    let size = i64::try_from(size).unwrap_or(i64::MAX);
-    let Some(topic) = place.topic else {
-        return sqlx::query_as!(
+) -> sqlx::Result<Cut> {
+    if let Some(filter) = filter {
+        return filtered::cut(conn, place, filter, size, now).await;
+    }
+    let recipients = read_recipients(conn, place, size, now).await?;
+    let after = recipients.last().map_or(place.after, |recipient| recipient.subscription);
+    Ok(Cut { is_last: recipients.len() < size, recipients, after, passed: 0, sunset: 0 })
+}
+
+/// The statements of [`read_recipients`], of all shards or one.
+macro_rules! recipients {
+    (everybody, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
             Sendable,
             r#"
             SELECT id, origin_id, address, policy, timezone, CASE WHEN $6 THEN user_id END AS user_id, proven, life
             FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
+            "# + $within + r#"
             ORDER BY id LIMIT $5
             "#,
-            place.lane.0,
-            place.after.0,
-            place.accepted_at,
-            now,
-            size,
-            place.is_capped
+            $place.lane.0,
+            $place.after.0,
+            $place.accepted_at,
+            $now,
+            $size,
+            $place.is_capped
+            $(, $shard)?
         )
         .map(Recipient::from)
-        .fetch_all(connection)
-        .await;
     };
-    sqlx::query_as!(
-        Sendable,
-        r#"
+    ($topic:ident, $place:ident, $size:ident, $now:ident, $within:literal $(, $shard:expr)?) => {
+        sqlx::query_as!(
+            Sendable,
+            r#"
         SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $7 THEN s.user_id END AS user_id, s.proven, s.life
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
+        "# + $within + r#"
         ORDER BY t.subscription LIMIT $6
         "#,
-        topic,
-        place.lane.0,
-        place.after.0,
-        place.accepted_at,
-        now,
-        size,
-        place.is_capped
-    )
-    .map(Recipient::from)
-    .fetch_all(connection)
-    .await
+            $topic,
+            $place.lane.0,
+            $place.after.0,
+            $place.accepted_at,
+            $now,
+            $size,
+            $place.is_capped
+            $(, $shard)?
+        )
+        .map(Recipient::from)
+    };
+}
+
+async fn read_recipients(
+    conn: &mut PgConnection,
+    place: &Place,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Recipient>> {
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    match (place.topic, place.shard) {
+        (None, None) => recipients!(everybody, place, size, now, "").fetch_all(conn).await,
+        (None, Some(shard)) => recipients!(everybody, place, size, now, "AND shard = $7", shard).fetch_all(conn).await,
+        (Some(topic), None) => recipients!(topic, place, size, now, "").fetch_all(conn).await,
+        (Some(topic), Some(shard)) => {
+            recipients!(topic, place, size, now, "AND t.shard = $8", shard).fetch_all(conn).await
+        }
+    }
 }
 
 /// A row of an active subscription.
@@ -360,6 +390,7 @@ pub async fn lease_lost_batch(
                coalesce(s.since > $3, false) AS "is_past!",
                CASE WHEN s.since > $3 THEN s.revived - 1 ELSE s.life END AS "life?"
         FROM unnest($1::smallint[], $2::uuid[]) AS r (shard, id) JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id
+        WHERE s.shard = ANY ($1)
         "#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         &ids as &[SubscriptionId],

@@ -13,6 +13,7 @@ use crate::model::filter::{Filter, Verdict};
 use crate::model::id::SubscriptionId;
 use crate::store::audience::candidates::{self, Stretch};
 use crate::store::audience::judge::Judge;
+use crate::store::connections::engine;
 
 /// Most candidates that one cut looks at.
 const LOOKED_AT_MAX: usize = 4_000;
@@ -28,8 +29,8 @@ pub(super) async fn cut(
     now: Timestamp,
 ) -> sqlx::Result<Cut> {
     let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?;
-    let Place { lane, topic, after, accepted_at, .. } = *place;
-    let mut stretch = Stretch { lane, topic, after, accepted_at };
+    let Place { lane, topic, shard, after, accepted_at, .. } = *place;
+    let mut stretch = Stretch { lane, topic, shard, after, accepted_at };
     let (mut taken, mut passed, mut sunset, mut is_last) = (Vec::new(), 0, 0, false);
     while !is_last && taken.len() < size && taken.len() + passed < LOOKED_AT_MAX {
         let asked = to_ask(size - taken.len(), taken.len(), passed);
@@ -66,18 +67,24 @@ async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: 
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    sqlx::query_as!(
-        Sendable,
-        "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
+    macro_rules! recipients {
+        ($within:literal) => {
+            sqlx::query_as!(
+                Sendable,
+                "SELECT s.id, s.origin_id, s.address, s.policy, s.timezone, CASE WHEN $3 THEN s.user_id END AS user_id, s.proven, s.life
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
-         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active' ORDER BY s.id",
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        is_capped
-    )
-    .map(Recipient::from)
-    .fetch_all(conn)
-    .await
+         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.state = 'active'" + $within + " ORDER BY s.id",
+                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+                ids as &[SubscriptionId],
+                is_capped
+            )
+            .map(Recipient::from)
+        };
+    }
+    match engine::is_distributed() {
+        false => recipients!("").fetch_all(conn).await,
+        true => recipients!(" AND s.shard = ANY ($1)").fetch_all(conn).await,
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
+use crate::store::connections::engine;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
 use crate::vault::Vault;
 
@@ -78,6 +79,22 @@ fn place(n: i32, first: i32) -> usize {
     usize::try_from(n - first).expect("Postgres gives back the places that it was given")
 }
 
+/// A recipient, as the statement of [`write`] found it.
+struct Named {
+    n: i32,
+    id: Uuid,
+    lane: i32,
+    origin_id: Uuid,
+    policy: Option<Value>,
+    timezone: Option<String>,
+    user_id: Option<String>,
+    proven: bool,
+    life: i32,
+    live: bool,
+    token: Vec<u8>,
+    address: Vec<u8>,
+}
+
 /// Stores messages with a queue row for each recipient that is active, in one statement. Of a message one of whose
 /// recipients is unknown nothing is stored. As long as its statement.
 pub(super) async fn write(
@@ -104,7 +121,10 @@ pub(super) async fn write(
     }
     // What belongs to a message is read out of its array by its place, and its counts are found by bisection: a join of
     // messages and recipients would try all pairs.
-    let rows = sqlx::query!(
+    macro_rules! written {
+        ($within:literal) => {
+            sqlx::query_as!(
+                Named,
         r#"WITH named AS (
              SELECT t.n, ($1::uuid[])[t.n] AS message, s.shard, s.id, s.lane, s.origin_id, s.address, s.policy, s.timezone,
                s.user_id, s.proven, s.life, t.token,
@@ -114,7 +134,7 @@ pub(super) async fn write(
                ($16::boolean[])[t.n] AS held,
                count(*) OVER (PARTITION BY t.n) = ($14::integer[])[t.n] AS complete
              FROM unnest($17::integer[], $18::smallint[], $19::uuid[], $22::bytea[]) AS t (n, shard, id, token)
-             JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = ($2::uuid[])[t.n]),
+             JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = ($2::uuid[])[t.n]"# + $within + r#"),
            counts AS (SELECT n, count(*) AS known, count(*) FILTER (WHERE live) AS live FROM named GROUP BY n),
            reached AS (
              SELECT array_agg(n ORDER BY n) AS places, array_agg(known ORDER BY n) AS known, array_agg(live ORDER BY n) AS live
@@ -171,8 +191,13 @@ pub(super) async fn write(
         &traceparents(parcels) as &[Option<&str>],
         &column(parcels, |m| m.sent_by) as &[Option<Uuid>]
     )
-    .fetch_all(conn)
-    .await?;
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => written!("").fetch_all(conn).await?,
+        // It asks no other shards than these.
+        true => written!(" WHERE s.shard = ANY ($18)").fetch_all(conn).await?,
+    };
     let mut known = vec![Vec::new(); parcels.len()];
     let mut sent: Vec<Sent> =
         parcels.iter().map(|parcel| Sent { unreachable: parcel.unreachable, ..Sent::default() }).collect();

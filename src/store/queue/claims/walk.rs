@@ -1,0 +1,42 @@
+//! Fan-out where Citus keeps subscriptions on other machines: shard by shard, so that a batch lies in one of them. Then its recipients are read
+//! there, its attempts written and its subscriptions pruned there, and its settling is committed in two phases on one machine.
+//!
+//! Where a cursor stands is told by the id that it comes after, as on plain Postgres, but in another order: by shard, which an id
+//! ends in, and then by id.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::batches::{self, Cut, Place};
+use crate::model::clock::Timestamp;
+use crate::model::filter::Filter;
+use crate::model::id::{SHARDS, SubscriptionId};
+use crate::store::connections::engine;
+
+/// Cuts the next off, in the shard that the cursor has come to, or the first after it that has any. Fewer than `size` where that one ends.
+pub(super) async fn cut(
+    conn: &mut PgConnection,
+    mut place: Place,
+    filter: Option<&Filter>,
+    size: usize,
+    now: Timestamp,
+) -> sqlx::Result<Cut> {
+    loop {
+        let shard = place.after.shard();
+        place.shard = Some(shard);
+        let cut = batches::cut(conn, &place, filter, size, now).await?;
+        let next = u8::try_from(shard + 1).ok().filter(|next| *next < SHARDS);
+        let Some(next) = next.filter(|_| cut.is_last) else { return Ok(cut) };
+        let after = SubscriptionId::new(Uuid::nil(), next); // before everybody there
+        if !cut.recipients.is_empty() || cut.passed > 0 {
+            return Ok(Cut { after, is_last: false, ..cut });
+        }
+        place.after = after;
+    }
+}
+
+/// Whether a cursor that comes after `after` has still to come to a subscription.
+pub(crate) fn is_ahead(after: SubscriptionId, subscription: SubscriptionId) -> bool {
+    let order = |id: SubscriptionId| (engine::is_distributed().then(|| id.shard()), id);
+    order(after) < order(subscription)
+}
