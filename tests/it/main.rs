@@ -16,6 +16,7 @@ mod campaign_turns;
 mod campaigns;
 mod caps;
 mod checks;
+mod citus;
 mod clients;
 mod command_line;
 mod corpus;
