@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::postgres::Embedded;
 use bellwire::testkit::store;
 use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 use uuid::Builder;
@@ -22,8 +22,7 @@ pub struct Bare {
 
 impl Bare {
     /// Makes the tables, opens all connections and prepares the statement on each.
-    pub async fn open(postgres: &Embedded, database: &str) -> Self {
-        let options = postgres.connect_options(database);
+    pub async fn open(options: PgConnectOptions) -> Self {
         let pool = store::connect(options, CONNECTIONS).await.expect("the database takes connections");
         sqlx::raw_sql(
             "CREATE SCHEMA floor;

@@ -49,6 +49,12 @@ fn tree(root: i32) -> Vec<i32> {
     all
 }
 
+/// The process that started another one.
+pub fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    fields(&stat).get(1)?.parse().ok()
+}
+
 /// CPU time of a thread, to the nanosecond, by its directory in `/proc`. The kernel brings it up to date when the thread
 /// gives way. Zero if the thread is gone.
 pub fn of_thread(dir: &Path) -> Duration {

@@ -16,9 +16,11 @@ use bellwire::testkit::store::{self, keys::data_keys};
 use bellwire::testkit::vault::Vault;
 use bellwire::testkit::vault::master_key::{MasterKey, Source};
 use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
 use super::bare::Bare;
+use super::citus::Cluster;
 use super::client::Client;
 use super::cpu::{self, Usage};
 use super::process::{BELLWIRE, Process, Simulator, TempDir};
@@ -62,13 +64,41 @@ pub struct Harness {
     dir: TempDir,
 }
 
-/// A Postgres that is stopped in good order, so that nothing of it stays behind.
-struct Postgres(Embedded);
+/// A Postgres that is stopped in good order, so that nothing of it stays behind; or a cluster that is somebody's.
+enum Postgres {
+    Own(Embedded),
+    Cluster(Cluster),
+}
+
+impl Postgres {
+    fn options(&self) -> PgConnectOptions {
+        match self {
+            Self::Own(postgres) => postgres.connect_options(DATABASE),
+            Self::Cluster(cluster) => cluster.options.clone(),
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::Own(postgres) => postgres.url(DATABASE),
+            Self::Cluster(cluster) => cluster.url(),
+        }
+    }
+
+    /// Of a cluster, the coordinator's first.
+    fn postmasters(&self) -> Vec<i32> {
+        match self {
+            Self::Own(postgres) => postgres.postmaster().into_iter().collect(),
+            Self::Cluster(cluster) => cluster.postmasters.clone(),
+        }
+    }
+}
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let postmaster = self.0.postmaster();
-        self.0.stop();
+        let Self::Own(postgres) = self else { return };
+        let postmaster = postgres.postmaster();
+        postgres.stop();
         // One that the server kept ends with the server.
         let began = Instant::now();
         let runs = |pid: i32| std::path::Path::new(&format!("/proc/{pid}")).exists();
@@ -159,7 +189,7 @@ impl Harness {
         let (server, address) =
             serve(&dir, None, &simulator, &[], &master_key, &[("BELLWIRE_MEMORY_MIB", &memory_mib)]).await;
         // The server keeps it: it is adopted.
-        let postgres = Postgres(Embedded::start(&options(&dir)).expect("an embedded Postgres runs"));
+        let postgres = Postgres::Own(Embedded::start(&options(&dir)).expect("an embedded Postgres runs"));
         Self::around(dir, simulator, postgres, server, address, master_key, &[]).await
     }
 
@@ -172,17 +202,12 @@ impl Harness {
     async fn begin(counting: bool, receivers: &[Receiver], settings: Settings) -> Self {
         let dir = TempDir::new();
         let simulator = Simulator::start(&dir, SAMPLE, &[]);
-        // One that is started again is not; the directory ends with the benchmark either way.
-        let options = Options { ephemeral: !counting, ..options(&dir) };
-        let postgres = Postgres(Embedded::start(&options).expect("an embedded Postgres starts"));
-        if counting {
-            count_statements(&postgres.0).await;
-        }
-        if setting("STOCK", 0) > 0 {
-            forget_tuning(&postgres.0).await;
-        }
+        let postgres = match Cluster::open().await {
+            Some(cluster) => Postgres::Cluster(cluster),
+            None => Postgres::Own(embedded(&dir, counting).await),
+        };
         let master_key = master_key();
-        let (server, address) = serve(&dir, Some(&postgres.0), &simulator, receivers, &master_key, settings).await;
+        let (server, address) = serve(&dir, Some(&postgres), &simulator, receivers, &master_key, settings).await;
         Self::around(dir, simulator, postgres, server, address, master_key, settings).await
     }
 
@@ -196,8 +221,7 @@ impl Harness {
         master_key: String,
         settings: Settings,
     ) -> Self {
-        let pool =
-            store::connect(postgres.0.connect_options(DATABASE), 4).await.expect("the database takes connections");
+        let pool = store::connect(postgres.options(), 4).await.expect("the database takes connections");
         let clock = Clock::system();
         let key = MasterKey::parse(&master_key).expect("32 octets");
         let vault = data_keys::open(&pool, &Source::Given(key), clock.now()).await.expect("the keys open");
@@ -215,7 +239,7 @@ impl Harness {
     pub async fn replicate(&mut self, servers: usize) {
         while 1 + self.replicas.len() < servers {
             let Self { dir, postgres, simulator, master_key, .. } = &*self;
-            let (replica, _) = serve(dir, Some(&postgres.0), simulator, &[], master_key, self.settings).await;
+            let (replica, _) = serve(dir, Some(postgres), simulator, &[], master_key, self.settings).await;
             self.replicas.push(replica);
         }
     }
@@ -235,7 +259,7 @@ impl Harness {
 
     /// A client that only inserts, on the same Postgres.
     pub async fn bare(&self) -> Bare {
-        Bare::open(&self.postgres.0, DATABASE).await
+        Bare::open(self.postgres.options()).await
     }
 
     /// Makes an app.
@@ -333,16 +357,16 @@ impl Harness {
         }
     }
 
-    /// The postmaster's process id.
+    /// The postmaster's process id; of a cluster, the coordinator's.
     pub fn postmaster(&self) -> i32 {
-        self.postgres.0.postmaster().expect("Postgres runs")
+        *self.postgres.postmasters().first().expect("Postgres runs")
     }
 
     /// What everybody used so far.
     pub fn usage(&self) -> Usage {
         Usage {
             server: self.servers().into_iter().sum(),
-            postgres: cpu::of_tree(self.postmaster()),
+            postgres: self.postgres.postmasters().into_iter().map(cpu::of_tree).sum(),
             simulator: cpu::of_process(self.simulator.id()),
         }
     }
@@ -360,7 +384,7 @@ impl Harness {
             .env_clear()
             .current_dir(self.dir())
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            .env("DATABASE_URL", self.postgres.0.url(DATABASE))
+            .env("DATABASE_URL", self.postgres.url())
             .env("BELLWIRE_MASTER_KEY", &self.master_key)
             .env("BELLWIRE_DATA_DIR", self.dir().join("data"))
             .kill_on_drop(true);
@@ -371,6 +395,20 @@ impl Harness {
     pub fn server(&self) -> i32 {
         self.server.id()
     }
+}
+
+/// A Postgres of the benchmark's own.
+async fn embedded(dir: &TempDir, counting: bool) -> Embedded {
+    // One that is started again is not; the directory ends with the benchmark either way.
+    let options = Options { ephemeral: !counting, ..options(dir) };
+    let postgres = Embedded::start(&options).expect("an embedded Postgres starts");
+    if counting {
+        count_statements(&postgres).await;
+    }
+    if setting("STOCK", 0) > 0 {
+        forget_tuning(&postgres).await;
+    }
+    postgres
 }
 
 /// Where and how Postgres runs.
@@ -386,7 +424,7 @@ fn master_key() -> String {
 /// Starts `bellwire serve` and waits until it is ready, on that Postgres or one of its own. Answers its address.
 async fn serve(
     dir: &TempDir,
-    postgres: Option<&Embedded>,
+    postgres: Option<&Postgres>,
     simulator: &Simulator,
     receivers: &[Receiver],
     master_key: &str,
@@ -406,7 +444,7 @@ async fn serve(
             .arg("serve")
             .env_clear()
             .current_dir(dir.path())
-            .envs(postgres.map(|postgres| ("DATABASE_URL", postgres.url(DATABASE))))
+            .envs(postgres.map(|postgres| ("DATABASE_URL", postgres.url())))
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("BELLWIRE_MASTER_KEY", master_key)
             .env("BELLWIRE_DATA_DIR", dir.path().join("data"))

@@ -1,6 +1,7 @@
 //! What benchmarks share: a harness with Postgres, simulated gateways and the real server, each a process of its own.
 
 pub mod bare;
+pub mod citus;
 pub mod client;
 pub mod codes;
 pub mod cpu;
