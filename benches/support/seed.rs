@@ -100,14 +100,24 @@ impl<'a> Seeder<'a> {
         Audience { all, sampled }
     }
 
+    /// Notes how many there are, where no trigger saw it.
+    async fn count(&self) {
+        let triggers = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'subscriptions'::regclass AND tgname = 'subscriptions_gained')";
+        if sqlx::query_scalar(triggers).fetch_one(self.pool).await.expect("an answer") {
+            return;
+        }
+        let there = "SELECT lane, count(*) FROM subscriptions WHERE state = 'active' GROUP BY lane";
+        let there: Vec<(i32, i64)> = sqlx::query_as(there).fetch_all(self.pool).await.expect("counts");
+        for (lane, n) in there {
+            let note = "INSERT INTO audience_changes (topic, lane, n)
+                        SELECT 0, $1, $2 - coalesce((SELECT sum(n) FROM audiences WHERE topic = 0 AND lane = $1), 0)";
+            sqlx::query(note).bind(lane).bind(n).execute(self.pool).await.expect("a note");
+        }
+    }
+
     /// Lets what was added look as if it had been there for hours.
     pub async fn finish(self) {
-        // Where no trigger sees it.
-        let counted = "INSERT INTO audience_changes (topic, lane, n)
-             SELECT 0, lane, n FROM (SELECT lane, count(*) AS n FROM subscriptions WHERE state = 'active' GROUP BY lane) AS there
-             WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'subscriptions'::regclass AND tgname = 'subscriptions_gained')
-               AND NOT EXISTS (SELECT FROM audiences WHERE topic = 0 AND n > 0)";
-        sqlx::query(counted).execute(self.pool).await.expect("counts");
+        self.count().await;
         settle_down(&mut self.pool.acquire().await.expect("a connection"), "subscriptions").await;
     }
 }

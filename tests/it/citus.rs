@@ -51,6 +51,9 @@ async fn everybody_is_reached(app: &TestApp, message: &str) {
     assert_eq!((report.deliveries, report.repeats), (u64::from(N), 0));
 }
 
+/// Shards are moved by replication slots, which Citus names without their database: one test at a time.
+static MOVING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// Moves all shards of a worker to another one, while it is written to.
 async fn empty(cluster: &Cluster, app: &TestApp, from: usize, to: usize) -> u64 {
     let ((from, from_port), (to, to_port)) = (cluster.worker(from), cluster.worker(to));
@@ -125,6 +128,7 @@ async fn a_machine_that_is_lost_in_the_middle_of_a_campaign_costs_no_delivery_an
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shard_that_is_moved_in_the_middle_of_a_campaign_costs_no_delivery_and_no_repeat() {
     let Some(cluster) = cluster().await else { return };
+    let _alone = MOVING.lock().await;
     let app = app_on(cluster, 2, 4).await;
     let (message, rules) = in_the_middle(&app).await;
     release(&app, rules);
@@ -137,6 +141,7 @@ async fn a_shard_that_is_moved_in_the_middle_of_a_campaign_costs_no_delivery_and
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_that_is_added_in_the_middle_of_a_campaign_takes_its_part() {
     let Some(cluster) = cluster().await else { return };
+    let _alone = MOVING.lock().await;
     let app = app_on(cluster, 1, 4).await;
     let (message, rules) = in_the_middle(&app).await;
     let mut connection = cluster.connection(&app.database.name).await;

@@ -175,7 +175,7 @@ async fn a_search_for_deliveries_goes_a_bounded_way_by_index_however_much_was_se
     }
     for made_up in [
         "DELETE FROM messages m WHERE NOT EXISTS (SELECT 1 FROM message_counts c WHERE c.message = m.id)",
-        "DELETE FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.id = a.subscription)",
+        "DELETE FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.shard = a.shard AND s.id = a.subscription)",
     ] {
         sqlx::query(made_up).execute(&app.pool).await.expect("they are ours");
     }
@@ -212,7 +212,7 @@ async fn a_page_back_is_read_by_index_as_a_page_forward_is() {
     }
     for made_up in [
         "DELETE FROM messages m WHERE NOT EXISTS (SELECT 1 FROM message_counts c WHERE c.message = m.id)",
-        "DELETE FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.id = a.subscription)",
+        "DELETE FROM attempts a WHERE NOT EXISTS (SELECT 1 FROM subscriptions s WHERE s.shard = a.shard AND s.id = a.subscription)",
     ] {
         sqlx::query(made_up).execute(&app.pool).await.expect("they are ours");
     }

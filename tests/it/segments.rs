@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::crash::{expire_leases, held, hold_after, release, until, without_engine};
 use crate::support::app::{PATIENCE, Subscriber};
-use crate::support::{Server, TestApp, seed};
+use crate::support::{Server, TestApp, note, seed};
 
 /// The subscriptions that a message was delivered to.
 async fn reached(app: &TestApp, message: &str) -> BTreeSet<String> {
@@ -65,6 +65,10 @@ async fn add_extras(app: &TestApp, n: i32, every: i32) {
         FROM new CROSS JOIN first";
     let id = first_uuid_of(app.clock.now());
     sqlx::query(extras).bind(id).bind(n).bind(every).execute(&app.pool).await.expect("subscriptions");
+    let mut connection = app.pool.acquire().await.expect("a connection");
+    let lane = "SELECT min(lane) FROM subscriptions";
+    let lane: i32 = sqlx::query_scalar(lane).fetch_one(&mut *connection).await.expect("a lane");
+    note(&mut connection, lane, n.into(), app.clock.now()).await;
 }
 
 #[tokio::test]
@@ -235,7 +239,7 @@ async fn a_segment_of_few_among_many_is_found_and_holds_up_nobody() {
         let (now, batch) = (app.clock.now(), app.clock.uuid());
         let span = Span::all(lane, Tier::Promotional, now);
         let cut = take_batch(&app.pool, span, 500, batch, now + LEASE).await.expect("an answer");
-        assert!(matches!(cut, Taken::Nobody { passed: 4_000 }), "a cut ends, though nobody was found: {cut:?}");
+        assert!(matches!(cut, Taken::Nobody { passed: 4_000..8_000 }), "a cut ends, though nobody was found: {cut:?}");
     }
     let others: BTreeMap<&str, String> = BTreeMap::from([
         ("named", app.send(json!({"subscriptions": [known[0].id]}), json!({})).await),

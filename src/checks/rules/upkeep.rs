@@ -144,6 +144,26 @@ mod tests {
     }
 
     #[test]
+    fn shards_are_to_be_moved_where_a_machine_has_none_or_much_more_than_its_part() {
+        const GIB: i64 = 1 << 30;
+        for (machines, health) in [
+            (&[(32, GIB), (32, GIB)][..], Health::Ok),
+            (&[(64, 9 * GIB), (0, 0)], Health::Warning),
+            (&[(32, 4 * GIB), (32, GIB)], Health::Warning),
+            (&[(32, 400), (32, 100)], Health::Ok), // hardly anything yet
+        ] {
+            let machine = |(n, (shards, octets)): (usize, &(i64, i64))| Machine {
+                name: format!("pg-{n}:5432"),
+                shards: *shards,
+                octets: *octets,
+            };
+            let machines = machines.iter().enumerate().map(machine).collect();
+            let finding = placement(&Placement { machines, fullest: 0.02 });
+            assert_eq!((finding.health, finding.line.is_some()), (health, health != Health::Ok), "{finding:?}");
+        }
+    }
+
+    #[test]
     fn a_process_has_some_files_to_spare() {
         for (open, limit, health) in [
             (100, 1_024, Health::Ok),

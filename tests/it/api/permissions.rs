@@ -224,7 +224,7 @@ async fn nobody_is_left_in_a_topic_that_was_removed_while_they_joined() {
         tokio::join!(joining, removing);
     }
     maintenance::sweep(&api.pool, api.clock.now()).await.unwrap();
-    let lost = "SELECT count(*) FROM topic_members m WHERE NOT EXISTS (SELECT FROM topics WHERE id = m.topic)";
+    let lost = "WITH known AS MATERIALIZED (SELECT id FROM topics) SELECT count(*) FROM topic_members WHERE topic <> ALL (ARRAY(SELECT id FROM known))";
     assert_eq!(number(&api, lost).await, 0);
     assert_eq!(api.get("/topics/u").await.ok(200)["members"], 32);
 }

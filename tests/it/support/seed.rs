@@ -7,6 +7,8 @@ use bellwire::testkit::model::id::{AppId, SubscriptionId};
 use bellwire::testkit::store::audience::registration::endpoint_mac;
 use bellwire::testkit::store::outcomes::copy::Rows;
 use bellwire::testkit::vault;
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 
 use super::TestApp;
 
@@ -49,8 +51,13 @@ pub async fn seed(app: &TestApp, gateway: &str, indices: Range<u32>) {
     }
     let mut connection = app.pool.acquire().await.expect("a connection");
     rows.send(&mut connection, COPY).await.expect("subscriptions");
-    // Where no trigger sees it. A thing won is fact 40.
+    note(&mut connection, lane, others, now).await;
+}
+
+/// Notes that so many subscriptions came to a lane, where no trigger saw it.
+pub async fn note(conn: &mut PgConnection, lane: i32, n: i64, at: DateTime<Utc>) {
+    // A thing won is fact 40.
     let note = "INSERT INTO audience_changes (topic, lane, n, at, fact) SELECT 0, $1, $2, $3, 40
                 WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'subscriptions'::regclass AND tgname = 'subscriptions_gained')";
-    sqlx::query(note).bind(lane).bind(others).bind(now).execute(&mut *connection).await.expect("a note");
+    sqlx::query(note).bind(lane).bind(n).bind(at).execute(conn).await.expect("a note");
 }

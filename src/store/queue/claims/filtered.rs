@@ -16,7 +16,7 @@ use crate::store::audience::judge::Judge;
 use crate::store::connections::engine;
 
 /// Most candidates that one cut looks at.
-const LOOKED_AT_MAX: usize = 4_000;
+pub(super) const LOOKED_AT_MAX: usize = 4_000;
 /// Fewest that one statement asks for: what it costs to start one counts for each.
 const ASKED_MIN: usize = 100;
 

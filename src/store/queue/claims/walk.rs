@@ -8,12 +8,14 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::batches::{self, Cut, Place};
+use super::filtered::LOOKED_AT_MAX;
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{SHARDS, SubscriptionId};
 use crate::store::connections::engine;
 
-/// Cuts the next off, in the shard that the cursor has come to, or the first after it that has any. Fewer than `size` where that one ends.
+/// Cuts the next off, in the shard that the cursor has come to, or in the first after it that has any: fewer than `size` where that one
+/// ends.
 pub(super) async fn cut(
     conn: &mut PgConnection,
     mut place: Place,
@@ -21,17 +23,19 @@ pub(super) async fn cut(
     size: usize,
     now: Timestamp,
 ) -> sqlx::Result<Cut> {
+    let (mut passed, mut sunset) = (0, 0);
     loop {
         let shard = place.after.shard();
         place.shard = Some(shard);
         let cut = batches::cut(conn, &place, filter, size, now).await?;
-        let next = u8::try_from(shard + 1).ok().filter(|next| *next < SHARDS);
-        let Some(next) = next.filter(|_| cut.is_last) else { return Ok(cut) };
-        let after = SubscriptionId::new(Uuid::nil(), next); // before everybody there
-        if !cut.recipients.is_empty() || cut.passed > 0 {
-            return Ok(Cut { after, is_last: false, ..cut });
+        (passed, sunset) = (passed + cut.passed, sunset + cut.sunset);
+        let cut = Cut { passed, sunset, ..cut };
+        let next = u8::try_from(shard + 1).ok().filter(|next| cut.is_last && *next < SHARDS);
+        let Some(next) = next else { return Ok(cut) };
+        place.after = SubscriptionId::new(Uuid::nil(), next); // before everybody there
+        if !cut.recipients.is_empty() || passed >= LOOKED_AT_MAX {
+            return Ok(Cut { after: place.after, is_last: false, ..cut });
         }
-        place.after = after;
     }
 }
 
