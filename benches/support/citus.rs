@@ -2,6 +2,7 @@
 //! coordinator: as a superuser, in a database that knows all nodes.
 
 use std::str::FromStr as _;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bellwire::testkit::postgres::DATABASE;
 use bellwire::testkit::store::operations::distribution;
@@ -39,11 +40,14 @@ impl Cluster {
         let at = |(host, port): &(String, i32)| {
             coordinator.clone().host(host).port(u16::try_from(*port).expect("a port")).database("postgres")
         };
-        let mut postmasters = vec![empty(&coordinator.clone().database("postgres")).await];
+        // Some benchmarks run two servers, each on a database of its own.
+        static OPENED: AtomicU32 = AtomicU32::new(0);
+        let database = format!("{DATABASE}_{}", OPENED.fetch_add(1, Ordering::Relaxed));
+        let mut postmasters = vec![empty(&coordinator.clone().database("postgres"), &database).await];
         for worker in &workers {
-            postmasters.push(empty(&at(worker)).await);
+            postmasters.push(empty(&at(worker), &database).await);
         }
-        let options = coordinator.clone().database(DATABASE);
+        let options = coordinator.clone().database(&database);
         let (host, port) = (options.get_host(), options.get_port());
         let mut nodes = format!("SELECT citus_set_coordinator_host('{host}', {port});");
         nodes.extend(workers.iter().map(|(host, port)| format!("SELECT citus_add_node('{host}', {port});")));
@@ -56,15 +60,16 @@ impl Cluster {
     /// How a server finds it.
     pub fn url(&self) -> String {
         let at = &self.options;
-        format!("postgres://{}@{}:{}/{DATABASE}", at.get_username(), at.get_host(), at.get_port())
+        let database = at.get_database().expect("it is named");
+        format!("postgres://{}@{}:{}/{database}", at.get_username(), at.get_host(), at.get_port())
     }
 }
 
 /// Makes the database anew on a node. Answers its postmaster's process id.
-async fn empty(node: &PgConnectOptions) -> i32 {
-    let drop = format!("DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)");
-    run(node, &[drop, format!("CREATE DATABASE {DATABASE}")]).await;
-    run(&node.clone().database(DATABASE), &["CREATE EXTENSION citus".to_owned()]).await;
+async fn empty(node: &PgConnectOptions, database: &str) -> i32 {
+    let drop = format!("DROP DATABASE IF EXISTS {database} WITH (FORCE)");
+    run(node, &[drop, format!("CREATE DATABASE {database}")]).await;
+    run(&node.clone().database(database), &["CREATE EXTENSION citus".to_owned()]).await;
     let mut connection = PgConnection::connect_with(node).await.expect("a node");
     let session = sqlx::query_scalar("SELECT pg_backend_pid()").fetch_one(&mut connection).await.expect("a session");
     cpu::parent(session).expect("the cluster runs on this machine")
