@@ -12,8 +12,8 @@ use crate::support::{TempDir, TestApp};
 
 /// Directories whose pages are others' work.
 const FOREIGN: [&str; 3] = ["node_modules", "target", ".deps"];
-/// Variables that are no settings: the file of settings, and what `bellwire init` prints for a backend.
-const NO_SETTINGS: [&str; 2] = ["BELLWIRE_CONFIG", "BELLWIRE_KEY"];
+/// Variables that are no settings: the file of settings, what `bellwire init` prints for a backend, and where tests find a cluster.
+const NO_SETTINGS: [&str; 3] = ["BELLWIRE_CONFIG", "BELLWIRE_KEY", "BELLWIRE_TEST_CITUS_URL"];
 /// Verbs that read no settings.
 const WITHOUT_SETTINGS: [&str; 3] = ["policy", "demo", "simulate-gateway"];
 /// What the paths that the guides abbreviate continue.

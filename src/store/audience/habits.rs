@@ -18,7 +18,7 @@ use crate::model::person::Person;
 use crate::policy::calendar;
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::row::Keys;
-use crate::store::connections::engine::shards_of;
+use crate::store::connections::engine::{self, shards_of};
 
 /// Notes that are added up in one transaction, and rows that retention looks at.
 const CHUNK: i64 = 10_000;
@@ -98,6 +98,15 @@ struct Reporter {
     zone: Tz,
 }
 
+/// The same as it is stored.
+struct Found {
+    id: SubscriptionId,
+    app: AppId,
+    origin_id: SubscriptionId,
+    user_id: Option<String>,
+    timezone: Option<String>,
+}
+
 /// Those of these subscriptions that are active.
 async fn reporters(
     conn: &mut PgConnection,
@@ -107,16 +116,23 @@ async fn reporters(
         return Ok(HashMap::new());
     }
     let keys = Keys::of(ids);
-    let found = sqlx::query!(
-        r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
+    macro_rules! reporters {
+        ($within:literal $(, $shards:expr)?) => {
+            sqlx::query_as!(
+                Found,
+                r#"SELECT s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.origin_id AS "origin_id: SubscriptionId", s.user_id, s.timezone
            FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id) JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id
-           WHERE s.state = 'active' AND s.shard = ANY ($3)"#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId],
-        &shards_of(&keys.ids)
-    )
-    .fetch_all(&mut *conn)
-    .await?;
+           WHERE s.state = 'active'"# + $within,
+                &keys.shards,
+                &keys.ids as &[SubscriptionId]
+                $(, $shards)?
+            )
+        };
+    }
+    let found = match engine::is_distributed() {
+        false => reporters!("").fetch_all(&mut *conn).await?,
+        true => reporters!(" AND s.shard = ANY ($3)", &shards_of(&keys.ids)).fetch_all(&mut *conn).await?,
+    };
     let mut apps: Vec<AppId> = found.iter().map(|row| row.app).collect();
     apps.sort_unstable();
     apps.dedup();

@@ -226,21 +226,28 @@ async fn in_topics(
     names: &[String],
     ids: &[SubscriptionId],
 ) -> sqlx::Result<HashMap<String, HashSet<SubscriptionId>>> {
-    let rows = sqlx::query!(
-        "SELECT t.name, m.subscription FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
+    macro_rules! members {
+        ($within:literal $(, $shards:expr)?) => {
+            sqlx::query!(
+                "SELECT t.name, m.subscription FROM topics t CROSS JOIN unnest($3::smallint[], $4::uuid[]) AS c (shard, id)
          JOIN topic_members m ON m.shard = c.shard AND m.subscription = c.id AND m.topic = t.id
-         WHERE t.app = $1 AND t.name = ANY ($2) AND m.shard = ANY ($5)",
-        app.0,
-        names,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        &shards_of(ids)
-    )
-    .fetch_all(conn)
-    .await?;
+         WHERE t.app = $1 AND t.name = ANY ($2)" + $within,
+                app.0,
+                names,
+                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+                ids as &[SubscriptionId]
+                $(, $shards)?
+            )
+            .map(|row| (row.name, SubscriptionId(row.subscription)))
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => members!("").fetch_all(conn).await?,
+        true => members!(" AND m.shard = ANY ($5)", &shards_of(ids)).fetch_all(conn).await?,
+    };
     let mut members: HashMap<String, HashSet<SubscriptionId>> = HashMap::new();
-    for row in rows {
-        members.entry(row.name).or_default().insert(SubscriptionId(row.subscription));
+    for (name, subscription) in rows {
+        members.entry(name).or_default().insert(subscription);
     }
     Ok(members)
 }

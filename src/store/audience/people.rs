@@ -12,7 +12,7 @@ use super::judge::Judge;
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::store::connections::engine::shards_of;
+use crate::store::connections::engine::{self, shards_of};
 use crate::store::queue::sending::Audience;
 use crate::template::Person;
 
@@ -23,21 +23,27 @@ pub(crate) async fn of(
     ids: &[SubscriptionId],
     all: bool,
 ) -> sqlx::Result<HashMap<SubscriptionId, Arc<Person>>> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"
+    macro_rules! people {
+        ($within:literal $(, $shards:expr)?) => {
+            sqlx::query_as!(
+                Row,
+                r#"
         SELECT s.id, s.lane, CASE WHEN $3 THEN s.user_id END AS user_id, CASE WHEN $3 THEN s.attributes END AS attributes,
                CASE WHEN $3 THEN s.tags END AS tags, s.locale, CASE WHEN $3 THEN s.timezone END AS timezone
         FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
-        JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id WHERE s.shard = ANY ($4)
-        "#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        ids as &[SubscriptionId],
-        all,
-        &shards_of(ids)
-    )
-    .fetch_all(pool)
-    .await?;
+        JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
+        "# + $within,
+                &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
+                ids as &[SubscriptionId],
+                all
+                $(, $shards)?
+            )
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => people!("").fetch_all(pool).await?,
+        true => people!("WHERE s.shard = ANY ($4)", &shards_of(ids)).fetch_all(pool).await?,
+    };
     Ok(rows.into_iter().map(|row| (row.id, Arc::new(row.into_person()))).collect())
 }
 

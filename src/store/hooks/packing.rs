@@ -11,7 +11,7 @@ use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::row::Keys;
-use crate::store::connections::engine::shards_of;
+use crate::store::connections::engine::{self, shards_of};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
 
@@ -168,14 +168,23 @@ async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<
         return Ok(HashMap::new());
     }
     let keys = Keys::of(ids.into_iter().collect());
-    let found = sqlx::query!(
-        r#"SELECT s.id AS "id: SubscriptionId", s.user_id FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
-           JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id WHERE s.shard = ANY ($3)"#,
-        &keys.shards,
-        &keys.ids as &[SubscriptionId],
-        &shards_of(&keys.ids)
-    );
-    Ok(found.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.user_id)).collect())
+    macro_rules! users {
+        ($within:literal $(, $shards:expr)?) => {
+            sqlx::query!(
+                r#"SELECT s.id AS "id: SubscriptionId", s.user_id FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           JOIN subscriptions s ON s.shard = k.shard AND s.id = k.id"# + $within,
+                &keys.shards,
+                &keys.ids as &[SubscriptionId]
+                $(, $shards)?
+            )
+            .map(|row| (row.id, row.user_id))
+        };
+    }
+    let found = match engine::is_distributed() {
+        false => users!("").fetch_all(conn).await?,
+        true => users!(" WHERE s.shard = ANY ($3)", &shards_of(&keys.ids)).fetch_all(conn).await?,
+    };
+    Ok(found.into_iter().collect())
 }
 
 /// What the last attempts of these came to.
