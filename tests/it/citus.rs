@@ -58,12 +58,19 @@ static MOVING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 async fn empty(cluster: &Cluster, app: &TestApp, from: usize, to: usize) -> u64 {
     let ((from, from_port), (to, to_port)) = (cluster.worker(from), cluster.worker(to));
     let mut connection = cluster.connection(&app.database.name).await;
-    let moved = format!(
-        "SELECT citus_move_shard_placement(shardid, '{from}', {from_port}, '{to}', {to_port}, 'force_logical')
-         FROM citus_shards WHERE table_name = 'bellwire.subscriptions'::regclass AND nodename = '{from}' AND nodeport = {from_port}"
+    let of = format!(
+        "SELECT shardid FROM citus_shards WHERE table_name = 'bellwire.subscriptions'::regclass AND nodename = '{from}' AND nodeport = {from_port}"
     );
-    let moved = sqlx::raw_sql(AssertSqlSafe(moved)).fetch_all(&mut connection).await.expect("they are moved");
-    moved.len() as u64
+    let shards: Vec<i64> =
+        sqlx::query_scalar(AssertSqlSafe(of)).fetch_all(&mut connection).await.expect("the shards of a worker");
+    // Citus moves one in a transaction, and with it those of the other tables.
+    for shard in &shards {
+        let moved = format!(
+            "SELECT citus_move_shard_placement({shard}, '{from}', {from_port}, '{to}', {to_port}, 'force_logical')"
+        );
+        sqlx::raw_sql(AssertSqlSafe(moved)).execute(&mut connection).await.expect("it is moved");
+    }
+    shards.len() as u64
 }
 
 const MACHINES: &str = "SELECT count(DISTINCT nodeport) FROM citus_shards WHERE table_name = 'subscriptions'::regclass";
