@@ -9,6 +9,7 @@ use serde::Serialize;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
+use super::output::Output;
 use crate::checks::{self, Finding};
 use crate::config::Config;
 use crate::model::clock::{Clock, Timestamp};
@@ -28,18 +29,21 @@ use crate::vault::master_key::{MasterKey, Source};
 /// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
 const FILES_WANTED: u64 = 4_096;
 
-/// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work.
-pub(crate) async fn migrate(config: &Config, forced: bool) -> anyhow::Result<()> {
+/// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work. Then
+/// distributes it over a cluster of Citus, if that is asked for.
+pub(super) async fn migrate(config: &Config, forced: bool, distributed: bool, out: Output) -> anyhow::Result<()> {
     context::wait_for_database(config).await?;
     let migrations = if forced { Migrations::Force } else { Migrations::Apply };
     Context::open(config, migrations).await?.close().await;
-    Ok(())
-}
-
-/// Distributes the database, which is up to date, over a cluster of Citus.
-pub(crate) async fn distribute(config: &Config) -> anyhow::Result<Distribution> {
+    if !distributed {
+        return Ok(out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?);
+    }
     let (_postgres, options) = context::database(config).await?;
-    Ok(distribution::distribute(&options, SHARDS).await?)
+    let words = match distribution::distribute(&options, SHARDS).await? {
+        Distribution::Done => "The database is up to date, and distributed over the machines of its cluster.",
+        Distribution::Already => "The database is up to date; it was distributed before.",
+    };
+    Ok(out.say(&serde_json::json!({"migrated": true, "distributed": true}), words)?)
 }
 
 /// What `rotate_master_key` did.

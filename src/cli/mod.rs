@@ -57,7 +57,6 @@ use crate::postgres;
 use crate::server::telemetry;
 use crate::simulate::demo;
 use crate::simulate::gateways;
-use crate::store::operations::distribution::Distribution;
 use help::{
     BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
     METRICS_EXAMPLES, MORE_SETTINGS, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
@@ -417,19 +416,7 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
         Verb::Explain { explain, settings } => run!(explain, settings, Beginning::Before),
         Verb::DeadLetters { verb, settings } => run!(verb, settings, Beginning::Before),
         Verb::Migrate { force, distribute, settings } => {
-            let config = settings.load()?;
-            admin::migrate(&config, force).await?;
-            if distribute {
-                let words = match admin::distribute(&config).await? {
-                    Distribution::Done => {
-                        "The database is up to date, and distributed over the machines of its cluster."
-                    }
-                    Distribution::Already => "The database is up to date; it was distributed before.",
-                };
-                out.say(&serde_json::json!({"migrated": true, "distributed": true}), words)?;
-            } else {
-                out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?;
-            }
+            admin::migrate(&settings.load()?, force, distribute, out).await?;
         }
         Verb::Doctor { offline, settings } => return doctor(out, &admin::doctor(&settings.load()?, offline).await),
         Verb::Health(settings) => health::ask(&settings.0, out).await?,

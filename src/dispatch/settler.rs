@@ -44,6 +44,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(5);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// Deliveries wait for it when Postgres is back.
 const RETRY_LAST: Duration = Duration::from_millis(250);
+/// How often what may be a machine of Citus that was just lost is tried again.
+const LOST_TRIES: u32 = 8;
 
 /// Takes settlements in; never blocks the caller.
 pub(super) struct Settler {
@@ -278,10 +280,10 @@ impl Settler {
                         self.metrics.settle_fenced.inc_by(fenced as u64);
                         break;
                     }
-                    Ok(Err(error)) if store::passes_in_settling(&error) || rows.len() == 1 => {
-                        if !patience.lasts(&error).await {
-                            break;
-                        }
+                    Ok(Err(error)) if patience.may_pass(&error) => patience.wait(&error).await,
+                    Ok(Err(error)) if rows.len() == 1 => {
+                        error!(%error, "this cannot be settled; its lease will run out");
+                        break;
                     }
                     Err(Panicked) if rows.len() == 1 => {
                         error!("this cannot be settled, since it panics; its lease will run out");
@@ -322,19 +324,25 @@ struct Patience<'a> {
     began: Instant,
     wait: Duration,
     failed: bool,
+    /// Tries that failed as they do when a machine of Citus was lost.
+    lost: u32,
 }
 
 impl<'a> Patience<'a> {
     fn new(settler: &'a Settler) -> Self {
-        Self { settler, began: Instant::now(), wait: RETRY_FIRST, failed: false }
+        Self { settler, began: Instant::now(), wait: RETRY_FIRST, failed: false, lost: 0 }
     }
 
-    /// Waits before the next try, if the error is one that passes.
-    async fn lasts(&mut self, error: &sqlx::Error) -> bool {
-        if !store::passes_in_settling(error) {
-            error!(%error, "this cannot be settled; its lease will run out");
-            return false;
-        }
+    /// Whether what failed so may succeed when it is tried again; asked once for each failure. A machine that was lost shows as a connection
+    /// that cannot be made from the next try on: what fails in that way again and again is something else, such as a row that is
+    /// refused there.
+    fn may_pass(&mut self, error: &sqlx::Error) -> bool {
+        self.lost += u32::from(store::may_be_lost_machine(error));
+        store::is_transient(error) || store::may_be_lost_machine(error) && self.lost <= LOST_TRIES
+    }
+
+    /// Waits before the next try.
+    async fn wait(&mut self, error: &sqlx::Error) {
         debug!(%error, "settling failed; trying again");
         self.settler.metrics.settle_retries.inc();
         if !self.failed {
@@ -343,6 +351,15 @@ impl<'a> Patience<'a> {
         }
         tokio::time::sleep(self.wait).await;
         self.wait = (self.wait * 2).min(RETRY_LAST);
+    }
+
+    /// Waits before the next try, if the error is one that passes.
+    async fn lasts(&mut self, error: &sqlx::Error) -> bool {
+        if !self.may_pass(error) {
+            error!(%error, "this cannot be settled; its lease will run out");
+            return false;
+        }
+        self.wait(error).await;
         true
     }
 }

@@ -90,11 +90,11 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether settling, which has a fence, may succeed when it is tried again. Citus reports a machine that it lost in the middle of a
-/// statement as an internal error.
-pub(crate) fn passes_in_settling(error: &sqlx::Error) -> bool {
+/// Whether a machine of Citus may just have been lost in the middle of a statement, which it reports as an internal error: as it does some
+/// others, a row that COPY is refused there among them.
+pub(crate) fn may_be_lost_machine(error: &sqlx::Error) -> bool {
     let is_internal = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "XX000");
-    is_transient(error) || connections::engine::is_distributed() && is_internal
+    is_internal && connections::engine::is_distributed()
 }
 
 /// Whether a statement took longer than it may.

@@ -16,7 +16,7 @@ mod consequences;
 mod dead_letters;
 pub(crate) mod enqueue;
 pub(crate) mod forged;
-mod log;
+pub(crate) mod log;
 mod rows;
 pub(crate) mod settlement;
 pub(crate) mod take;

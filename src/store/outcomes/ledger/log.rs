@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{MessageId, SubscriptionId};
@@ -22,7 +22,7 @@ pub(super) struct Entry<'a> {
     pub reason: Option<&'a str>,
 }
 
-/// Writes entries that are not there yet.
+/// Writes entries. One that is there already fails all of them.
 pub(super) async fn copy(
     conn: &mut PgConnection,
     entries: impl ExactSizeIterator<Item = Entry<'_>>,
@@ -48,10 +48,25 @@ pub(super) async fn copy(
     rows.send(conn, COPY).await
 }
 
-/// Writes those that are not there yet, where Citus keeps them on other machines: 500 that lie in 64 shards take 14 ms of CPU, where
+/// Writes those of these entries that are not there yet, where Citus keeps them on other machines: 500 that lie in 64 shards take 14 ms of CPU, where
 /// INSERT … SELECT … ON CONFLICT takes 640. Whoever calls it holds what nobody else could log them by: their rows of the queue.
 pub(super) async fn copy_new(conn: &mut PgConnection, entries: &[Entry<'_>]) -> sqlx::Result<()> {
-    let ids: Vec<SubscriptionId> = entries.iter().map(|entry| entry.subscription).collect();
+    let keys: Vec<_> = entries.iter().map(|entry| (entry.message, entry.subscription, entry.number)).collect();
+    let mut there = logged(&mut *conn, &keys).await?;
+    let is_new = |entry: &&Entry<'_>| there.insert((entry.message, entry.subscription, entry.number));
+    let new: Vec<Entry<'_>> = entries.iter().filter(is_new).copied().collect();
+    copy(conn, new.into_iter()).await
+}
+
+/// Attempts by their keys: message, subscription and number.
+type Keys = HashSet<(MessageId, SubscriptionId, i32)>;
+
+/// Those of these attempts that are logged, asked of the shards that they would lie in alone.
+pub(crate) async fn logged(
+    executor: impl PgExecutor<'_>,
+    keys: &[(MessageId, SubscriptionId, i32)],
+) -> sqlx::Result<Keys> {
+    let ids: Vec<SubscriptionId> = keys.iter().map(|(_, subscription, _)| *subscription).collect();
     let there = sqlx::query!(
         r#"
         SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", a.attempt
@@ -62,13 +77,9 @@ pub(super) async fn copy_new(conn: &mut PgConnection, entries: &[Entry<'_>]) -> 
         "#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
         &ids as &[SubscriptionId],
-        &entries.iter().map(|entry| entry.message).collect::<Vec<_>>() as &[MessageId],
-        &entries.iter().map(|entry| entry.number).collect::<Vec<_>>(),
+        &keys.iter().map(|(message, ..)| *message).collect::<Vec<_>>() as &[MessageId],
+        &keys.iter().map(|(.., number)| *number).collect::<Vec<_>>(),
         &shards_of(&ids)
     );
-    let there = there.fetch_all(&mut *conn).await?;
-    let mut there: HashSet<_> = there.into_iter().map(|row| (row.message, row.subscription, row.attempt)).collect();
-    let is_new = |entry: &&Entry<'_>| there.insert((entry.message, entry.subscription, entry.number));
-    let new: Vec<Entry<'_>> = entries.iter().filter(is_new).copied().collect();
-    copy(conn, new.into_iter()).await
+    Ok(there.fetch_all(executor).await?.into_iter().map(|row| (row.message, row.subscription, row.attempt)).collect())
 }

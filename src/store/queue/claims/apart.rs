@@ -12,6 +12,7 @@ use super::{ClaimedRow, TURN_KEPT, Unopened, give_back};
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::store::connections::engine::shards_of;
+use crate::store::outcomes::ledger::log::logged;
 
 /// A row that was claimed.
 struct Claimed {
@@ -52,8 +53,9 @@ pub(super) async fn claim_rows(
     if claimed.is_empty() {
         return Ok(Vec::new());
     }
-    let read = async { Ok::<_, sqlx::Error>((recipients(pool, &claimed).await?, recorded(pool, &claimed).await?)) };
-    let (recipients, recorded) = match read.await {
+    let attempts: Vec<_> = claimed.iter().map(|row| (row.message, row.subscription, row.retries)).collect();
+    let read = async { Ok::<_, sqlx::Error>((recipients(pool, &claimed).await?, logged(pool, &attempts).await?)) };
+    let (recipients, logged) = match read.await {
         Ok(read) => read,
         Err(error) => {
             let rows = claimed.iter().map(|row| (row.subscription, row.message)).collect();
@@ -63,7 +65,7 @@ pub(super) async fn claim_rows(
         }
     };
     let open = |row: Claimed| {
-        let is_recorded = recorded.contains(&(row.subscription, row.message));
+        let is_recorded = logged.contains(&(row.message, row.subscription, row.retries));
         let recipient = recipients.get(&row.subscription);
         row.open(recipient, is_recorded)
     };
@@ -132,26 +134,6 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
         (row.id, Read { found, lane: row.lane, life: row.life, revived: row.revived })
     });
     Ok(read.collect())
-}
-
-/// Those whose attempts were made already.
-async fn recorded(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashSet<(SubscriptionId, MessageId)>> {
-    let ids: Vec<SubscriptionId> = claimed.iter().map(|row| row.subscription).collect();
-    let rows = sqlx::query!(
-        r#"
-        SELECT a.subscription AS "subscription: SubscriptionId", a.message AS "message: MessageId"
-        FROM unnest($1::smallint[], $2::uuid[], $3::uuid[], $4::integer[]) AS k (shard, subscription, message, attempt)
-        JOIN attempts a
-          ON a.shard = k.shard AND a.message = k.message AND a.subscription = k.subscription AND a.attempt = k.attempt
-        WHERE a.shard = ANY ($5)
-        "#,
-        &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
-        &ids as &[SubscriptionId],
-        &claimed.iter().map(|row| row.message).collect::<Vec<_>>() as &[MessageId],
-        &claimed.iter().map(|row| row.retries).collect::<Vec<_>>(),
-        &shards_of(&ids)
-    );
-    Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.subscription, row.message)).collect())
 }
 
 impl Claimed {
