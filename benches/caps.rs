@@ -1,7 +1,8 @@
 //! What frequency caps cost Postgres: campaigns to the same people with and without caps, by turns, so that what else the
 //! machine does hits both alike. Every other person is a user. `scripts/bench caps`
 //!
-//! `N` subscriptions (100,000), `PAIRS` of campaigns (5), of which the medians count.
+//! `N` subscriptions (100,000), `PAIRS` of campaigns (5), of which the medians count. Beside them a floor: what Postgres needs
+//! to change one number in a row of each of these people, found by its key, as many in a transaction as a batch has.
 
 use serde_json::json;
 

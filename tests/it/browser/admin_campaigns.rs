@@ -17,6 +17,14 @@ use crate::support::TempDir;
 /// The scheduler looks again at what goes out once this is over.
 const WATCHED_AGAIN: TimeDelta = TimeDelta::seconds(11);
 
+/// Closes the dialog and asks for the next at once, as fast hands do: browsers tell of the first only after that.
+const CLOSE_AND_START: &str = "new Promise((resolve) => {
+    const dialog = document.querySelector('dialog');
+    dialog.addEventListener('close', () => setTimeout(resolve, 0, true));
+    dialog.close();
+    document.getElementById('start').click();
+})";
+
 /// What the page says first of a campaign.
 async fn goes(chromium: &mut Chromium, words: &str) {
     chromium.evaluate(&when(&format!("document.getElementById('going')?.innerText.includes({words:?})"))).await;
@@ -125,8 +133,8 @@ async fn in_chromium_a_campaign_is_written_tried_started_watched_to_its_end_and_
     write(&mut chromium, "#test-users", "ann").await;
     click(&mut chromium, "#do-it").await;
     chromium.evaluate(&says("Sent to one browser.")).await;
-    chromium.press_escape().await;
-    click(&mut chromium, "#start").await;
+    // What closes one dialog is told late, and leaves alone the next.
+    chromium.evaluate(CLOSE_AND_START).await;
     chromium.evaluate(&says("It goes to everybody in the segment testers: 20 active subscriptions")).await;
     look_at(&mut chromium, "campaign-start").await;
     write(&mut chromium, "#typed", "19").await;

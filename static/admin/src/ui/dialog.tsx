@@ -1,5 +1,5 @@
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
 
 interface Props {
   title: string;
@@ -29,4 +29,11 @@ export function Dialog({ title, onClose, children }: Props) {
       {children}
     </dialog>
   );
+}
+
+/** Which of several dialogs is open. Closing one, however late its work ends or its event comes, leaves open what was asked for since. */
+export function useDialog<D extends string>() {
+  const [open, show] = useState<D>();
+  const close = () => show((now) => (now === open ? undefined : now));
+  return { open, show, close };
 }

@@ -9,7 +9,7 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useMay } from "../../shell/context";
 import { useAction } from "../../ui/action";
-import { Dialog } from "../../ui/dialog";
+import { Dialog, useDialog } from "../../ui/dialog";
 import { useEdit } from "../../ui/edit";
 import { Ask, Field } from "../../ui/form";
 import { Refused, Shown } from "../../ui/shown";
@@ -25,9 +25,8 @@ interface Props {
 
 /** What may be done with it, or which role could. */
 export function Acts({ app, campaign, refresh }: Props) {
-  const [asked, ask] = useState<Act | "clone" | "test">();
+  const { open: asked, show: ask, close: onClose } = useDialog<Act | "clone" | "test">();
   const sender = useMay("sender", app.id);
-  const onClose = () => ask(undefined);
   const dialog = { app, campaign, refresh, onClose };
   if (!sender.may) return <p class="fine">Starting, stopping and copying it is not yours to do. {sender.why}</p>;
   const acts = actsOn(campaign.state);

@@ -1,4 +1,3 @@
-import { useState } from "preact/hooks";
 import type { AppView } from "../../api/types";
 import { isAddressed, isBlank, message, titleOf, unsaid, type Draft } from "../../lib/draft";
 import { fullCount, things } from "../../lib/format";
@@ -6,7 +5,7 @@ import { audienceWords } from "../../lib/messages";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { Card } from "../../ui/card";
-import { Dialog } from "../../ui/dialog";
+import { Dialog, useDialog } from "../../ui/dialog";
 import { Refused, Shown } from "../../ui/shown";
 import { TypedForm } from "../../ui/typed";
 import { dryRun, send, type Check } from "./load";
@@ -15,8 +14,7 @@ import type { Writing } from "./store";
 
 /** The end of it: what is still missing, or how to send. */
 export function SendCard({ app, writing, check }: { app: AppView; writing: Writing<Draft>; check: Check }) {
-  const [asked, ask] = useState<"send" | "clear">();
-  const close = () => ask(undefined);
+  const { open: asked, show: ask, close } = useDialog<"send" | "clear">();
   const { draft } = writing;
   const n = check.counted?.audience_estimate;
   const lacking = lacks(draft) ?? (n === 0 ? "Nobody would get it." : undefined);

@@ -9,6 +9,7 @@ import { useMay } from "../../shell/context";
 import { OfNamedApp } from "../../shell/of-app";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
+import { useDialog } from "../../ui/dialog";
 import { Shown } from "../../ui/shown";
 import { ReportDialog, TurnDialog } from "./act";
 import { loadKnown, type Known } from "./load";
@@ -91,7 +92,7 @@ function Verdict({ known: { explanation } }: { known: Known }) {
 
 function Turns({ app, known, onDone }: { app: AppView; known: Known; onDone: (turn: Turn) => void }) {
   const { link } = useFilters();
-  const [open, setOpen] = useState<Turn | "report">();
+  const { open, show, close } = useDialog<Turn | "report">();
   const sender = useMay("sender", app.id);
   const { explanation, found } = known;
   const waits = isWaiting(explanation.state);
@@ -101,29 +102,29 @@ function Turns({ app, known, onDone }: { app: AppView; known: Known; onDone: (tu
       <div class="row" role="group" aria-label="What may be done">
         {waits && sender.may && (
           <>
-            <button type="button" id="retry" class="primary" onClick={() => setOpen("retry")}>
+            <button type="button" id="retry" class="primary" onClick={() => show("retry")}>
               Retry now…
             </button>
-            <button type="button" id="cancel" onClick={() => setOpen("cancel")}>
+            <button type="button" id="cancel" onClick={() => show("cancel")}>
               Cancel…
             </button>
           </>
         )}
-        <button type="button" id="report" onClick={() => setOpen("report")}>
+        <button type="button" id="report" onClick={() => show("report")}>
           Copy as a report…
         </button>
         {explanation.state === "dead" && <a href={link("/dead-letters", { app: app.slug })}>Replay it from the dead letters</a>}
       </div>
       {waits && !sender.may && <p class="fine">Retrying and cancelling are not yours to do. {sender.why}</p>}
-      {open === "report" && <ReportDialog explanation={explanation} subject={subject} onClose={() => setOpen(undefined)} />}
+      {open === "report" && <ReportDialog explanation={explanation} subject={subject} onClose={close} />}
       {(open === "retry" || open === "cancel") && (
         <TurnDialog
           turn={open}
           app={app}
           known={known}
-          onClose={() => setOpen(undefined)}
+          onClose={close}
           onTaken={() => {
-            setOpen(undefined);
+            close();
             onDone(open);
           }}
         />

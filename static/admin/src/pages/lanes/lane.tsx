@@ -1,4 +1,3 @@
-import { useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { Flow, Lane } from "../../api/types";
 import { clock } from "../../lib/clock";
@@ -12,6 +11,7 @@ import { gatewayName } from "../../lib/words";
 import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
+import { useDialog } from "../../ui/dialog";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
@@ -69,7 +69,7 @@ function State({ lane }: { lane: Lane }) {
 }
 
 function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; onGiven: () => unknown }) {
-  const [order, setOrder] = useState<Order>();
+  const { open: order, show, close } = useDialog<Order>();
   const operator = useMay("operator", null);
   if (!operator.may) return <p class="fine">Orders to lanes are not yours to give. {operator.why}</p>;
   const [first] = sensible(laneState(lane));
@@ -77,7 +77,7 @@ function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; o
     <>
       <div class="row" role="group" aria-label="Orders to this lane">
         {ORDERS.filter((order) => sensible(laneState(lane)).includes(order)).map((order) => (
-          <button key={order} type="button" id={order} class={order === first && laneState(lane) !== "flowing" ? "primary" : ""} onClick={() => setOrder(order)}>
+          <button key={order} type="button" id={order} class={order === first && laneState(lane) !== "flowing" ? "primary" : ""} onClick={() => show(order)}>
             {ORDER_WORDS[order].title}…
           </button>
         ))}
@@ -87,9 +87,9 @@ function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; o
           order={order}
           lane={lane}
           flow={flow}
-          onClose={() => setOrder(undefined)}
+          onClose={close}
           onGiven={() => {
-            setOrder(undefined);
+            close();
             void onGiven();
           }}
         />

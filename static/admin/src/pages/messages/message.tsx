@@ -22,6 +22,7 @@ import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { Card, Head } from "../../ui/card";
+import { useDialog } from "../../ui/dialog";
 import { ChooseApp } from "../../shell/choose-app";
 import { Time } from "../../ui/numbers";
 import { PartsBar, PartsLegend } from "../../ui/parts";
@@ -195,7 +196,7 @@ function OfCampaign({ app, id }: { app: AppView; id: string }) {
 
 /** What may be done with it, or which role could. */
 function Acts({ app, message, it, refresh }: { app: AppView; message: Message; it: Standing; refresh: () => unknown }) {
-  const [steering, steer] = useState<Steering>();
+  const { open: steering, show: steer, close } = useDialog<Steering>();
   const [isAgain, again] = useState(false);
   const sender = useMay("sender", app.id);
   const possible = steerings(message.state);
@@ -216,7 +217,7 @@ function Acts({ app, message, it, refresh }: { app: AppView; message: Message; i
           </button>
         )}
       </div>
-      {steering && <SteerDialog app={app} message={message} steering={steering} it={it} onClose={() => steer(undefined)} onSteered={refresh} />}
+      {steering && <SteerDialog app={app} message={message} steering={steering} it={it} onClose={close} onSteered={refresh} />}
       {isAgain && <AgainDialog app={app} message={message} onClose={() => again(false)} onSent={refresh} />}
     </>
   );

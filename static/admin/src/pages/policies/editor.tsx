@@ -10,6 +10,7 @@ import { useFilters } from "../../lib/url";
 import { useHere, useMay } from "../../shell/context";
 import { ChooseApp } from "../../shell/choose-app";
 import { Card, Head } from "../../ui/card";
+import { useDialog } from "../../ui/dialog";
 import { useEdit } from "../../ui/edit";
 import { Refused, Shown } from "../../ui/shown";
 import { PolicyForm } from "./form";
@@ -71,7 +72,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
   const { change } = useFilters();
   const stored = (view.policy ?? null) as Policy | null;
   const [draft, setDraft] = useState(() => toDraft(stored, PLACES[place]));
-  const [dialog, setDialog] = useState<"save" | "remove">();
+  const { open: dialog, show, close } = useDialog<"save" | "remove">();
   const policy = useMemo(() => toPolicy(draft, PLACES[place]), [draft, place]);
   const tried = saysSomething(policy) && typeof policy !== "string" ? policy : undefined;
   const body = about(place, name, tier, tried, stored !== null);
@@ -80,7 +81,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
   // A text that is no JSON never reaches the server.
   const problem = typeof policy === "string" ? new Refusal(422, { detail: `This is no policy: ${policy}` }) : previewed.isOld ? undefined : previewed.problem;
   const reload = async () => {
-    setDialog(undefined);
+    close();
     await Promise.all([onChanged(), before.refresh()]);
   };
   const edit = useEdit({ begun: begunOf(view), load: (stop) => loadPlace(app.id, place, name, stop), written: ({ policy }) => ({ policy }), reload });
@@ -114,8 +115,8 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
             isNew={isNew}
             isSet={stored !== null}
             says={tried !== undefined}
-            onSave={() => setDialog("save")}
-            onRemove={() => setDialog("remove")}
+            onSave={() => show("save")}
+            onRemove={() => show("remove")}
             onUndo={() => setDraft(toDraft(stored, PLACES[place]))}
           />
         </Card>
@@ -147,7 +148,7 @@ function Editor({ app, place, name, tier, view, onChanged }: EditorProps) {
           policy={dialog === "save" ? (tried ?? null) : null}
           before={before.known.value?.value}
           after={dialog === "save" ? shown : undefined}
-          onClose={() => setDialog(undefined)}
+          onClose={close}
           onSaved={reload}
           edit={edit}
         />

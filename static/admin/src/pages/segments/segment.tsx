@@ -13,6 +13,7 @@ import { useAction } from "../../ui/action";
 import { Badge } from "../../ui/badge";
 import { Card, Head } from "../../ui/card";
 import { useEdit } from "../../ui/edit";
+import { useDialog } from "../../ui/dialog";
 import { Ask } from "../../ui/form";
 import { Time } from "../../ui/numbers";
 import { Refused, Shown } from "../../ui/shown";
@@ -74,8 +75,7 @@ function Existing({ app, name }: { app: AppView; name: string }) {
 
 function One({ app, segment, refresh }: { app: AppView; segment: Segment; refresh: () => Promise<void> }) {
   const sender = useMay("sender", app.id);
-  const [asked, ask] = useState<"edit" | "delete">();
-  const close = () => ask(undefined);
+  const { open: asked, show: ask, close } = useDialog<"edit" | "delete">();
   const reload = async () => {
     await refresh();
     close();

@@ -9,6 +9,7 @@ import { useHere, useMay } from "../../shell/context";
 import { Badge } from "../../ui/badge";
 import { Card, Fact, Head } from "../../ui/card";
 import { ShownOnce } from "../../ui/copy";
+import { useDialog } from "../../ui/dialog";
 import { useEdit } from "../../ui/edit";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
@@ -92,9 +93,8 @@ function Existing({ app, id }: { app: AppView; id: string }) {
 type Asked = "edit" | "test" | "rotate" | "switch" | "delete" | "replay";
 
 function One({ app, webhook, refresh }: { app: AppView; webhook: Webhook; refresh: () => Promise<void> }) {
-  const [asked, ask] = useState<Asked>();
+  const { open: asked, show: ask, close } = useDialog<Asked>();
   const [told, setTold] = useState(0);
-  const close = () => ask(undefined);
   const { tone, word, why } = standing(webhook);
   const reload = async () => {
     await refresh();
