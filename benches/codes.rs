@@ -2,8 +2,10 @@
 //! when it is durable and delivered to the simulated gateways; and the same in batches. `scripts/bench codes`
 //!
 //! `SECONDS` (5) of requests over each of several numbers of connections, as fast as they are answered; the fastest counts.
-//! Then as long at half of that rate, whether or not earlier requests were answered. What a send costs the server and Postgres
+//! Then as long at half of that rate, whether or not earlier requests were answered; and once more beside a floor, a bare client
+//! that inserts and commits 200 times a second what a send does, on the same Postgres. What a send costs the server and Postgres
 //! includes its delivery, and is shown as a multiple of what sealing alone takes, measured just before on the idle machine.
+//! `STATEMENTS=1` shows what each statement of Postgres took as well, which costs some microseconds.
 //! Ends with an error if one of the codes does not arrive, or arrives twice.
 
 use std::sync::Arc;
@@ -16,14 +18,20 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use crate::sealing;
 use crate::support::client::Client;
 use crate::support::codes::code;
 use crate::support::cpu::{Usage, per};
 use crate::support::harness::Harness;
-use crate::support::table::{Bar, figure, heading, number};
+use crate::support::table::{Bar, figure, heading, number, percentiles};
 use crate::support::{seed, setting};
+use crate::{sealing, statements};
 
+/// Commits of the bare client beside sends at a steady rate.
+const BARE_PER_SECOND: u32 = 200;
+/// How many times as long as the bare client's commit a send may take at the 99th percentile.
+const TIMES_BARE: f64 = 2.0;
+/// What it may take in any case, in ms.
+const P99_MS: f64 = 20.0;
 /// What sealing takes on the machine that the bar of the rate was set for.
 const SEALING_US: f64 = 65.0;
 const CONNECTIONS: [usize; 4] = [16, 64, 128, 256];
@@ -61,11 +69,15 @@ impl Burst {
 pub async fn run() {
     let sealing = sealing::one_message();
     let seconds = setting("SECONDS", 5);
-    let harness = Harness::open().await;
+    let is_counting = setting("STATEMENTS", 0) > 0;
+    let harness = if is_counting { Harness::counting().await } else { Harness::open().await };
     let app = harness.app("codes").await;
     let audience = seed::subscriptions(&harness.pool, &harness.vault, app, setting("N", 100_000)).await;
     let to = Arc::new(audience.all);
     burst(&harness, app, &to, CONNECTIONS[0], Duration::from_secs(1)).await; // connections, plans, tokens
+    if is_counting {
+        statements::forget(&harness.pool).await;
+    }
     let mut bursts = Vec::new();
     for connections in CONNECTIONS {
         bursts.push((connections, burst(&harness, app, &to, connections, Duration::from_secs(seconds.into())).await));
@@ -73,6 +85,11 @@ pub async fn run() {
     heading("Single sends, durable, by connections");
     for (connections, burst) in &bursts {
         figure(&format!("{connections} connections"), burst.rate(), "/s", Bar::None);
+    }
+    if is_counting {
+        heading("What each statement took meanwhile");
+        let sends: u32 = bursts.iter().map(|(_, burst)| burst.sends).sum();
+        statements::show(&harness.pool, "a send", sends.into()).await;
     }
     let (connections, best) =
         bursts.into_iter().max_by(|(_, one), (_, other)| one.rate().total_cmp(&other.rate())).expect("some");
@@ -82,11 +99,20 @@ pub async fn run() {
     figure("From request to answer, p50", best.ms(50), "ms", Bar::None);
     figure("From request to answer, p99", best.ms(99), "ms", Bar::None);
 
-    let half = steady(&harness, app, &to, (best.rate() / 2.0) as u32, seconds).await;
+    let half_rate = (best.rate() / 2.0) as u32;
+    let half = steady(&harness, app, &to, half_rate, seconds).await;
     heading(&format!("Single sends at half of that rate, {}/s", number(half.rate())));
     half.report_cost(sealing, [Bar::None; 2]);
     figure("From request to answer, p50", half.ms(50), "ms", Bar::None);
-    figure("From request to answer, p99", half.ms(99), "ms", Bar::AtMost(20.0));
+    figure("From request to answer, p99", half.ms(99), "ms", Bar::None);
+
+    let bare = harness.bare().await;
+    let (half, mut floor) =
+        tokio::join!(steady(&harness, app, &to, half_rate, seconds), bare.insert(BARE_PER_SECOND, seconds));
+    heading(&format!("The same beside {BARE_PER_SECOND} commits/s of a bare client"));
+    let floor = percentiles("Floor: a bare client's commit", &mut floor, [Bar::None; 2]);
+    figure("From request to answer, p50", half.ms(50), "ms", Bar::None);
+    figure("From request to answer, p99", half.ms(99), "ms", Bar::AtMost((floor * TIMES_BARE).max(P99_MS)));
 
     let batches = batches(&harness, app, &to, Duration::from_secs(seconds.into())).await;
     heading(&format!("Batches of {}, {BATCHES} at a time", number(BATCH as f64)));

@@ -84,12 +84,12 @@ async fn octets(pool: &PgPool, table: &str) -> f64 {
 }
 
 /// Lets the counts of statements begin anew.
-async fn forget(pool: &PgPool) {
+pub async fn forget(pool: &PgPool) {
     sqlx::query("SELECT public.pg_stat_statements_reset()").execute(pool).await.expect("it is ours to reset");
 }
 
 /// Shows the statements that took longest, each as `name` has it.
-async fn show(pool: &PgPool, name: &str, n: f64) {
+pub async fn show(pool: &PgPool, name: &str, n: f64) {
     // What asks here is left out.
     let counted = format!(
         "SELECT calls::float8, total_exec_time * 1e3, mean_exec_time, wal_bytes::float8, rows::float8 / calls,
