@@ -385,6 +385,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     runtime.block_on(dispatch(cli.verb, inherited, Output { json: cli.json }))
 }
 
+/// Does what was asked for. A line or two for each verb: as long as there are verbs.
 async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
     macro_rules! run {
         ($verb:ident, $settings:ident, $beginning:expr) => {

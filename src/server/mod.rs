@@ -42,6 +42,7 @@ use crate::api::{self, ApiState, Engine, Work};
 use crate::checks::rules;
 use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
 use crate::dispatch::Dispatcher;
+use crate::dispatch::rest::Rest;
 use crate::gateway::{self, Gateways};
 use crate::http_server::tls::Tls;
 use crate::http_server::{self, redirect};
@@ -125,22 +126,7 @@ async fn serve(
         gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS as usize, ..gateway_settings(config)? };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
     let (dispatcher, mut engines) = engines::start(context, config, &gateways, &receivers, &metrics, &tracer);
-    if let Some(hosts) = &context.hosts {
-        let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
-        let (primary, metrics) = (context.primary.clone(), metrics.clone());
-        let hosts = hosts.clone();
-        let watch = move || watch::watch_on(hosts.clone(), pools.clone(), primary.clone(), metrics.clone());
-        engines.spawn(begun_again("watching the database", watch));
-    } else {
-        metrics.database_writable.set(1); // it is embedded
-    }
-    let (pool, clock, rest) = (context.pool.clone(), context.clock.clone(), engines::rest(dispatcher.as_ref()));
-    let follow = move || telemetry::follow_on(pool.clone(), clock.clone(), rest.clone());
-    engines.spawn(begun_again("following the log's level", follow));
-    if context.reads.replica().is_some() {
-        let (reads, metrics) = (context.reads.clone(), metrics.clone());
-        engines.spawn(begun_again("watching a standby", move || reads.clone().watch_on(metrics.clone())));
-    }
+    watch_surroundings(context, &metrics, engines::rest(dispatcher.as_ref()), &mut engines);
     if let Some(otlp) = &otlp {
         let (otlp, exposition) = (otlp.clone(), exposition.clone());
         engines.spawn(begun_again("telling metrics", move || tell_metrics_on(otlp.clone(), exposition.clone())));
@@ -177,6 +163,27 @@ async fn serve(
             error!(error = %failure, "the server cannot go on");
             Err(failure)
         }
+    }
+}
+
+/// Watches, whatever roles this process has, what others change around it: which host of the database takes writes, how far its standby is,
+/// and the log's level.
+fn watch_surroundings(context: &Context, metrics: &Arc<Metrics>, rest: Arc<Rest>, engines: &mut JoinSet<()>) {
+    if let Some(hosts) = &context.hosts {
+        let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
+        let (primary, metrics) = (context.primary.clone(), metrics.clone());
+        let hosts = hosts.clone();
+        let watch = move || watch::watch_on(hosts.clone(), pools.clone(), primary.clone(), metrics.clone());
+        engines.spawn(begun_again("watching the database", watch));
+    } else {
+        metrics.database_writable.set(1); // it is embedded
+    }
+    let (pool, clock) = (context.pool.clone(), context.clock.clone());
+    let follow = move || telemetry::follow_on(pool.clone(), clock.clone(), rest.clone());
+    engines.spawn(begun_again("following the log's level", follow));
+    if context.reads.replica().is_some() {
+        let (reads, metrics) = (context.reads.clone(), metrics.clone());
+        engines.spawn(begun_again("watching a standby", move || reads.clone().watch_on(metrics.clone())));
     }
 }
 
