@@ -41,7 +41,9 @@ pub(super) async fn migrate(config: &Config, forced: bool, distributed: bool, ou
     let (_postgres, options) = context::database(config).await?;
     let words = match distribution::distribute(&options, SHARDS).await? {
         Distribution::Done => "The database is up to date, and distributed over the machines of its cluster.",
-        Distribution::Already => "The database is up to date; it was distributed before.",
+        Distribution::Already => {
+            "The database is up to date; it was distributed before. Where users have browsers is noted anew."
+        }
     };
     Ok(out.say(&serde_json::json!({"migrated": true, "distributed": true}), words)?)
 }

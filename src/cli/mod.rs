@@ -285,7 +285,7 @@ enum Verb {
         #[arg(long)]
         force: bool,
         /// Then distribute subscriptions, their topics, attempts and receipts over the machines of the Citus cluster whose
-        /// coordinator the database is: once, with all servers stopped.
+        /// coordinator the database is: once, with all servers stopped. Done again, it notes anew where users have browsers.
         #[arg(long)]
         distribute: bool,
         #[command(flatten)]

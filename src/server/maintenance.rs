@@ -23,10 +23,10 @@ use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
-    audience::topics, keys::audit, keys::data_keys, keys::passkeys, keys::resealing, keys::sessions,
-    operations::backups, operations::partitions, operations::removal, operations::restoring, operations::retention,
-    operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups, queue::caps, queue::guards,
-    queue::steering,
+    audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys, keys::resealing,
+    keys::sessions, operations::backups, operations::partitions, operations::removal, operations::restoring,
+    operations::retention, operations::statistics, operations::sweeps, outcomes::reliability, outcomes::rollups,
+    queue::caps, queue::guards, queue::steering,
 };
 use crate::vault::Vault;
 
@@ -237,7 +237,8 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     until_none(|| backups::clear(pool, now - kept.archive)).await?;
     until_none(|| restoring::clear(pool)).await?;
     until_none(|| passkeys::clear_challenges(pool, now)).await?;
-    until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions)).await?;
+    until_none(|| retention::clear_subscriptions(pool, now - kept.subscriptions, now)).await?;
+    until_none(|| user_shards::clear(pool)).await?;
     through_all(MessageId(Uuid::nil()), |after| retention::clear_messages(pool, history, after)).await?;
     through_all((i16::MIN, SubscriptionId(Uuid::nil())), |after| retention::clear_throttles(pool, now, after)).await?;
     through_all(caps::Place::START, |after| caps::clear(pool, now, after)).await?;

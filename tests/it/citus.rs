@@ -1,16 +1,18 @@
 //! On a cluster of Citus, whatever becomes of its machines: nothing is lost, and nothing is sent twice. Where no cluster is named these are
 //! left out, and it is said so; where one is, all other tests run on it, too.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use axum::http::Method;
 use bellwire::testkit::store::operations::distribution::{self, Distribution, DistributionError};
 use bellwire::testkit::store::queue::claims::LEASE;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::time::timeout;
 
 use crate::crash::{held, hold_after, reconnect, release, until};
-use crate::support::app::{PATIENCE, scalar};
+use crate::support::app::{PATIENCE, scalar, until_waiting};
 use crate::support::citus::{self, Cluster};
 use crate::support::{Setup, TestApp, TestDatabase, seed};
 
@@ -159,5 +161,108 @@ async fn a_machine_that_is_added_in_the_middle_of_a_campaign_takes_its_part() {
     rebalanced.expect("shards are moved");
     assert_eq!(scalar(&app.pool, MACHINES).await, 2);
     everybody_is_reached(&app, &message).await;
+    app.finish().await;
+}
+
+/// Users and shards in which they have subscriptions, and those that are noted.
+async fn users_in_shards(app: &TestApp) -> [BTreeSet<(String, i16)>; 2] {
+    let read = async |sql: &'static str| {
+        let rows: Vec<(String, i16)> = sqlx::query_as(sql).fetch_all(&app.pool).await.expect("rows");
+        rows.into_iter().collect()
+    };
+    let there = read("SELECT DISTINCT user_id, shard FROM subscriptions WHERE user_id IS NOT NULL").await;
+    [there, read("SELECT user_id, shard FROM user_shards").await]
+}
+
+/// Nobody's shard is unknown. Answers how many are known that are not needed.
+async fn none_is_unknown(app: &TestApp) -> usize {
+    let [there, noted] = users_in_shards(app).await;
+    assert!(there.is_subset(&noted), "{there:?} are not all noted: {noted:?}");
+    noted.len() - there.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gets_a_user_is_found_by_it_and_users_who_left_are_forgotten() {
+    let Some(_) = cluster().await else { return };
+    let app = TestApp::start().await;
+    let path = |id: &str| format!("/v1/apps/shop/subscriptions/{id}");
+    let phones = app.subscribe_with("fcm", 0..12, json!({"user_id": "ann"})).await;
+    assert_eq!(none_is_unknown(&app).await, 0);
+    assert!(users_in_shards(&app).await[0].len() > 2, "they lie in several");
+
+    // Changed, brought by a list, back under another user, and in the place of another one.
+    app.call(Method::PATCH, &path(&phones[0].id), json!({"user_id": "bob"})).await.ok(200);
+    app.call(Method::PATCH, &path(&phones[1].id), json!({"user_id": null})).await.ok(200);
+    assert!(none_is_unknown(&app).await <= 2);
+    let listed: Vec<Value> = (12..20)
+        .map(|index| {
+            let minted = app.simulator.mint("fcm.bellwire.test", index, Some(&app.application_server_key)).unwrap();
+            let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
+            json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}, "user_id": format!("carl-{index}")})
+        })
+        .collect();
+    app.call(Method::POST, "/v1/apps/shop/imports", json!(listed)).await.ok(201);
+    app.come_back_with("fcm", 12, json!({"user_id": "dora"})).await;
+    app.call(Method::DELETE, &path(&phones[2].id), Value::Null).await.ok(204);
+    app.come_back_with("fcm", 2, json!({"user_id": "dora"})).await;
+    let replaces = json!({"replaces": {"id": phones[3].id}});
+    app.subscribe_with("fcm", 20..21, replaces).await;
+    none_is_unknown(&app).await;
+    for (user, n) in [("ann", 9), ("bob", 1), ("carl-19", 1), ("dora", 2)] {
+        let message = app.send(json!({"users": [user]}), json!({})).await;
+        app.run_until_idle().await;
+        assert_eq!(app.counts(&message).await["accepted"], n, "{user}");
+    }
+    let listed = app.get("/v1/apps/shop/subscriptions?user_id=dora").await;
+    assert_eq!(listed["data"].as_array().map(Vec::len), Some(2), "{listed}");
+
+    app.keep_house().await;
+    assert_eq!(none_is_unknown(&app).await, 0, "what nobody needs is cleared away");
+    app.call(Method::DELETE, "/v1/apps/shop/users/ann", Value::Null).await.ok(200);
+    let [_, noted] = users_in_shards(&app).await;
+    assert!(noted.iter().all(|(user, _)| user != "ann"), "{noted:?}");
+    let long_ago = "UPDATE subscriptions SET ended_at = '2026-01-01' WHERE ended_at IS NOT NULL";
+    sqlx::query(long_ago).execute(&app.pool).await.expect("rows");
+    app.keep_house().await;
+    assert_eq!(none_is_unknown(&app).await, 0, "those who are deleted are forgotten");
+
+    // As after a coordinator that lost its last rows.
+    sqlx::query("DELETE FROM user_shards").execute(&app.pool).await.expect("rows");
+    let again = distribution::distribute(&app.database.options(), 4).await.expect("it is distributed");
+    assert_eq!((again, none_is_unknown(&app).await), (Distribution::Already, 0));
+    sqlx::query("DELETE FROM user_shards").execute(&app.pool).await.expect("rows");
+    app.come_back_with("fcm", 12, json!({})).await;
+    let [_, noted] = users_in_shards(&app).await;
+    assert_eq!(noted.into_iter().map(|(user, _)| user).collect::<Vec<_>>(), ["dora"], "its next visit notes it");
+    distribution::distribute(&app.database.options(), 4).await.expect("it is distributed");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_is_erased_and_logs_in_meanwhile_is_found() {
+    let Some(_) = cluster().await else { return };
+    let app = TestApp::start().await;
+    let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": "dora", "topics": ["news"]})).await.remove(0);
+    let path = format!("/v1/apps/shop/subscriptions/{}", phone.id);
+    app.call(Method::PATCH, &path, json!({"user_id": "eve"})).await.ok(200);
+    // She is still noted where she was. Her log-in has seen that and is not committed yet while she is erased.
+    let mut holding = app.pool.begin().await.expect("a transaction");
+    sqlx::query("SELECT FROM topics FOR UPDATE").execute(&mut *holding).await.expect("a row");
+    let log_in = app.call(Method::PATCH, &path, json!({"user_id": "dora", "topics": ["news"]}));
+    let erase = async {
+        until_waiting(&app.pool, 1).await;
+        app.call(Method::DELETE, "/v1/apps/shop/users/dora", Value::Null).await
+    };
+    let release = async {
+        until_waiting(&app.pool, 2).await;
+        holding.rollback().await.expect("it is let go");
+    };
+    let (changed, erased, ()) = tokio::join!(log_in, erase, release);
+    changed.ok(200);
+    erased.ok(200);
+    none_is_unknown(&app).await;
+    let message = app.send(json!({"users": ["dora"]}), json!({})).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 1);
     app.finish().await;
 }

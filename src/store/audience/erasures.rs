@@ -7,6 +7,7 @@
 
 mod browser;
 
+use std::slice;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -16,9 +17,9 @@ use crate::model::clock::{Timestamp, uuid_of};
 use crate::model::id::{AppId, ErasureId, MessageId, SubscriptionId};
 use crate::model::person::Person;
 use crate::store::BEGIN_BY_INDEX;
-use crate::store::audience::habits;
 use crate::store::audience::subscriptions::end;
 use crate::store::audience::subscriptions::row::{Keys, Right, SubscriptionRow, left_by_users, lock};
+use crate::store::audience::{habits, user_shards};
 use crate::store::hooks;
 use crate::store::keys::audit;
 use crate::store::operations::retrying::retrying;
@@ -91,9 +92,16 @@ pub async fn begin(
 
 /// How many subscriptions a user has, ended ones included.
 pub(crate) async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_id: &str) -> sqlx::Result<i64> {
-    sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM subscriptions WHERE app = $1 AND user_id = $2"#, app.0, user_id)
-        .fetch_one(conn)
-        .await
+    let shards = user_shards::of(&mut *conn, app, Some(&[user_id.to_owned()])).await?;
+    sqlx::query_scalar!(
+        r#"SELECT count(*) AS "n!" FROM subscriptions
+           WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3))"#,
+        app.0,
+        user_id,
+        shards.as_deref()
+    )
+    .fetch_one(conn)
+    .await
 }
 
 /// An app's erasure.
@@ -136,10 +144,13 @@ pub async fn erase_subscription(
     let Some(user_id) = &erasure.user_id else { return Ok(None) };
     retrying(|| async move {
         loop {
+            let shards = user_shards::of(pool, erasure.app, Some(slice::from_ref(user_id))).await?;
             let next = sqlx::query_scalar!(
-                "SELECT id FROM subscriptions WHERE app = $1 AND user_id = $2 ORDER BY shard, id LIMIT 1",
+                "SELECT id FROM subscriptions
+                 WHERE app = $1 AND user_id = $2 AND ($3::smallint[] IS NULL OR shard = ANY ($3)) ORDER BY shard, id LIMIT 1",
                 erasure.app.0,
-                user_id
+                user_id,
+                shards.as_deref()
             );
             let Some(id) = next.fetch_optional(pool).await? else { return Ok(None) };
             let id =
@@ -190,7 +201,7 @@ async fn erase_row(
     let stop = end(conn, row, closing, now).await?;
     let letters = put_letters_aside(conn, asked, row, now).await?;
     let done = letters < CHUNK;
-    let webhook_requests = if done { forget(conn, vault, row).await? } else { 0 };
+    let webhook_requests = if done { forget(conn, vault, asked.app, row, now).await? } else { 0 };
     Ok(Erased { stop, done, letters, webhook_requests })
 }
 
@@ -290,14 +301,20 @@ async fn leave_trail(
 }
 
 /// Forgets all that is known of a locked subscription, but for its id. Returns how many requests to webhooks named its user.
-async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -> sqlx::Result<i64> {
+async fn forget(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    app: AppId,
+    row: &SubscriptionRow,
+    now: Timestamp,
+) -> sqlx::Result<i64> {
     // A look-up value that no endpoint has: the HMAC of the row's own id.
     let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.0.as_bytes()]);
     let forgotten = sqlx::query!(
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
            policy = NULL, keys_proven_at = NULL, consent_at = NULL, consent_source = NULL, endpoint_mac = $3, address = $4,
            token_version = token_version + 1, replaced_by = NULL, replaced_by_life = NULL
-         WHERE shard = $1 AND id = $2 RETURNING app, origin_id",
+         WHERE shard = $1 AND id = $2 RETURNING origin_id",
         row.id.shard(),
         row.id.0,
         nowhere.as_slice(),
@@ -306,10 +323,11 @@ async fn forget(conn: &mut PgConnection, vault: &Vault, row: &SubscriptionRow) -
     .fetch_one(&mut *conn)
     .await?;
     browser::part(conn, row.id).await?;
-    let webhook_requests = hooks::deliveries::forget(conn, vault, AppId(forgotten.app), row.id).await?;
+    user_shards::doubt(conn, app, row.user_id.as_deref().map(|user| (row.id, user)).into_iter(), now).await?;
+    let webhook_requests = hooks::deliveries::forget(conn, vault, app, row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
     caps::forget(&mut *conn, browser).await?;
-    habits::forget(conn, AppId(forgotten.app), browser).await?;
+    habits::forget(conn, app, browser).await?;
     Ok(webhook_requests)
 }
 
@@ -419,10 +437,14 @@ async fn put_letters_of_former_browsers_aside(
     Ok(n)
 }
 
-/// Forgets how often messages were sent to the user and what became of that, takes them out of what webhooks are to be told of
+/// Forgets where the user had browsers, how often messages were sent to them and what became of that, takes them out of what webhooks are to be told of
 /// browsers that they have left, writes down that nothing names them any more, the erasure itself included, and returns how it
 /// ended.
 pub(crate) async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
+    if let Some(user_id) = &erasure.user_id {
+        // By itself: it waits for registrations, which nobody else is to wait for.
+        user_shards::forget(pool, erasure.app, user_id).await?;
+    }
     let mut tx = pool.begin().await?;
     let mut told = 0;
     if let Some(user_id) = &erasure.user_id {

@@ -16,3 +16,4 @@ pub(crate) mod segments;
 pub(crate) mod subscriptions;
 pub(crate) mod succession;
 pub(crate) mod topics;
+pub(crate) mod user_shards;

@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::Value;
-use sqlx::{PgExecutor, PgPool};
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::candidates;
 use super::judge::Judge;
+use super::user_shards;
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
@@ -73,7 +74,7 @@ pub(crate) struct Member {
 /// Up to `limit` of those whom an audience would reach now, from a place in it on. As long as its statement, which reads
 /// hardly more rows than it gives.
 pub(crate) async fn page(
-    conn: impl PgExecutor<'_>,
+    pool: &PgPool,
     app: AppId,
     audience: &Audience,
     behind: Behind,
@@ -99,16 +100,18 @@ pub(crate) async fn page(
                 limit,
                 now
             )
-            .fetch_all(conn)
+            .fetch_all(pool)
             .await?
         }
         Audience::Users(users) => {
+            let shards = user_shards::of(pool, app, Some(users)).await?;
             sqlx::query_as!(
                 Row,
                 r#"
                 SELECT s.id, s.lane, s.user_id, s.attributes AS "attributes?", s.tags AS "tags?", s.locale, s.timezone
                 FROM subscriptions s
                 WHERE s.app = $1 AND s.user_id = ANY ($2) AND s.id > $3 AND s.state = 'active'
+                  AND ($6::smallint[] IS NULL OR s.shard = ANY ($6))
                   AND (s.expires_at IS NULL OR s.expires_at > $5)
                 ORDER BY s.id LIMIT $4
                 "#,
@@ -116,9 +119,10 @@ pub(crate) async fn page(
                 users,
                 after,
                 limit,
-                now
+                now,
+                shards.as_deref()
             )
-            .fetch_all(conn)
+            .fetch_all(pool)
             .await?
         }
         Audience::Topic { name, .. } => {
@@ -138,7 +142,7 @@ pub(crate) async fn page(
                 limit,
                 now
             )
-            .fetch_all(conn)
+            .fetch_all(pool)
             .await?
         }
         Audience::All => {
@@ -155,7 +159,7 @@ pub(crate) async fn page(
                 limit,
                 now
             )
-            .fetch_all(conn)
+            .fetch_all(pool)
             .await?
         }
     };

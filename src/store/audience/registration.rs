@@ -26,7 +26,7 @@ use crate::store::audience::succession::{carry_on, take_over};
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::unsent::cancel_previous_users;
-use crate::store::{audience::membership, queue::lanes, queue::policies};
+use crate::store::{audience::membership, audience::user_shards, queue::lanes, queue::policies};
 use crate::vault::{ADDRESS, Purpose, Vault};
 
 /// A checked request to register.
@@ -281,7 +281,10 @@ async fn refresh(
     }
     if row != before || now - row.last_seen >= chrono::TimeDelta::days(1) {
         row.last_seen = now;
-        write_details(conn, &before, &mut row, now).await?;
+        write_details(conn, request.app, &before, &mut row, now).await?;
+    } else {
+        // It should be known: see there.
+        user_shards::note(conn, request.app, row.user_id.as_deref().map(|user| (row.id, user)).into_iter()).await?;
     }
     Ok(row)
 }
@@ -437,6 +440,8 @@ async fn insert_all(
     for (row, _) in rows.iter().filter(|(row, _)| added.contains(&row.id) && row.state == SubscriptionState::Active) {
         changes.came(row.lane, row.created_at, row.since);
     }
-    changes.write(conn).await?;
+    changes.write(&mut *conn).await?;
+    let new = rows.iter().filter(|(row, _)| added.contains(&row.id));
+    user_shards::note(conn, app, new.filter_map(|(row, _)| Some((row.id, row.user_id.as_deref()?)))).await?;
     Ok(added)
 }

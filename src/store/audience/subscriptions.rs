@@ -2,6 +2,8 @@
 
 pub(in crate::store) mod row;
 
+use std::slice;
+
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 
@@ -12,7 +14,7 @@ use crate::model::lane::Gateway;
 use crate::model::permission::Refused;
 use crate::model::subscription::{Consent, SubscriptionState};
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, names_of_all, set_topics};
-use crate::store::audience::{audience_counts, topics};
+use crate::store::audience::{audience_counts, topics, user_shards};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
@@ -22,14 +24,13 @@ use crate::vault::Vault;
 pub(crate) use row::{ATTRIBUTES_MAX, Changes, Merge, Right, SubscriptionRow, token};
 use row::{lock, read_all};
 
-/// A subscription and its topics: the list's query, asked for the first row from this id down.
+/// A subscription and its topics.
 pub(crate) async fn find(
     pool: &PgPool,
     app: AppId,
     id: SubscriptionId,
 ) -> Result<Option<(SubscriptionRow, Vec<String>)>, sqlx::Error> {
-    let first = list(pool, app, &Filter::default(), Keyset::from(id)).await?.rows.pop();
-    Ok(first.filter(|(row, _)| row.id == id))
+    Ok(of_ids(pool, app, &[id]).await?.pop())
 }
 
 /// Most subscriptions that one page of a list is looked for among.
@@ -79,6 +80,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
         Some(name) => topics::find(&mut *pool.acquire().await?, app, name).await?.unwrap_or(NO_TOPIC),
         None => ANY_TOPIC,
     };
+    let shards = user_shards::of(pool, app, filter.user_id.as_ref().map(slice::from_ref)).await?;
     let rows = paged!(
         page,
         query_as!(
@@ -88,6 +90,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
          FROM (SELECT s.*, m.topic FROM subscriptions s
                LEFT JOIN topic_members m ON m.shard = s.shard AND m.subscription = s.id AND m.topic = $7
                WHERE s.app = $1 AND s.id"# < "$2 AND ($3::text IS NULL OR s.user_id = $3)
+                 AND ($10::smallint[] IS NULL OR s.shard = ANY ($10))
                ORDER BY s.id" DESC "LIMIT $9) s JOIN lanes l ON l.id = s.lane
          WHERE ($4::text IS NULL OR s.state = $4) AND ($5::text IS NULL OR $5 = ANY (s.tags)) AND ($6::text IS NULL OR l.gateway = $6)
            AND ($7 = 0 OR s.topic IS NOT NULL)
@@ -100,13 +103,14 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
             filter.gateway.map(Gateway::name),
             topic,
             page.limit,
-            LOOKED_AT_MAX
+            LOOKED_AT_MAX,
+            shards.as_deref()
         )
         .fetch_all(pool)
     )?;
     let looked_to = match filter.takes_all() || rows.len() as i64 >= page.limit {
         true => None,
-        false => end_of_look(pool, app, filter, page).await?,
+        false => end_of_look(pool, app, filter, shards.as_deref(), page).await?,
     };
     Ok(Listed { rows: with_topics(pool, rows).await?, looked_to })
 }
@@ -135,16 +139,24 @@ async fn with_topics(
 }
 
 /// The last subscription that a list looks at, unless there are not so many.
-async fn end_of_look(pool: &PgPool, app: AppId, filter: &Filter, page: Keyset) -> sqlx::Result<Option<SubscriptionId>> {
+async fn end_of_look(
+    pool: &PgPool,
+    app: AppId,
+    filter: &Filter,
+    shards: Option<&[i16]>,
+    page: Keyset,
+) -> sqlx::Result<Option<SubscriptionId>> {
     paged!(
         page,
         query_scalar!(
             [r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
-           WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR user_id = $3) ORDER BY id" DESC "OFFSET $4::bigint - 1 LIMIT 1"],
+           WHERE app = $1 AND id"# < "$2 AND ($3::text IS NULL OR user_id = $3)
+             AND ($5::smallint[] IS NULL OR shard = ANY ($5)) ORDER BY id" DESC "OFFSET $4::bigint - 1 LIMIT 1"],
             app.0,
             page.beyond,
             filter.user_id,
-            LOOKED_AT_MAX
+            LOOKED_AT_MAX,
+            shards
         )
         .fetch_optional(pool)
     )
@@ -190,7 +202,7 @@ pub(crate) async fn change(
         if !wanted.apply(&mut row) {
             return Ok(Changed::TooLarge);
         }
-        write_details(&mut tx, &before, &mut row, now).await?;
+        write_details(&mut tx, app, &before, &mut row, now).await?;
         let Some(refused) = set_topics(&mut tx, app, &row, wanted, now).await? else {
             return Ok(Changed::TooManyTopics);
         };
@@ -218,6 +230,7 @@ pub(in crate::store) async fn forget_what_servers_said(
 /// open again whether they are right. What was addressed to a user who leaves is not sent any more.
 pub(in crate::store) async fn write_details(
     conn: &mut PgConnection,
+    app: AppId,
     before: &SubscriptionRow,
     row: &mut SubscriptionRow,
     now: Timestamp,
@@ -263,7 +276,11 @@ pub(in crate::store) async fn write_details(
         changes.won(row.lane, row.since);
         changes.write(conn).await?;
     }
-    if other_user && before.user_id.is_some() {
+    // Also if that is known already, or should be.
+    let noted = row.user_id.as_deref().map(|user| (row.id, user));
+    user_shards::note(&mut *conn, app, noted.into_iter()).await?;
+    if let Some(user) = before.user_id.as_deref().filter(|_| other_user) {
+        user_shards::doubt(&mut *conn, app, std::iter::once((row.id, user)), now).await?;
         cancel_previous_users(conn, row.id, now).await?;
     }
     Ok(())

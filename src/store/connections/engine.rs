@@ -42,7 +42,7 @@ pub(super) async fn set(connection: &mut PgConnection) -> sqlx::Result<()> {
 }
 
 /// Remembers what a connection found. A process that has met a distributed database goes on as if all were.
-pub(super) fn remember(is_distributed: bool) {
+pub(in crate::store) fn remember(is_distributed: bool) {
     if is_distributed && !IS_DISTRIBUTED.swap(true, Ordering::Relaxed) {
         tracing::info!("the database is distributed by Citus");
     }

@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 use super::schema::{self, SCHEMA, SchemaError};
 use crate::model::id::SHARDS;
+use crate::store::audience::user_shards;
 use crate::store::connections::engine;
 
 /// The tables that Citus distributes, each by its column `shard`, so that what belongs to a subscription lies on one machine.
@@ -77,12 +78,15 @@ pub enum Distribution {
 }
 
 /// Distributes a database whose schema is this program's, with what it holds, over so many physical shards. No worker may be at work on
-/// it: nothing is read or written meanwhile. All or nothing, but for an empty table that the next try makes anew.
+/// it: nothing is read or written meanwhile. All or nothing, but for an empty table that the next try makes anew. Of a database that is
+/// distributed it notes in which shards users have browsers, as if nobody had: workers may be at work then.
 pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distribution, DistributionError> {
     schema::check_schema(options).await?;
     let mut connection = schema::connect_once(options, SCHEMA).await?;
     check_cluster(&mut connection).await?;
     if engine::look(&mut connection).await? {
+        engine::remember(true);
+        user_shards::note_all(&mut connection).await?;
         return Ok(Distribution::Already);
     }
     schema::refuse_beside_any_worker(options).await?;
@@ -96,6 +100,9 @@ pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distri
     for (trigger, table) in TRIGGERS {
         execute(&mut tx, format!("DROP TRIGGER IF EXISTS {trigger} ON {table}")).await?;
     }
+    let users = "INSERT INTO user_shards (app, user_id, shard)
+                 SELECT DISTINCT app, user_id, shard FROM subscriptions WHERE user_id IS NOT NULL ON CONFLICT DO NOTHING";
+    sqlx::query(users).execute(&mut *tx).await?;
     for table in DISTRIBUTED {
         execute(&mut tx, format!("SELECT create_distributed_table('{table}', 'shard', colocate_with => '{LAYOUT}')"))
             .await?;

@@ -14,9 +14,9 @@ use crate::model::clock::Timestamp;
 use crate::model::fact::Loss;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::audience_counts::Difference;
-use crate::store::audience::habits;
 use crate::store::audience::membership::forget_topics;
 use crate::store::audience::subscriptions::row::Keys;
+use crate::store::audience::{habits, user_shards};
 use crate::store::hooks::webhooks;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::{self, Waiting};
@@ -80,7 +80,7 @@ pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Ti
         return Ok(Step::Later);
     }
     let people = delete_subscriptions(pool, app).await? + delete_cap_uses(pool, app).await?;
-    if people > 0 || habits::forget_app(pool, app).await? + delete_archive(pool, app).await? > 0 {
+    if people > 0 || forget_people(pool, app).await? + delete_archive(pool, app).await? > 0 {
         return Ok(Step::More);
     }
     if is_noted(pool, app).await? {
@@ -261,6 +261,11 @@ async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let deleted = delete_of!("cap_uses", app).execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
+}
+
+/// What is known of people whose subscriptions are deleted.
+async fn forget_people(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
+    Ok(habits::forget_app(pool, app).await? + user_shards::forget_app(pool, app).await?)
 }
 
 /// Letters, their trail, events, what listeners were told, and answers to idempotent requests.

@@ -1,15 +1,17 @@
 //! What is past its retention goes, in chunks: each a transaction of some tens of milliseconds, found by an index, that
 //! skips whatever somebody else has locked. They return how many rows they deleted; at 0 there are no more.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sqlx::PgPool;
 
 use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::id::{MessageId, SubscriptionId};
+use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::membership::forget_topics;
 use crate::store::audience::subscriptions::row::Keys;
+use crate::store::audience::user_shards;
 use crate::store::outcomes::rollups::Step;
 
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
@@ -68,7 +70,7 @@ pub(crate) async fn clear_messages(
 
 /// Deletes a chunk of the subscriptions that ended before `cutoff`, with what is left of their topics. Suspended ones have
 /// not ended.
-pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
+pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let ended = sqlx::query_scalar!(
         r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
@@ -81,16 +83,24 @@ pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp) -> sql
         return Ok(0);
     }
     // One that came back since stays.
-    let deleted = sqlx::query_scalar!(
+    let deleted = sqlx::query!(
         r#"DELETE FROM subscriptions s USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE s.shard = k.shard AND s.id = k.id
              AND s.state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND s.ended_at < $3
-           RETURNING s.id AS "id: SubscriptionId""#,
+           RETURNING s.id AS "id: SubscriptionId", s.app AS "app: AppId", s.user_id"#,
         &keys.shards,
         &keys.ids as &[SubscriptionId],
         cutoff
     );
-    let deleted = Keys::of(deleted.fetch_all(&mut *tx).await?);
+    let deleted = deleted.fetch_all(&mut *tx).await?;
+    let mut users: BTreeMap<AppId, Vec<(SubscriptionId, &str)>> = BTreeMap::new();
+    for row in &deleted {
+        users.entry(row.app).or_default().extend(row.user_id.as_deref().map(|user| (row.id, user)));
+    }
+    for (app, users) in users {
+        user_shards::doubt(&mut tx, app, users.into_iter(), now).await?;
+    }
+    let deleted = Keys::of(deleted.into_iter().map(|row| row.id).collect());
     forget_topics(&mut tx, &deleted).await?;
     tx.commit().await?;
     Ok(deleted.ids.len() as u64)

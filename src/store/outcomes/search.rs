@@ -14,6 +14,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::model::lane::Gateway;
 use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::user_shards;
 use crate::store::connections::engine;
 use crate::store::keyset::{Towards, paged};
 
@@ -115,11 +116,14 @@ struct Stretch {
 
 /// A user's newest subscriptions, ended ones included.
 pub(crate) async fn devices(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<Vec<SubscriptionId>> {
+    let shards = user_shards::of(pool, app, Some(&[user_id.to_owned()])).await?;
     sqlx::query_scalar!(
-        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions WHERE app = $1 AND user_id = $2 ORDER BY id DESC LIMIT $3"#,
+        r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
+           WHERE app = $1 AND user_id = $2 AND ($4::smallint[] IS NULL OR shard = ANY ($4)) ORDER BY id DESC LIMIT $3"#,
         app.0,
         user_id,
-        DEVICES_MAX as i64
+        DEVICES_MAX as i64,
+        shards.as_deref()
     )
     .fetch_all(pool)
     .await

@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
+use crate::store::audience::user_shards;
 use crate::store::connections::engine;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
 use crate::vault::Vault;
@@ -38,6 +39,13 @@ impl Parcel<'_> {
     }
 }
 
+/// A subscription of a user of a group.
+struct Found {
+    n: i32,
+    id: Uuid,
+    user_id: String,
+}
+
 /// Finds the subscriptions of several groups of users, each of which is of one app and names each user once.
 pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String])]) -> sqlx::Result<Vec<Resolved>> {
     if groups.is_empty() {
@@ -51,16 +59,27 @@ pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String
             users.push(user.as_str());
         }
     }
-    let rows = sqlx::query!(
-        r#"SELECT t.n AS "n!", s.id, t.user_id AS "user_id!"
+    macro_rules! found {
+        ($within:literal $(, $shards:expr)?) => {
+            sqlx::query_as!(
+                Found,
+                r#"SELECT t.n AS "n!", s.id, t.user_id AS "user_id!"
          FROM unnest($1::integer[], $2::uuid[], $3::text[]) AS t (n, app, user_id)
-         JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'"#,
-        &places,
-        &apps as &[AppId],
-        &users as &[&str]
-    )
-    .fetch_all(conn)
-    .await?;
+         JOIN subscriptions s ON s.app = t.app AND s.user_id = t.user_id AND s.state = 'active'"# + $within,
+                &places,
+                &apps as &[AppId],
+                &users as &[&str]
+                $(, $shards)?
+            )
+        };
+    }
+    let rows = match engine::is_distributed() {
+        false => found!("").fetch_all(conn).await?,
+        true => {
+            let shards = user_shards::of_all(&mut *conn, &apps, &users).await?;
+            found!(" WHERE s.shard = ANY ($4)", &shards).fetch_all(conn).await?
+        }
+    };
     let (mut ids, mut reached) = (vec![Vec::new(); groups.len()], vec![HashSet::new(); groups.len()]);
     for row in &rows {
         let group = place(row.n, 0);
