@@ -1,6 +1,6 @@
 //! Who is in which topic, and who may change that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -10,8 +10,9 @@ use crate::model::permission::{BrowserRight, Join, Refused, Speaker};
 use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::subscriptions::row::{Changes, Keys, SubscriptionRow, lock};
 use crate::store::audience::topics;
-use crate::store::connections::engine::shards_of;
+use crate::store::connections::engine::{self, shards_of};
 use crate::store::operations::retrying::retrying;
+use crate::store::outcomes::copy::Rows;
 
 /// Makes the topics of a locked subscription what is wanted, as far as whoever wants it may; none wanted leaves them.
 /// Returns everything that was left out of `wanted`, which has been applied to the row before. None: the app would have
@@ -113,12 +114,15 @@ async fn join(
     difference.write(conn).await
 }
 
-/// Puts active subscriptions, each in its lane, into topics that the transaction holds.
+/// Puts active subscriptions that are new, each in its lane, into topics that the transaction holds.
 pub(in crate::store) async fn join_all(
     conn: &mut PgConnection,
     members: &[(SubscriptionId, LaneId, i32)],
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
+    if engine::is_distributed() {
+        return copy_all(conn, members, now).await;
+    }
     let joined = sqlx::query!(
         r#"INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
            SELECT shard, subscription, topic, lane, $5
@@ -132,6 +136,24 @@ pub(in crate::store) async fn join_all(
     );
     let mut difference = Difference::default();
     joined.fetch_all(&mut *conn).await?.iter().for_each(|row| difference.joined(row.topic, row.lane));
+    difference.write(conn).await
+}
+
+/// [`join_all`] by COPY, where Citus keeps them on other machines: INSERT … ON CONFLICT takes 10 ms of CPU for each shard.
+async fn copy_all(
+    conn: &mut PgConnection,
+    members: &[(SubscriptionId, LaneId, i32)],
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    // A subscription may name a topic twice.
+    let members: BTreeSet<_> = members.iter().map(|(id, lane, topic)| (id.shard(), id.0, lane.0, *topic)).collect();
+    let (mut rows, mut difference) = (Rows::new(5, members.len()), Difference::default());
+    for (shard, id, lane, topic) in members {
+        rows.row().smallint(shard).uuid(id).integer(topic).integer(lane).timestamp(now);
+        difference.joined(topic, LaneId(lane));
+    }
+    const COPY: &str = "COPY topic_members (shard, subscription, topic, lane, joined_at) FROM STDIN (FORMAT binary)";
+    rows.send(conn, COPY).await?;
     difference.write(conn).await
 }
 

@@ -1,6 +1,7 @@
 //! How a subscription comes about: registered, refreshed, brought back, or [in the place of another
 //! one](crate::store::audience::succession). Who may go on with a known one is decided in [`known`].
 
+mod apart;
 pub(in crate::store) mod bulk;
 mod consent;
 mod known;
@@ -23,6 +24,7 @@ use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
 use crate::store::audience::subscriptions::{forget_what_servers_said, write_details};
 use crate::store::audience::succession::{carry_on, take_over};
+use crate::store::connections::engine;
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::unsent::cancel_previous_users;
@@ -394,6 +396,25 @@ async fn insert_all(
     app: AppId,
     rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
+    let added = match engine::is_distributed() {
+        false => insert_all_here(conn, app, rows).await?,
+        true => apart::insert_all(conn, app, rows).await?,
+    };
+    let mut changes = Difference::default();
+    for (row, _) in rows.iter().filter(|(row, _)| added.contains(&row.id) && row.state == SubscriptionState::Active) {
+        changes.came(row.lane, row.created_at, row.since);
+    }
+    changes.write(&mut *conn).await?;
+    let new = rows.iter().filter(|(row, _)| added.contains(&row.id));
+    user_shards::note(conn, app, new.filter_map(|(row, _)| Some((row.id, row.user_id.as_deref()?)))).await?;
+    Ok(added)
+}
+
+async fn insert_all_here(
+    conn: &mut PgConnection,
+    app: AppId,
+    rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
+) -> sqlx::Result<HashSet<SubscriptionId>> {
     fn each<'a, T>(
         rows: &'a [(&SubscriptionRow, Option<SubscriptionId>)],
         of: impl Fn(&'a SubscriptionRow) -> T,
@@ -433,15 +454,7 @@ async fn insert_all(
         &each(rows, |row| row.state.name()) as &[&str],
         &each(rows, |row| row.ended_at) as &[Option<Timestamp>]
     )
-    .fetch_all(&mut *conn)
+    .fetch_all(conn)
     .await?;
-    let added: HashSet<SubscriptionId> = added.into_iter().collect();
-    let mut changes = Difference::default();
-    for (row, _) in rows.iter().filter(|(row, _)| added.contains(&row.id) && row.state == SubscriptionState::Active) {
-        changes.came(row.lane, row.created_at, row.since);
-    }
-    changes.write(&mut *conn).await?;
-    let new = rows.iter().filter(|(row, _)| added.contains(&row.id));
-    user_shards::note(conn, app, new.filter_map(|(row, _)| Some((row.id, row.user_id.as_deref()?)))).await?;
-    Ok(added)
+    Ok(added.into_iter().collect())
 }

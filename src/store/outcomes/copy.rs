@@ -1,6 +1,7 @@
 //! COPY in Postgres's binary format: the cheapest way to write many rows, and the only one used for outcomes.
 
 use chrono::{DateTime, Utc};
+use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -98,6 +99,40 @@ impl Row<'_> {
     /// A `timestamptz`.
     pub fn timestamp(&mut self, value: DateTime<Utc>) -> &mut Self {
         self.field(&(value.timestamp_micros() - POSTGRES_EPOCH_MICROS).to_be_bytes())
+    }
+
+    /// A `timestamptz` or null.
+    pub fn timestamp_or_null(&mut self, value: Option<DateTime<Utc>>) -> &mut Self {
+        match value {
+            Some(value) => self.timestamp(value),
+            None => self.null(),
+        }
+    }
+
+    /// A `jsonb`.
+    pub fn json(&mut self, value: &Value) -> &mut Self {
+        const VERSION: u8 = 1;
+        let mut octets = vec![VERSION];
+        serde_json::to_writer(&mut octets, value).expect("a value is written to memory");
+        self.field(&octets)
+    }
+
+    /// A `text[]`.
+    pub fn texts(&mut self, values: &[String]) -> &mut Self {
+        /// Of `text`, among Postgres's types.
+        const TEXT: i32 = 25;
+        let length = |octets: usize| i32::try_from(octets).expect("fields are far below 2 GiB");
+        // Dimensions, whether there are nulls, of what; of the dimension, how many there are, and the number of the first.
+        let header = match values.len() {
+            0 => vec![0, 0, TEXT],
+            n => vec![1, 0, TEXT, length(n), 1],
+        };
+        let mut octets: Vec<u8> = header.into_iter().flat_map(i32::to_be_bytes).collect();
+        for value in values {
+            octets.extend_from_slice(&length(value.len()).to_be_bytes());
+            octets.extend_from_slice(value.as_bytes());
+        }
+        self.field(&octets)
     }
 
     /// A `text` or null. The caller has removed NUL, which Postgres refuses.
