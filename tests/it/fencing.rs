@@ -21,7 +21,7 @@ use crate::crash::{held, until};
 use crate::delivery::counts;
 use crate::stops::until_told;
 use crate::support::app::{PATIENCE, scalar};
-use crate::support::{Moment, START, Setup, TestApp, seed};
+use crate::support::{Moment, START, Setup, TestApp, seed, seed_together};
 
 const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
 
@@ -31,7 +31,7 @@ const SETTLE_ROWS: &str = "with given as (";
 /// How the one begins that reads a message to send it.
 const LOAD_MESSAGE: &str = "select m.app, m.root";
 
-/// More than what becomes rows at once, and a batch that holds all of them.
+/// More than what becomes rows at once, and a batch that holds all of them, if they are seeded together.
 const N: u32 = 120;
 
 fn one_batch() -> Settings {
@@ -46,10 +46,10 @@ fn all_accepted() -> BTreeMap<String, i64> {
 async fn lose_the_commit_of_a_batch(moment: Moment) -> (TestApp, u64) {
     let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
-    seed(&app, "fcm", 0..N).await;
+    seed_together(&app, "fcm", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 31).await;
-    app.proxy().cut_at(moment, "COMMIT");
+    app.proxy().cut_at_commit_of(moment, SETTLE_BATCH);
     app.simulator.remove_rule(hold);
     app.run_until_idle().await;
     assert_eq!(app.proxy().sprung(), 1);
@@ -75,14 +75,14 @@ async fn a_batch_whose_commit_was_not_confirmed_is_not_counted_twice() {
     app.finish().await;
 }
 
-/// A single send whose settling loses its connection at that statement. Returns how many settlings were fenced out.
-async fn lose_the_settling_of_a_row(moment: Moment, statement: &str, action: Action, state: &str) -> u64 {
+/// A single send whose settling loses its connection where it is committed. Returns how many settlings were fenced out.
+async fn lose_the_settling_of_a_row(moment: Moment, action: Action, state: &str) -> u64 {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     app.simulator.add_rule(Rule::always(action)).unwrap();
     let subscriber = &app.subscribe("wns", 0..1).await[0];
-    // The first acceptance is settled with more than one statement.
+    // The first acceptance is settled with more than one statement. On plain Postgres any other one is a transaction by itself.
     sqlx::query("UPDATE subscriptions SET proven = true").execute(&app.pool).await.unwrap();
-    app.proxy().cut_at(moment, statement);
+    app.proxy().cut_at_commit_of(moment, SETTLE_ROWS);
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
     app.run_until_idle().await;
     assert_eq!((app.proxy().sprung(), app.metrics.settle_retries.get()), (1, 1));
@@ -96,14 +96,14 @@ async fn lose_the_settling_of_a_row(moment: Moment, statement: &str, action: Act
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_whose_settling_was_lost_on_the_way_is_settled_again() {
-    assert_eq!(lose_the_settling_of_a_row(Moment::Before, SETTLE_ROWS, Action::Behave, "accepted").await, 0);
-    assert_eq!(lose_the_settling_of_a_row(Moment::Before, "COMMIT", Action::Gone, "gone").await, 0);
+    assert_eq!(lose_the_settling_of_a_row(Moment::Before, Action::Behave, "accepted").await, 0);
+    assert_eq!(lose_the_settling_of_a_row(Moment::Before, Action::Gone, "gone").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_whose_settling_was_not_confirmed_is_not_counted_twice() {
-    assert_eq!(lose_the_settling_of_a_row(Moment::After, SETTLE_ROWS, Action::Behave, "accepted").await, 1);
-    assert_eq!(lose_the_settling_of_a_row(Moment::After, "COMMIT", Action::Gone, "gone").await, 1);
+    assert_eq!(lose_the_settling_of_a_row(Moment::After, Action::Behave, "accepted").await, 1);
+    assert_eq!(lose_the_settling_of_a_row(Moment::After, Action::Gone, "gone").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,7 +190,7 @@ async fn when_settling_is_slower_than_posting_no_more_is_taken_and_nothing_is_se
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_that_come_after_their_batch_closed_are_settled_as_rows_and_at_once() {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
-    seed(&app, "fcm", 0..N).await;
+    seed_together(&app, "fcm", 0..N).await;
     let slow = |index, action| Rule { endpoints: Some([index].into()), delay_ms: 1_500, ..Rule::always(action) };
     let too_large = Rule { attempts: Some([1, 1]), ..slow(1, Action::TooLarge) };
     for rule in [slow(0, Action::Behave), too_large] {
@@ -268,7 +268,7 @@ async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_was_taken_over_is_settled_by_its_new_holder_alone() {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
-    seed(&app, "fcm", 0..N).await;
+    seed_together(&app, "fcm", 0..N).await;
     let message = take_over(&app, json!({"all": true}), N.into()).await;
     assert_eq!(app.counts(&message).await, all_accepted());
     app.finish().await;
@@ -289,7 +289,7 @@ async fn a_row_that_was_taken_over_is_settled_by_its_new_holder_alone() {
 async fn a_batch_leased_for_the_third_time_is_sent_row_by_row() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
-    seed(&app, "apple", 0..N).await;
+    seed_together(&app, "apple", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     let lane = LaneId(i32::try_from(scalar(&app.pool, "SELECT lane::bigint FROM cursors").await).unwrap());
     // Two workers that die of it.
@@ -343,7 +343,7 @@ async fn a_row_leased_for_the_fifth_time_ends_as_dead_without_being_sent() {
 async fn meet_what_was_handed_on(lost: usize) {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
-    seed(&app, "apple", 0..N).await;
+    seed_together(&app, "apple", 0..N).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     let (pool, tier) = (&app.pool, Tier::Promotional);
     let lane = LaneId(i32::try_from(scalar(pool, "SELECT lane::bigint FROM cursors").await).unwrap());

@@ -14,6 +14,7 @@ use crate::delivery::counts;
 use crate::stops::{IN_FLIGHT, claim_and_die, hold, let_go, until_told};
 use crate::support::app::{Setup, Subscriber, TestApp, scalar, until_waiting};
 use crate::support::push_service::{Browser, PushService};
+use crate::support::seed_together;
 
 fn one_batch() -> Settings {
     Settings { batch_min: 200, batch_max: 200, ..Settings::default() }
@@ -36,7 +37,7 @@ fn answer(status: u16) -> Action {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_that_the_old_endpoint_asks_for_goes_to_the_new_one_also_out_of_an_open_batch() {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
-    let old = app.subscribe("fcm", 0..120).await;
+    let old = seed_together(&app, "fcm", 0..120).await;
     let later = Rule { endpoints: Some([5].into()), ..Rule::always(answer(503)) };
     app.simulator.add_rule(later).unwrap();
     let rule = hold(&app);

@@ -34,6 +34,8 @@ pub enum Moment {
 struct Trap {
     moment: Moment,
     statement: String,
+    /// Whether it springs where that statement is committed, and not where it runs.
+    at_commit: bool,
 }
 
 /// Where the Postgres behind it listens.
@@ -151,7 +153,13 @@ impl FaultProxy {
 
     /// Cuts the next connection that runs a statement with that beginning (case aside), once.
     pub fn cut_at(&self, moment: Moment, statement: &str) {
-        self.state.traps.lock().push(Trap { moment, statement: statement.to_ascii_lowercase() });
+        self.state.set(moment, statement, false);
+    }
+
+    /// Cuts the next connection that commits a statement with that beginning, once: together with it if it is a transaction by itself, or
+    /// else at the COMMIT.
+    pub fn cut_at_commit_of(&self, moment: Moment, statement: &str) {
+        self.state.set(moment, statement, true);
     }
 
     /// How many traps have cut a connection so far.
@@ -245,11 +253,12 @@ async fn client_to_server(
     to.write_all(&start_up_length.to_be_bytes()).await?;
     to.write_all(&start_up).await?;
     let mut session = Session::default();
+    let mut transaction = None;
     loop {
         let (kind, body) = read_message(&mut from).await?;
         if let Some(sql) = session.runs(kind, &body) {
             state.note_run(sql);
-            match state.spring(sql) {
+            match state.spring(sql, transaction.as_deref()) {
                 Some(Moment::Before) => {
                     state.tell_sprung();
                     return Ok(());
@@ -257,8 +266,21 @@ async fn client_to_server(
                 Some(Moment::After) => mute.store(true, Ordering::SeqCst),
                 None => {}
             }
+            follow(sql, &mut transaction);
         }
         write_message(&mut to, kind, &body).await?;
+    }
+}
+
+/// Takes in what a statement makes of the open transaction: the statements that it has run; none: there is none.
+fn follow(sql: &str, transaction: &mut Option<Vec<String>>) {
+    let sql = sql.trim_start().to_ascii_lowercase();
+    if sql.starts_with("begin") {
+        *transaction = Some(Vec::new());
+    } else if sql.starts_with("commit") || sql.starts_with("rollback") && !sql.starts_with("rollback to") {
+        *transaction = None;
+    } else if let Some(ran) = transaction {
+        ran.push(sql);
     }
 }
 
@@ -303,11 +325,20 @@ impl State {
         self.ran.notify_waiters();
     }
 
-    /// Takes the first trap that the statement steps into.
-    fn spring(&self, sql: &str) -> Option<Moment> {
+    fn set(&self, moment: Moment, statement: &str, at_commit: bool) {
+        self.traps.lock().push(Trap { moment, statement: statement.to_ascii_lowercase(), at_commit });
+    }
+
+    /// Takes the first trap that the statement steps into, after those that its transaction has run.
+    fn spring(&self, sql: &str, transaction: Option<&[String]>) -> Option<Moment> {
         let sql = sql.trim_start().to_ascii_lowercase();
+        let is_commit = sql.starts_with("commit");
+        let springs = |trap: &Trap| match (trap.at_commit, transaction) {
+            (true, Some(ran)) => is_commit && ran.iter().any(|ran| ran.starts_with(&trap.statement)),
+            _ => sql.starts_with(&trap.statement),
+        };
         let mut traps = self.traps.lock();
-        let at = traps.iter().position(|trap| sql.starts_with(&trap.statement))?;
+        let at = traps.iter().position(springs)?;
         Some(traps.remove(at).moment)
     }
 

@@ -19,5 +19,5 @@ pub use app::{Setup, TestApp};
 pub use cluster::Cluster;
 pub use database::{START, TempDir, TestDatabase};
 pub use fault_proxy::{FaultProxy, Moment};
-pub use seed::{note, seed};
+pub use seed::{note, seed, seed_together};
 pub use server::Server;
