@@ -1,5 +1,6 @@
 //! Whom of an audience a message reaches: whoever belongs to its segment when the fan-out comes to them, and nobody else.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use axum::http::Method;
 use bellwire::testkit::model::clock::first_uuid_of;
 use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::filter::Expression;
-use bellwire::testkit::model::id::{LaneId, MessageId};
+use bellwire::testkit::model::id::{LaneId, MessageId, SubscriptionId};
 use bellwire::testkit::store::queue::claims::{LEASE, Span, Taken, take_batch};
 use serde_json::{Value, json};
 
@@ -230,7 +231,14 @@ async fn a_server_killed_between_cut_and_settlement_loses_nobody_of_a_segment_an
 #[tokio::test]
 async fn a_segment_of_few_among_many_is_found_and_holds_up_nobody() {
     let app = TestApp::start().await;
-    let known = app.subscribe_with("fcm", 0..3, json!({"tags": ["few"]})).await;
+    let mut known = app.subscribe("fcm", 0..16).await;
+    // A fan-out comes to them last, by id as well as by shard.
+    known.sort_by_key(|of| Reverse(of.id.parse::<SubscriptionId>().expect("an id").shard()));
+    known.truncate(3);
+    for of in &known {
+        let path = format!("/v1/apps/shop/subscriptions/{}", of.id);
+        app.call(Method::PATCH, &path, json!({"tags": ["few"]})).await.ok(200);
+    }
     add_extras(&app, 30_000, 40_000).await;
     hold_back(&app).await;
     let few = app.send(json!({"segment": "tag('few')"}), json!({})).await;

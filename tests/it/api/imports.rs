@@ -187,6 +187,8 @@ async fn of_a_file_that_broke_off_between_its_halves_nobody_is_counted_twice_or_
     ndjson(&api, "", &[line("0", json!({}))]).await;
     // Who holds one subscription stops its half of the file, and the other one goes on.
     let mut held = api.pool.begin().await.unwrap();
+    // However long the other half takes.
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *held).await.unwrap();
     sqlx::query("UPDATE subscriptions SET proven = proven").execute(&mut *held).await.unwrap();
     let lines = many(N);
     let whole = lines.concat();

@@ -108,11 +108,18 @@ impl Cluster {
         PgConnection::connect_with(&self.connect_options(database)).await.expect("the coordinator")
     }
 
-    /// Lets the database of that connection know another worker.
+    /// Lets the database of that connection know another worker. One at a time: Citus gives the worker all roles anew, which are those of all
+    /// databases, and two that change the same one fail.
     pub async fn add(&self, worker: usize, connection: &mut PgConnection) {
         let (host, port) = &self.workers[worker];
+        let mut turn = PgConnection::connect_with(&self.coordinator).await.expect("the coordinator");
+        sqlx::raw_sql("SELECT pg_advisory_lock(hashtext('bellwire.citus_add_node'))")
+            .execute(&mut turn)
+            .await
+            .expect("a turn");
         let add = format!("SELECT citus_add_node('{host}', {port})");
         sqlx::raw_sql(AssertSqlSafe(add)).execute(connection).await.expect("a worker");
+        turn.close().await.expect("the coordinator");
     }
 
     /// Whether there are so many workers.
