@@ -7,8 +7,8 @@ use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
-use crate::support::TestApp;
 use crate::support::app::{DAY, Subscriber, scalar};
+use crate::support::{TestApp, note};
 
 const ROLLUP_OF_A_MINUTE: &str = "INSERT INTO rollups (step, message, lane, start, tier, gateway, facts, ns)
     VALUES (1, '00000000-0000-0000-0000-000000000000', 1, $1, 1, 'fcm', '{1}', '{1}')";
@@ -123,6 +123,8 @@ async fn subscriptions_go_long_after_they_ended_and_not_while_they_live() {
     for state in ["gone", "unsubscribed", "replaced", "expired", "suspended"] {
         end(&subscribers.remove(0), state).await;
     }
+    let lane = i32::try_from(app.lane("fcm").await).unwrap();
+    note(&mut app.pool.acquire().await.unwrap(), lane, -5, app.clock.now()).await;
     app.clock.advance(DAY * 90);
     app.keep_house().await;
     assert_eq!(count(&app, "subscriptions").await, 6);
