@@ -48,7 +48,7 @@ async fn fits(app: &TestApp, segment: &str) -> i64 {
 
 async fn got(app: &TestApp, message: &str, to: &Subscriber) -> bool {
     let (message, to): (MessageId, SubscriptionId) = (message.parse().unwrap(), to.id.parse().unwrap());
-    sqlx::query_scalar("SELECT EXISTS (SELECT FROM attempts WHERE message = $1 AND subscription = $2 AND ending = 1)")
+    sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM attempts WHERE message = $1 AND subscription = $2 AND ending = 1)")
         .bind(message.0)
         .bind(to.0)
         .fetch_one(&app.pool)
@@ -421,11 +421,12 @@ async fn a_share_without_the_rule_measures_what_it_costs_and_spares() {
     ]);
     start(&app, "measured", json!({"variants": variants, "holdout": 0.1})).await.ok(200);
     go(&app).await;
-    let clicked = "WITH them AS (
-          SELECT a.message, a.subscription FROM attempts a JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription
-          WHERE a.ending = 1 AND NOT EXISTS (SELECT FROM habits h WHERE h.person = s.origin_id))
-        INSERT INTO receipt_counts (message, acknowledged, displayed, clicked)
-        SELECT message, count(*), count(*), count(*) FROM them GROUP BY message";
+    let clicked = "INSERT INTO receipt_counts (message, acknowledged, displayed, clicked)
+        WITH them AS MATERIALIZED (
+          SELECT a.message, s.origin_id FROM attempts a JOIN subscriptions s ON s.shard = a.shard AND s.id = a.subscription
+          WHERE a.ending = 1)
+        SELECT message, count(*), count(*), count(*) FROM them
+        WHERE NOT EXISTS (SELECT FROM habits h WHERE h.person = them.origin_id) GROUP BY message";
     sqlx::query(clicked).execute(&app.pool).await.unwrap();
     let campaign = app.get("/v1/apps/shop/campaigns/measured").await;
     let [ruled, control] = [0, 1].map(|place| campaign["progress"]["variants"][place].clone());

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar};
+use crate::support::seed_together;
 
 /// What a lane of a recognised gateway begins with, less the permit kept for transactional deliveries.
 pub const IN_FLIGHT: u64 = 31;
@@ -96,7 +97,7 @@ async fn retries_of_a_cancelled_message_are_not_made() {
 async fn a_paused_message_waits_whole_and_a_resumed_one_reaches_everybody_once() {
     let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    app.subscribe("wns", 0..200).await;
+    seed_together(&app, "wns", 0..200).await;
     // The first ten of those that are in flight are asked to come back later.
     let later =
         Action::Answer { status: 200, headers: vec![("x-wns-status".into(), "dropped".into())], body: "".into() };
@@ -276,7 +277,7 @@ async fn the_account_adds_up_at_every_moment() {
 async fn a_stop_is_obeyed_by_a_worker_that_was_away_when_it_was_given() {
     let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    app.subscribe("fcm", 0..240).await;
+    seed_together(&app, "fcm", 0..240).await;
     let rule = hold(&app);
     let message = app.send(json!({"all": true}), json!({})).await;
     app.until_held(rule, IN_FLIGHT).await;
