@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::delivery::counts;
 use crate::support::app::{PATIENCE, Setup, TestApp, scalar};
+use crate::support::seed_together;
 
 fn on(gateway: Gateway, action: Action) -> Rule {
     Rule { gateway: Some(gateway), ..Rule::always(action) }
@@ -102,7 +103,7 @@ async fn a_gateway_that_redirects_loses_its_own_deliveries_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_is_down_is_left_alone_probed_and_then_served() {
     let app = TestApp::start().await;
-    app.subscribe("fcm", 0..120).await;
+    seed_together(&app, "fcm", 0..120).await;
     app.subscribe("mozilla", 0..40).await;
     let down = app.simulator.add_rule(on(Gateway::Fcm, Action::RefuseTcp)).unwrap();
     let message = app.send(json!({"all": true}), json!({})).await;
@@ -169,7 +170,7 @@ async fn nothing_is_sent_to_a_throttling_gateway_before_its_time_is_over() {
     // Few in flight, so that most still wait when the first answer comes.
     let dispatch = Settings { lane_limit_max: 4, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    app.subscribe("fcm", 0..80).await;
+    seed_together(&app, "fcm", 0..80).await;
     app.subscribe("apple", 0..40).await;
     let throttled = Action::Throttled { retry_after_s: Some(90) };
     app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Fcm, throttled) }).unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellwire::testkit::model::id::SubscriptionId;
 use bellwire::testkit::server::maintenance;
 use bellwire::testkit::store::keys::data_keys::{self, TAKES_OVER_AFTER};
 use bellwire::testkit::store::keys::resealing;
@@ -69,12 +70,9 @@ async fn a_seal_key_that_is_added_takes_over_when_all_have_heard_of_it_and_every
 async fn what_is_changed_while_it_is_sealed_anew_is_not_overwritten_and_what_does_not_open_is_left() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..3).await;
-    sqlx::query(
-        "UPDATE subscriptions SET address = '\\x0001deadbeef' WHERE ctid = (SELECT min(ctid) FROM subscriptions)",
-    )
-    .execute(&app.pool)
-    .await
-    .expect("one is damaged");
+    let damage = "UPDATE subscriptions SET address = '\\x0001deadbeef' WHERE id = $1";
+    let one: SubscriptionId = subscribers[0].id.parse().expect("an id");
+    sqlx::query(damage).bind(one.0).execute(&app.pool).await.expect("one is damaged");
     add(&app).await;
     app.clock.advance(TAKES_OVER_AFTER * 2 + Duration::from_secs(1));
     let source = Source::Given(master_key());
