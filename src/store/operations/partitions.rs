@@ -42,7 +42,8 @@ const PROOF_TIMEOUT: &str = "SET LOCAL statement_timeout = '1h'";
 /// the default partition. Returns how many it made. Several processes may do this at once.
 ///
 /// When maintenance was away for so long that the default partition is crowded, the days that it may hold rows of stay in
-/// it for good, and partitions begin with the day after tomorrow, or after the last that it does hold rows of.
+/// it for good, and partitions begin with the day after tomorrow, or after the last that it does hold rows of. On Citus, where no rows
+/// are moved, every day stays in it that it holds rows of.
 pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error> {
     let today = now.date_naive();
     let later = days_of_messages(pool, today + Days::new(DAYS_AHEAD + 1)).await?;
@@ -206,7 +207,11 @@ async fn ensure_day(pool: &PgPool, table: &'static str, day: NaiveDate) -> Resul
     let (from, to) = (midnight(day), midnight(day + Days::new(1)));
     let Some(mut tx) = lock_if_missing(pool, table, &name).await? else { return Ok(false) };
     if engine::is_distributed() {
-        // Citus makes it on every machine. Where the default partition holds rows of that day it refuses.
+        // Citus makes it on every machine, unless the default partition holds rows of that day: these stay where they are, and those
+        // that come with them. The days after it have their own.
+        if holds_rows(&mut tx, table, from, to).await? {
+            return Ok(false);
+        }
         let bounds = format!("FOR VALUES FROM ('{from}') TO ('{to}')");
         execute(&mut tx, format!("CREATE TABLE {name} PARTITION OF {table} {bounds} WITH ({APPEND_ONLY})")).await?;
         tx.commit().await?;
@@ -228,6 +233,15 @@ async fn ensure_day(pool: &PgPool, table: &'static str, day: NaiveDate) -> Resul
         .await?;
     tx.commit().await?;
     Ok(true)
+}
+
+/// Whether the default partition holds rows of messages from one id on and before another one.
+async fn holds_rows(connection: &mut PgConnection, table: &str, from: Uuid, to: Uuid) -> Result<bool, sqlx::Error> {
+    let found = format!(
+        "SELECT count(*) FROM (SELECT message FROM {table}_default WHERE message >= '{from}' AND message < '{to}' LIMIT 1) rows"
+    );
+    let rows: i64 = sqlx::query_scalar(AssertSqlSafe(found)).persistent(false).fetch_one(connection).await?;
+    Ok(rows > 0)
 }
 
 /// [`lock`]s the table if it lacks a partition of that name, and still lacks it then.
