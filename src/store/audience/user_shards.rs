@@ -38,6 +38,12 @@ macro_rules! holding {
     };
 }
 
+/// Each user with each shard once, in one order, so that two who note the same do not wait for each other.
+fn in_order<'a>(of: impl Iterator<Item = (SubscriptionId, &'a str)>) -> (Vec<&'a str>, Vec<i16>) {
+    let of: BTreeSet<(&str, i16)> = of.map(|(id, user)| (user, id.shard())).collect();
+    of.into_iter().unzip()
+}
+
 /// Notes that these subscriptions of an app have these users.
 pub(in crate::store) async fn note(
     conn: &mut PgConnection,
@@ -47,9 +53,7 @@ pub(in crate::store) async fn note(
     if !engine::is_distributed() {
         return Ok(());
     }
-    // In one order, so that two who note the same do not wait for each other.
-    let of: BTreeSet<(&str, i16)> = of.map(|(id, user)| (user, id.shard())).collect();
-    let (users, shards): (Vec<&str>, Vec<i16>) = of.into_iter().unzip();
+    let (users, shards) = in_order(of);
     if users.is_empty() {
         return Ok(());
     }
@@ -76,8 +80,7 @@ pub(in crate::store) async fn doubt(
     if !engine::is_distributed() {
         return Ok(());
     }
-    let of: BTreeSet<(&str, i16)> = of.map(|(id, user)| (user, id.shard())).collect();
-    let (users, shards): (Vec<&str>, Vec<i16>) = of.into_iter().unzip();
+    let (users, shards) = in_order(of);
     if users.is_empty() {
         return Ok(());
     }
