@@ -11,13 +11,18 @@ use bellwire::testkit::vault::master_key::MasterKey;
 use serde_json::{Value, json};
 
 use crate::campaigns::{plan, started};
-use crate::crash::{held, hold_after, release, until, without_engine};
+use crate::crash::{held, hold_after, release, until, without_engine_on};
 use crate::support::app::{MASTER_KEY, PATIENCE, scalar};
 use crate::support::{Server, TempDir, TestApp, TestDatabase, seed};
 
 /// A pair as `age-keygen` makes it, of no use elsewhere.
 const IDENTITY: &str = "AGE-SECRET-KEY-1QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSWPC8QURSKMP32K";
 const RECIPIENT: &str = "age1zwlyl6h27gzv0lfntr7fcqrjrzqazap8sy5zylkxwneh7llf0dksu37mwt";
+
+/// A database that is not distributed is backed up: a cluster of Citus has its own means.
+async fn on_plain_postgres() -> TestApp {
+    without_engine_on(Some(TestDatabase::plain().await)).await
+}
 
 /// The program on a database, with the tests' master key.
 fn bellwire(dir: &TempDir, database: &TestDatabase, args: &[&str]) -> Command {
@@ -69,7 +74,7 @@ fn kinds(list: &Value) -> Vec<&str> {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_under_way_when_a_backup_was_made_is_sent_by_nobody_who_was_restored_from_it_until_somebody_says_so() {
     const N: u32 = 600;
-    let (app, dir) = (without_engine().await, TempDir::new());
+    let (app, dir) = (on_plain_postgres().await, TempDir::new());
     seed(&app, "fcm", 0..N).await;
     let named = app.subscribe("apple", 0..3).await;
     let all = u64::from(N) + 3;
@@ -153,7 +158,7 @@ async fn what_was_under_way_when_a_backup_was_made_is_sent_by_nobody_who_was_res
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_planned_move_what_was_pending_goes_on_and_is_sent_once() {
-    let (app, dir) = (without_engine().await, TempDir::new());
+    let (app, dir) = (on_plain_postgres().await, TempDir::new());
     let subscribers = app.subscribe("mozilla", 0..3).await;
     let message =
         app.send(json!({"subscriptions": subscribers.iter().map(|it| &it.id).collect::<Vec<_>>()}), json!({})).await;
@@ -177,7 +182,7 @@ async fn in_a_planned_move_what_was_pending_goes_on_and_is_sent_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_damaged_foreign_or_not_wanted_there_is_refused_before_anything_is_written() {
-    let (app, dir) = (without_engine().await, TempDir::new());
+    let (app, dir) = (on_plain_postgres().await, TempDir::new());
     app.subscribe("fcm", 0..2).await;
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
     let (plain, sealed, key) = (path("plain"), path("sealed"), path("key"));
@@ -229,7 +234,7 @@ async fn what_is_damaged_foreign_or_not_wanted_there_is_refused_before_anything_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restore_that_broke_off_lets_no_server_in_and_can_be_done_again() {
-    let (app, dir) = (without_engine().await, TempDir::new());
+    let (app, dir) = (on_plain_postgres().await, TempDir::new());
     app.subscribe("fcm", 0..2).await;
     let file = dir.path().join("backup");
     let file = file.to_str().expect("UTF-8");

@@ -55,7 +55,12 @@ pub async fn until(app: &TestApp, wanted: impl Fn(&Report) -> bool) -> Report {
 
 /// A test whose deliveries are made by processes: its own engine has stopped.
 pub async fn without_engine() -> TestApp {
-    let app = TestApp::with(Setup { clock: Some(Clock::system()), ..Setup::default() }).await;
+    without_engine_on(None).await
+}
+
+/// The same on a database of its own.
+pub async fn without_engine_on(database: Option<TestDatabase>) -> TestApp {
+    let app = TestApp::with(Setup { clock: Some(Clock::system()), database, ..Setup::default() }).await;
     app.dispatcher.stop(Duration::ZERO).await;
     app
 }

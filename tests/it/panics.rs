@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::delivery::counts;
-use crate::support::{Setup, TestApp, seed};
+use crate::support::{Setup, TestApp, seed_together};
 
 /// When what is sent is due.
 const LATER: Duration = Duration::from_secs(60);
@@ -93,7 +93,7 @@ async fn a_batch_whose_settling_panics_is_settled_when_its_lease_is_over() {
     const N: u32 = 120;
     let dispatch = Settings { batch_min: 200, batch_max: 200, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
-    seed(&app, "fcm", 0..N).await;
+    seed_together(&app, "fcm", 0..N).await;
     let (message, id) = send_later(&app, json!({"all": true})).await;
     inject("settle a batch", id, 1);
     app.advance(LATER).await;

@@ -8,11 +8,11 @@ use bellwire::testkit::store::operations::partitions;
 use chrono::Days;
 use serde_json::json;
 use sqlx::postgres::PgPool;
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
 
 use crate::support::app::{DAY, RETENTION, scalar};
-use crate::support::citus::cluster;
+use crate::support::citus::{cluster, partition_of_a_row};
 use crate::support::{START, TestApp, TestDatabase};
 
 /// A try that waited for its lock as long as it used to takes 3 s; one that gives up after a tenth of a second takes as long
@@ -75,15 +75,16 @@ fn id_of_day(day: u64) -> Uuid {
     bellwire::testkit::model::clock::first_uuid_of(START + Days::new(day))
 }
 
-/// The partition that a message of that day has its attempts in; on Citus, where it is in parts, without the number of the part.
+/// The partition that a message of that day has its attempts in.
 async fn home(pool: &PgPool, day: u64) -> String {
-    let home: String = sqlx::query_scalar("SELECT tableoid::regclass::text FROM attempts WHERE message = $1 LIMIT 1")
-        .bind(id_of_day(day))
-        .fetch_one(pool)
-        .await
-        .unwrap();
-    let whole = cluster().and_then(|_| home.trim_start_matches("bellwire.").rsplit_once('_'));
-    whole.map_or(home.clone(), |(whole, _)| whole.to_owned())
+    sqlx::query_scalar(AssertSqlSafe(format!(
+        "SELECT {} FROM attempts WHERE message = $1 LIMIT 1",
+        partition_of_a_row()
+    )))
+    .bind(id_of_day(day))
+    .fetch_one(pool)
+    .await
+    .unwrap()
 }
 
 #[tokio::test]

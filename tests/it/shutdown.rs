@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::crash::{held, hold_after, release, until, without_engine};
 use crate::delivery::counts;
 use crate::support::app::{PATIENCE, scalar};
-use crate::support::{Server, Setup, TestApp, seed};
+use crate::support::{Server, Setup, TestApp, seed, seed_together};
 
 const LEASED: &str = "SELECT (SELECT count(*) FROM batches) + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
 
@@ -23,7 +23,7 @@ async fn a_stop_lets_attempts_end_and_gives_back_what_hangs_uncounted() {
     let hang = Rule { endpoints: Some([0, 1, 2].into()), ..Rule::always(Action::Hang) };
     let hang = app.simulator.add_rule(hang).unwrap();
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
-    seed(&app, "fcm", 0..300).await;
+    seed_together(&app, "fcm", 0..300).await;
     let message = app.send(json!({"all": true}), json!({})).await;
     until(&app, |report| held(report) == 28 && report.unanswered == 3).await;
 

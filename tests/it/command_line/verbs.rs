@@ -379,7 +379,7 @@ async fn a_variable_that_is_no_setting_is_warned_of_by_name() {
 
 #[tokio::test]
 async fn a_start_waits_for_a_database_that_does_not_answer_yet() {
-    let (shell, database) = (Shell::new().await, TestDatabase::create().await);
+    let (shell, database) = (Shell::new().await, TestDatabase::plain().await);
     let there = shared_postgres().socket();
     let sockets = shell.dir.path().join("sockets");
     let url = format!("postgres://postgres@localhost/{}?host={}", database.name, sockets.display());

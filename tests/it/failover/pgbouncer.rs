@@ -12,24 +12,23 @@ use tokio::net::UnixStream;
 use crate::crash::{until, without_engine};
 use crate::support::app::PATIENCE;
 use crate::support::cluster::{as_user, user};
-use crate::support::database::shared_postgres;
-use crate::support::{Server, TempDir, seed};
+use crate::support::{Server, TempDir, citus, seed};
 
-/// A PgBouncer in front of the shared Postgres. It ends with its value, and with the process, however that ends.
+/// A PgBouncer in front of a Postgres. It ends with its value, and with the process, however that ends.
 struct PgBouncer {
     dir: TempDir,
     guard: Child,
 }
 
 impl PgBouncer {
-    async fn start(pool_mode: &str) -> Self {
+    async fn start(pool_mode: &str, behind: &PgConnectOptions) -> Self {
         let dir = TempDir::new();
         let config = dir.path().join("pgbouncer.ini");
-        let socket = shared_postgres().socket();
+        let host = behind.get_socket().map_or(behind.get_host(), |it| it.to_str().expect("a path in UTF-8"));
         let text = format!(
-            "[databases]\n* = host={} user=postgres\n[pgbouncer]\nunix_socket_dir = {}\nlisten_port = 6432\nauth_type = any\n\
+            "[databases]\n* = host={host} port={} user=postgres\n[pgbouncer]\nunix_socket_dir = {}\nlisten_port = 6432\nauth_type = any\n\
              pool_mode = {pool_mode}\ndefault_pool_size = 60\nmax_client_conn = 200\n",
-            socket.parent().expect("a directory").display(),
+            behind.get_port(),
             dir.path().display()
         );
         std::fs::write(&config, text).expect("a file");
@@ -70,7 +69,7 @@ impl Drop for PgBouncer {
 async fn behind_a_pgbouncer_that_keeps_sessions_all_is_set_that_is_set_without_it() {
     let mut app = without_engine().await;
     seed(&app, "fcm", 0..100).await;
-    let pgbouncer = PgBouncer::start("session").await;
+    let pgbouncer = PgBouncer::start("session", &app.database.options()).await;
     app.database.found_by(pgbouncer.url(&app.database.name));
     let server = Server::with(&app, &[]).await;
     let message = app.send(json!({"all": true}), json!({})).await;
@@ -82,13 +81,15 @@ async fn behind_a_pgbouncer_that_keeps_sessions_all_is_set_that_is_set_without_i
 
     let session = store::by_index_only(pgbouncer.options(&app.database.name));
     let pool = store::connect(session, 1).await.expect("a connection");
+    // What Citus plans without knowing its shards asks all of them.
+    let plans = if citus::cluster().is_some() { "auto" } else { "force_generic_plan" };
     for (setting, value) in [
         ("search_path", "bellwire"),
         ("statement_timeout", "30s"),
         ("idle_in_transaction_session_timeout", "20s"),
         ("jit", "off"),
         ("enable_seqscan", "off"),
-        ("plan_cache_mode", "force_generic_plan"),
+        ("plan_cache_mode", plans),
     ] {
         let shown: String =
             sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(&pool).await.unwrap();
@@ -102,7 +103,7 @@ async fn behind_a_pgbouncer_that_keeps_sessions_all_is_set_that_is_set_without_i
 async fn a_pgbouncer_that_lends_sessions_for_a_transaction_is_refused_with_words() {
     for mode in ["transaction", "statement"] {
         let mut app = without_engine().await;
-        let pgbouncer = PgBouncer::start(mode).await;
+        let pgbouncer = PgBouncer::start(mode, &app.database.options()).await;
         app.database.found_by(pgbouncer.url(&app.database.name));
         let mut server = Server::launch(&app, &[]);
         server.until_said("Bellwire needs pool_mode = session").await;

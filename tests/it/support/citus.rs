@@ -42,6 +42,15 @@ pub fn cluster() -> Option<&'static Cluster> {
     CLUSTER.as_ref()
 }
 
+/// What an SQL expression has to say for the name of the partition that a row lies in: on Citus, where each is in parts, without the
+/// number of the part.
+pub fn partition_of_a_row() -> &'static str {
+    match cluster() {
+        None => "tableoid::regclass::text",
+        Some(_) => r"regexp_replace(tableoid::regclass::text, '^bellwire\.|_\d+$', '', 'g')",
+    }
+}
+
 async fn workers(coordinator: &PgConnectOptions) -> Vec<(String, u16)> {
     let mut connection = PgConnection::connect_with(coordinator).await.expect("the coordinator");
     let nodes: Vec<(String, i32)> = sqlx::query_as(

@@ -147,6 +147,15 @@ impl TestDatabase {
             cluster.copy(&name).await;
             return Self::in_cluster(cluster, name).await;
         }
+        Self::copy_of(template).await
+    }
+
+    /// One of the shared Postgres, also where tests run on a cluster: for what is refused or made otherwise there.
+    pub async fn plain() -> Self {
+        Self::copy_of(TEMPLATE).await
+    }
+
+    async fn copy_of(template: &str) -> Self {
         let postgres = tokio::task::spawn_blocking(shared_postgres).await.expect("a Postgres");
         let name = format!("test_{}", SERIAL.fetch_add(1, Ordering::Relaxed));
         let mut admin = PgConnection::connect_with(&postgres.connect_options("postgres")).await.expect("a connection");
