@@ -4,15 +4,14 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use chrono::TimeDelta;
-use serde_json::{Map, Value};
 
+use super::attributes::{Attributes, Scalar};
 use super::expression::{Comparison, Deed, Expression, Field, Literal, Node, Own, Test};
 use super::lexer;
 use crate::model::clock::Timestamp;
 use crate::model::habits::Habits;
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
-use crate::model::subscription::Consent;
 
 /// What holds for everybody in a lane.
 #[derive(Debug)]
@@ -48,27 +47,29 @@ pub(crate) struct Candidate<'a> {
     /// Its lane.
     pub lane: &'a LaneFacts,
     /// The site's name for its person.
-    pub user_id: Option<String>,
+    pub user_id: Option<&'a str>,
     /// Its tags.
-    pub tags: Vec<String>,
+    pub tags: &'a [String],
     /// Its attributes: strings, numbers and booleans.
-    pub attributes: Map<String, Value>,
+    pub attributes: Attributes<'a>,
     /// A language tag.
-    pub locale: Option<String>,
+    pub locale: Option<&'a str>,
     /// An IANA time zone.
-    pub timezone: Option<String>,
+    pub timezone: Option<&'a str>,
     /// When its browser was last heard of.
     pub last_seen: Timestamp,
     /// When it was first registered.
     pub created_at: Timestamp,
-    /// When and where its person agreed.
-    pub consent: Consent,
+    /// When its person agreed.
+    pub consent_at: Option<Timestamp>,
+    /// Where.
+    pub consent_source: Option<&'a str>,
 }
 
 impl Candidate<'_> {
     /// What decides over its [portion](super::Portion): browsers of one user fall together.
     pub(crate) fn person(&self) -> &[u8] {
-        self.user_id.as_ref().map_or(self.origin_id.0.as_bytes().as_slice(), String::as_bytes)
+        self.user_id.map_or(self.origin_id.0.as_bytes().as_slice(), str::as_bytes)
     }
 }
 
@@ -179,23 +180,23 @@ impl Field {
         let since = |at: Timestamp| Some(Actual::Span((told.now - at).num_seconds()));
         match self {
             Self::Attribute(name) => match candidate.attributes.get(name)? {
-                Value::String(text) => Some(Actual::Text(text)),
-                Value::Number(number) => number.as_f64().map(Actual::Number),
-                Value::Bool(flag) => Some(Actual::Flag(*flag)),
-                _ => None,
+                Scalar::Text(text) => Some(Actual::Text(text)),
+                Scalar::Number(number) => Some(Actual::Number(*number)),
+                Scalar::Flag(flag) => Some(Actual::Flag(*flag)),
+                Scalar::Other => None,
             },
-            Self::Own(Own::Locale) => candidate.locale.as_deref().map(Actual::Caseless),
+            Self::Own(Own::Locale) => candidate.locale.map(Actual::Caseless),
             Self::Own(Own::Language) => {
-                let language = candidate.locale.as_deref()?.split(['-', '_']).next()?;
+                let language = candidate.locale?.split(['-', '_']).next()?;
                 Some(Actual::Caseless(language))
             }
-            Self::Own(Own::Timezone) => candidate.timezone.as_deref().map(Actual::Text),
-            Self::Own(Own::User) => candidate.user_id.as_deref().map(Actual::Text),
+            Self::Own(Own::Timezone) => candidate.timezone.map(Actual::Text),
+            Self::Own(Own::User) => candidate.user_id.map(Actual::Text),
             Self::Own(own @ (Own::Gateway | Own::Browser | Own::Key)) => candidate.lane.value(*own).map(Actual::Text),
             Self::Own(Own::Age) => since(candidate.created_at),
             Self::Own(Own::LastSeen) => since(candidate.last_seen),
-            Self::Own(Own::ConsentAt) => since(candidate.consent.at?),
-            Self::Own(Own::ConsentSource) => candidate.consent.source.as_deref().map(Actual::Text),
+            Self::Own(Own::ConsentAt) => since(candidate.consent_at?),
+            Self::Own(Own::ConsentSource) => candidate.consent_source.map(Actual::Text),
             Self::Own(Own::LastClicked) => since(told.habits_of(candidate).clicked_at?),
             Self::Own(Own::Unclicked) => Some(Actual::Number(told.habits_of(candidate).unclicked.into())),
             Self::Own(Own::UnclickedFor) => Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds())),

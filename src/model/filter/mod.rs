@@ -4,6 +4,7 @@
 //! Parsing, printing and evaluation are pure. What an expression needs to know of others, who is in a topic, who did what and what people's habits are,
 //! is looked up by `store` for many candidates at once and handed in as [`Told`].
 
+mod attributes;
 mod evaluation;
 mod expression;
 mod lexer;
@@ -14,6 +15,7 @@ mod sunset;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use attributes::Attributes;
 pub(crate) use evaluation::{Candidate, LaneFacts, Told};
 pub use expression::Expression;
 pub(crate) use expression::{Act, Deed, Needs};
@@ -87,7 +89,7 @@ impl Filter {
         } else if !self
             .own_hour
             .as_ref()
-            .is_none_or(|own| own.holds(habits.own_hour_at(own.as_of()), candidate.timezone.as_deref()))
+            .is_none_or(|own| own.holds(habits.own_hour_at(own.as_of()), candidate.timezone))
         {
             Verdict::AtAnotherHour
         } else if self.sunset.as_ref().is_some_and(|rule| rule.leaves_out(habits, told.now - candidate.created_at)) {

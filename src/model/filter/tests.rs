@@ -12,7 +12,6 @@ use crate::model::clock::Timestamp;
 use crate::model::habits::Habits;
 use crate::model::id::{SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
-use crate::model::subscription::Consent;
 
 const KEY: &str = "vk_0192a000-0000-7000-8000-000000000001";
 
@@ -28,19 +27,21 @@ fn parsed(text: &str) -> Expression {
 fn takes_with(text: &str, attributes: Value) -> bool {
     let lane = LaneFacts::new(Gateway::Fcm, KEY.parse::<VapidKeyId>().unwrap());
     let id = SubscriptionId(Uuid::from_u128(7));
-    let Value::Object(attributes) = attributes else { panic!("an object") };
+    let attributes = attributes.to_string();
+    let tags = ["beta".to_owned(), "Nur für \"Gäste\"".to_owned()];
     let candidate = Candidate {
         id,
         origin_id: id,
         lane: &lane,
-        user_id: Some("42".into()),
-        tags: vec!["beta".into(), "Nur für \"Gäste\"".into()],
-        attributes,
-        locale: Some("de-AT".into()),
+        user_id: Some("42"),
+        tags: &tags,
+        attributes: Attributes::from_json(attributes.as_bytes()),
+        locale: Some("de-AT"),
         timezone: None,
         last_seen: now() - TimeDelta::days(10),
         created_at: now() - TimeDelta::days(100),
-        consent: Consent { at: Some(now() - TimeDelta::days(80)), source: Some("footer form".into()) },
+        consent_at: Some(now() - TimeDelta::days(80)),
+        consent_source: Some("footer form"),
     };
     let told = Told {
         now: now(),
@@ -356,13 +357,14 @@ fn what_speaks_against_somebody_is_said_and_that_they_do_not_click_last_of_all()
         origin_id: id,
         lane: &lane,
         user_id: None,
-        tags: Vec::new(),
+        tags: &[],
         attributes: Default::default(),
         locale: None,
         timezone: None,
         last_seen: now(),
         created_at: now() - TimeDelta::days(40),
-        consent: Consent::default(),
+        consent_at: None,
+        consent_source: None,
     };
     let mut habits = Habits { unclicked: 10, unclicked_between: Some((now(), now())), ..Habits::default() };
     habits.hours.0[9] = 50;
@@ -392,18 +394,20 @@ fn what_speaks_against_somebody_is_said_and_that_they_do_not_click_last_of_all()
 fn people_are_taken_by_all_that_a_filter_says() {
     let lane = LaneFacts::new(Gateway::Fcm, KEY.parse::<VapidKeyId>().unwrap());
     let told = Told { now: now(), topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
-    let candidate = |origin: u128, user: Option<&str>, vip: bool| Candidate {
+    let tags = ["vip".to_owned()];
+    let candidate = |origin: u128, user: Option<&'static str>, vip: bool| Candidate {
         id: SubscriptionId(Uuid::from_u128(99)),
         origin_id: SubscriptionId(Uuid::from_u128(origin)),
         lane: &lane,
-        user_id: user.map(str::to_owned),
-        tags: if vip { vec!["vip".to_owned()] } else { Vec::new() },
+        user_id: user,
+        tags: if vip { &tags } else { &[] },
         attributes: Default::default(),
         locale: None,
         timezone: None,
         last_seen: now(),
         created_at: now(),
-        consent: Consent::default(),
+        consent_at: None,
+        consent_source: None,
     };
     let half = |from, to| Portion { salt: "s".into(), from, to };
     let filter = |portion| Filter { segment: Some(parsed("tag('vip')")), portions: vec![portion], ..Filter::default() };

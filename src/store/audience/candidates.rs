@@ -1,15 +1,40 @@
 //! Candidates: what is read of subscriptions so that a filter can judge them. Addresses are not, which are most of a row.
 
-use serde_json::{Map, Value};
-use sqlx::PgConnection;
-use sqlx::types::Json;
+use std::fmt;
+
+use sqlx::error::BoxDynError;
+use sqlx::postgres::{PgTypeInfo, PgValueRef};
+use sqlx::types::{Json, JsonValue};
+use sqlx::{Decode, PgConnection, Postgres, Type};
 
 use crate::model::clock::Timestamp;
-use crate::model::filter::{Candidate, LaneFacts, Needs};
+use crate::model::filter::{Attributes, Candidate, LaneFacts, Needs};
 use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::model::subscription::Consent;
 use crate::store::connections::engine;
 use crate::store::keyset::{Keyset, paged};
+
+/// A column of `jsonb` as JSON that nobody has parsed yet.
+pub(in crate::store) struct Document(Vec<u8>);
+
+impl Type<Postgres> for Document {
+    fn type_info() -> PgTypeInfo {
+        <Json<JsonValue> as Type<Postgres>>::type_info()
+    }
+}
+
+impl<'r> Decode<'r, Postgres> for Document {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        // The version of the format, of which there is one, then text (Postgres, `jsonb_send`).
+        let text = value.as_bytes()?.strip_prefix(&[1]).ok_or("a jsonb of an unknown version")?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Document({} octets)", self.0.len())
+    }
+}
 
 /// What a statement reads of a candidate. Tags and attributes are none if the filter does not [need](Needs) them.
 #[derive(Debug)]
@@ -19,7 +44,7 @@ pub(in crate::store) struct CandidateRow {
     pub origin_id: SubscriptionId,
     pub user_id: Option<String>,
     pub tags: Option<Vec<String>>,
-    pub attributes: Option<Json<Map<String, Value>>>,
+    pub attributes: Option<Document>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
     pub last_seen: Timestamp,
@@ -30,19 +55,20 @@ pub(in crate::store) struct CandidateRow {
 
 impl CandidateRow {
     /// The same as a filter judges it.
-    pub(in crate::store) fn judged_in(self, lane: &LaneFacts) -> Candidate<'_> {
+    pub(in crate::store) fn judged_in<'a>(&'a self, lane: &'a LaneFacts) -> Candidate<'a> {
         Candidate {
             id: self.id,
             origin_id: self.origin_id,
             lane,
-            user_id: self.user_id,
-            tags: self.tags.unwrap_or_default(),
-            attributes: self.attributes.map(|attributes| attributes.0).unwrap_or_default(),
-            locale: self.locale,
-            timezone: self.timezone,
+            user_id: self.user_id.as_deref(),
+            tags: self.tags.as_deref().unwrap_or_default(),
+            attributes: self.attributes.as_ref().map(|it| Attributes::from_json(&it.0)).unwrap_or_default(),
+            locale: self.locale.as_deref(),
+            timezone: self.timezone.as_deref(),
             last_seen: self.last_seen,
             created_at: self.created_at,
-            consent: Consent { at: self.consent_at, source: self.consent_source },
+            consent_at: self.consent_at,
+            consent_source: self.consent_source.as_deref(),
         }
     }
 }
@@ -56,7 +82,7 @@ pub(in crate::store) struct DrawnRow {
     pub origin_id: SubscriptionId,
     pub user_id: Option<String>,
     pub tags: Option<Vec<String>>,
-    pub attributes: Option<Json<Map<String, Value>>>,
+    pub attributes: Option<Document>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
     pub last_seen: Timestamp,
@@ -225,7 +251,7 @@ pub(in crate::store) async fn sample(
         DrawnRow,
         r#"
         SELECT (ctid::text::point)[0]::bigint + CASE WHEN $6 THEN shard::bigint << 40 ELSE 0 END AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
-               CASE WHEN $4 THEN attributes END AS "attributes: Json<Map<String, Value>>", locale, timezone, last_seen,
+               CASE WHEN $4 THEN attributes END AS "attributes: Document", locale, timezone, last_seen,
                created_at, CASE WHEN $5 THEN consent_at END AS consent_at,
                CASE WHEN $5 THEN consent_source END AS consent_source
         FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
@@ -254,7 +280,7 @@ pub(in crate::store) async fn sample_members(
         r#"
         SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $7 THEN t.shard::bigint << 40 ELSE 0 END AS "page!", s.id, s.lane, s.origin_id, s.user_id,
                CASE WHEN $4 THEN s.tags END AS tags,
-               CASE WHEN $5 THEN s.attributes END AS "attributes: Json<Map<String, Value>>", s.locale, s.timezone,
+               CASE WHEN $5 THEN s.attributes END AS "attributes: Document", s.locale, s.timezone,
                s.last_seen, s.created_at, CASE WHEN $6 THEN s.consent_at END AS consent_at,
                CASE WHEN $6 THEN s.consent_source END AS consent_source
         FROM topic_members t TABLESAMPLE SYSTEM ($1) REPEATABLE (1)
