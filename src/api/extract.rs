@@ -120,6 +120,10 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::invalid_member("", "must be an object"));
     }
+    // To keep the way to each member costs as much as reading it. Only who is told what is wrong needs it.
+    if let Ok(value) = serde_json::from_slice(bytes) {
+        return Ok(value);
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let at = pointer(error.path());

@@ -97,6 +97,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
+use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use tracing::Instrument as _;
@@ -195,6 +196,15 @@ pub fn router(state: ApiState) -> Router {
         public.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::public));
     let reports =
         reports.method_not_allowed_fallback(method_not_allowed).layer(from_fn_with_state(state.clone(), cors::reports));
+    // One layer: each layer of a router copies all those within it with every request.
+    let around_all = ServiceBuilder::new()
+        .layer(from_fn_with_state(state.clone(), identify))
+        .layer(from_fn_with_state(state.clone(), failover::wait))
+        .layer(set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
+        .layer(set(header::CACHE_CONTROL, "no-store"))
+        .layer(set(header::REFERRER_POLICY, "no-referrer"))
+        .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+        .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()));
     public
         .merge(reports)
         .merge(server)
@@ -203,13 +213,7 @@ pub fn router(state: ApiState) -> Router {
         .merge(docs::routes(description))
         .fallback(|| async { Problem::not_found("route") })
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(CatchPanicLayer::custom(|_| Problem::internal().into_response()))
-        .layer(set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .layer(set(header::REFERRER_POLICY, "no-referrer"))
-        .layer(set(header::CACHE_CONTROL, "no-store"))
-        .layer(set(header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"))
-        .layer(from_fn_with_state(state.clone(), failover::wait))
-        .layer(from_fn_with_state(state.clone(), identify))
+        .layer(around_all)
         .with_state(state)
 }
 

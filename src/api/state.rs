@@ -1,5 +1,6 @@
 //! What handlers share: the database, limits, and what this process remembers between requests.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,9 +41,12 @@ use crate::vault::Vault;
 /// Imports and exports that one process makes at a time.
 const TRANSFERS_AT_ONCE: usize = 4;
 
-/// What the API asks of its surroundings.
+/// A handle on what handlers share. Cheap to clone: each request does so some twenty times.
 #[derive(Clone)]
-pub struct ApiState {
+pub struct ApiState(Arc<Shared>);
+
+/// What the API asks of its surroundings.
+pub struct Shared {
     /// The database.
     pub pool: PgPool,
     /// Where to read what may lag: not what was just written.
@@ -217,6 +221,14 @@ impl Default for Settings {
     }
 }
 
+impl Deref for ApiState {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
 impl ApiState {
     /// Puts it together; rate limits and counts begin fresh. Sends go through `sending_pool`, whose connections plan by index
     /// only.
@@ -237,7 +249,7 @@ impl ApiState {
         let charts = Places::new(settings.charts_at_once);
         let simulations = Places::new(settings.simulations_at_once);
         let searches = Places::new(settings.searches_at_once);
-        Self {
+        Self(Arc::new(Shared {
             reads: Reads::at(pool.clone()),
             primary: Primary::unwatched(),
             pool,
@@ -262,7 +274,12 @@ impl ApiState {
             schema_checked: Arc::default(),
             readiness: Arc::new(Remembered::new(health::READ_EVERY)),
             outside: Arc::new(Remembered::new(api_checks::OTHERS_EVERY)),
-        }
+        }))
+    }
+
+    /// Changes what is shared. Panics once this is not its only handle.
+    pub fn set_up(&mut self, change: impl FnOnce(&mut Shared)) {
+        change(Arc::get_mut(&mut self.0).expect("nobody else has a handle yet"));
     }
 
     /// Waits for a place to take an app's subscriptions in or out. 503: too many do, or the app itself does so too often.

@@ -13,7 +13,7 @@ use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{LaneId, MessageId};
 use crate::otlp::Tracer;
 use crate::policy::Settings;
-use crate::store::queue::opening::{self, MessageRow};
+use crate::store::queue::opening::{self, Conditions, MessageRow};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
 
@@ -69,49 +69,76 @@ impl Catalog {
             Some((message, at)) if (now - at).abs() < FRESH_FOR => return Ok(message),
             known => known.map(|(message, _)| message),
         };
-        let row = match (opening::load_messages(&self.pool, &[id]).await, known) {
-            (Ok(mut rows), _) => rows.pop().ok_or_else(|| CatalogError::Missing(id.to_string()))?,
+        match (self.read(&[id], Vec::new(), now).await, known) {
+            (Ok(mut read), _) => read.pop().unwrap_or_else(|| Err(CatalogError::Missing(id.to_string()))),
             (Err(error), Some(message)) => {
                 warn!(%error, message_id = %id, "a message could not be read anew; its policy is taken to be as it was");
-                return Ok(message);
+                Ok(message)
             }
-            (Err(error), None) => return Err(error.into()),
-        };
-        self.open(&row, now)
+            (Err(error), None) => Err(error.into()),
+        }
     }
 
-    /// Several messages: those that are not in memory are read by one query, since each one-time code is another message.
-    /// What cannot be sent, since it is not there or cannot be opened, is left out, with an error in the log.
-    pub(super) async fn messages(&self, ids: BTreeSet<MessageId>) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
+    /// Several messages: those that are neither in memory nor among `stored`, which were just written, are read by one query, since
+    /// each one-time code is another message. What cannot be sent, since it is not there or cannot be opened, is left out, with an
+    /// error in the log.
+    pub(super) async fn messages(
+        &self,
+        ids: BTreeSet<MessageId>,
+        stored: Vec<MessageRow>,
+    ) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
         let now = self.clock.now();
-        let (mut found, mut wanted) = (HashMap::with_capacity(ids.len()), Vec::new());
+        let mut found = HashMap::with_capacity(ids.len());
+        let mut wanted = ids;
+        for row in &stored {
+            wanted.remove(&row.id);
+        }
         {
             let messages = self.messages.lock();
-            for id in ids {
-                match messages.get(&id).filter(|opened| (now - opened.at).abs() < FRESH_FOR) {
-                    Some(opened) => drop(found.insert(id, opened.message.clone())),
-                    None => wanted.push(id),
-                }
-            }
+            wanted.retain(|id| match messages.get(id).filter(|opened| (now - opened.at).abs() < FRESH_FOR) {
+                Some(opened) => found.insert(*id, opened.message.clone()).is_some(),
+                None => true,
+            });
         }
-        if wanted.is_empty() {
-            return Ok(found);
-        }
-        let rows = opening::load_messages(&self.pool, &wanted).await?;
-        if rows.len() < wanted.len() {
-            error!(n = wanted.len() - rows.len(), "messages of claimed work do not exist");
-        }
-        for row in rows {
-            match self.open(&row, now) {
-                Ok(message) => drop(found.insert(row.id, message)),
+        let wanted: Vec<_> = wanted.into_iter().collect();
+        for read in self.read(&wanted, stored, now).await? {
+            match read {
+                Ok(message) => drop(found.insert(message.id, message)),
                 Err(failed) => error!(error = %failed, "claimed work cannot be sent"),
             }
         }
         Ok(found)
     }
 
-    fn open(&self, row: &MessageRow, now: Timestamp) -> Result<Arc<Message>, CatalogError> {
-        let message = Arc::new(Message::open(row, &self.vault, &self.server, &self.tracer)?);
+    /// Opens what was just stored, and these messages, on the conditions that their apps have now.
+    async fn read(
+        &self,
+        ids: &[MessageId],
+        stored: Vec<MessageRow>,
+        now: Timestamp,
+    ) -> sqlx::Result<Vec<Result<Arc<Message>, CatalogError>>> {
+        let mut rows = stored;
+        if !ids.is_empty() {
+            let loaded = opening::load_messages(&self.pool, ids).await?;
+            if loaded.len() < ids.len() {
+                error!(n = ids.len() - loaded.len(), "messages of claimed work do not exist");
+            }
+            rows.extend(loaded);
+        }
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let of = rows.iter().map(|row| (row.app, row.tier)).collect();
+        let conditions = opening::load_conditions(&self.pool, &of).await?;
+        let opened = rows.iter().map(|row| match conditions.get(&(row.app, row.tier)) {
+            Some(conditions) => self.open(row, conditions, now),
+            None => Err(CatalogError::Missing(format!("the app of {}", row.id))),
+        });
+        Ok(opened.collect())
+    }
+
+    fn open(&self, row: &MessageRow, conditions: &Conditions, now: Timestamp) -> Result<Arc<Message>, CatalogError> {
+        let message = Arc::new(Message::open(row, conditions, &self.vault, &self.server, &self.tracer)?);
         let mut messages = self.messages.lock();
         if messages.len() >= MESSAGES_MAX {
             // Whatever is in use stays; should all of it be, the catalog is simply larger for a while.

@@ -316,7 +316,7 @@ impl Claims {
         lags().for_each(|lag| self.shared.metrics.lag(tier, lag));
         self.shared.reliability.lagged(lane, tier, lags());
         let rows = rows.into_iter().map(|row| (lane, row)).collect();
-        self.admission.rows(rows, lease, claimed_at).await;
+        self.admission.rows(rows, Vec::new(), lease, claimed_at).await;
         Ok(n)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::policies::Policies;
+use super::policies::{Policies, Stored};
 use super::says::Says;
 use crate::model::clock::Timestamp;
 use crate::model::delivery::{Tier, Urgency};
@@ -17,7 +17,7 @@ use crate::policy::calendar::Calendar;
 use crate::policy::caps::Counted;
 use crate::policy::{Policy, Settings};
 use crate::store::outcomes::ledger::{Delivery, Origin, Sla};
-use crate::store::queue::opening::MessageRow;
+use crate::store::queue::opening::{Conditions, MessageRow};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
 
@@ -63,9 +63,10 @@ pub(super) struct Unusable {
 }
 
 impl Message {
-    /// Opens a stored message.
+    /// Opens a stored message, which is delivered on these conditions.
     pub(super) fn open(
         row: &MessageRow,
+        conditions: &Conditions,
         vault: &Vault,
         server: &Settings,
         tracer: &otlp::Tracer,
@@ -74,7 +75,13 @@ impl Message {
         let sealed = row.content.as_deref().ok_or_else(|| unusable("its content was deleted".into()))?;
         let content = vault.open(vault::CONTENT, row.id, sealed).map_err(|e| unusable(e.to_string()))?;
         let said = Said::from_json(&content).map_err(|e| unusable(format!("content: {e}")))?;
-        let policies = Policies::new(row.id, row.tier, &row.policies, server);
+        let stored = Stored {
+            message: row.policy.as_ref(),
+            topic: row.topic_policy.as_ref(),
+            tier: conditions.policy.as_ref(),
+            max_retries: conditions.max_retries,
+        };
+        let policies = Policies::new(row.id, row.tier, stored, server);
         let topic = row.topic_header.as_deref().map(http::HeaderValue::from_str).transpose();
         Ok(Self {
             id: row.id,
@@ -89,12 +96,12 @@ impl Message {
             policy: policies.common().clone(),
             policies,
             personal: row.personal,
-            calendar: row.calendar.clone(),
-            caps: row.caps.clone(),
-            sla_s: row.sla_s,
+            calendar: conditions.calendar.clone(),
+            caps: conditions.caps.clone(),
+            sla_s: conditions.sla_s,
             accepted_at: row.accepted_at,
             charted: row.charted,
-            heard: row.heard,
+            heard: conditions.heard,
             expires_at: row.expires_at,
             traced: tracer.origin(row.traceparent.as_deref()),
         })

@@ -64,14 +64,14 @@ use uuid::Uuid;
 use crate::gateway::Gateways;
 use crate::metrics::Metrics;
 use crate::model::clock::Clock;
-use crate::model::id::LaneId;
 use crate::otlp::Tracer;
 use crate::panics;
 use crate::policy;
 use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
-use crate::store::queue::claims::{ClaimedRow, LEASE};
+use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::Flow;
+use crate::store::queue::sending::Born;
 use crate::store::queue::stops::Stop;
 use crate::vault::Vault;
 use crate::webpush::sealer::Sealer;
@@ -264,13 +264,14 @@ impl Dispatcher {
 
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
     /// process does not manage to send comes back when the lease, which began at `claimed_at`, runs out.
-    pub fn hand_over(self: &Arc<Self>, rows: Vec<(LaneId, ClaimedRow)>, lease: Uuid, claimed_at: Instant) {
+    pub fn hand_over(self: &Arc<Self>, born: Vec<Born>, lease: Uuid, claimed_at: Instant) {
+        let (rows, stored) = born.into_iter().map(|born| ((born.lane, born.row), born.message)).unzip();
         let (shared, admission) = (self.shared.clone(), self.claims.admission.clone());
         // Counted from now on, so that the engine does not count as idle before the task has begun.
         self.shared.progress.started(1);
         tokio::spawn(async move {
             // Should it panic, their leases run out.
-            let _ = panics::caught(admission.rows(rows, lease, claimed_at)).await;
+            let _ = panics::caught(admission.rows(rows, stored, lease, claimed_at)).await;
             shared.progress.finished(1);
         });
     }

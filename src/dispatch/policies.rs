@@ -11,11 +11,23 @@ use tracing::warn;
 use crate::model::delivery::Tier;
 use crate::model::id::MessageId;
 use crate::policy::{Layer, Place, Places, Policy, Settings, Terms};
-use crate::store::queue::opening::StoredPolicies;
 
 /// Policies of recipients that are remembered. Most subscriptions have none, and those that do share a few; with more
 /// than these a policy is simply parsed again.
 const VARIANTS_MAX: usize = 64;
+
+/// The policies that may count for a message, but for those of its recipients.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Stored<'a> {
+    /// The message's own.
+    pub message: Option<&'a Value>,
+    /// Its topic's, if it was addressed to one.
+    pub topic: Option<&'a Value>,
+    /// Its app's for its tier.
+    pub tier: Option<&'a Value>,
+    /// The app's maximum of `retries`.
+    pub max_retries: u32,
+}
 
 /// What is said about the deliveries of one message.
 pub(super) struct Policies {
@@ -33,16 +45,16 @@ pub(super) struct Policies {
 
 impl Policies {
     /// Parses what was stored for a message. The server's figures hold where the tier sets none.
-    pub(super) fn new(id: MessageId, tier: Tier, stored: &StoredPolicies, server: &Settings) -> Self {
-        let restore = |place, value: &Option<Value>| restored(id, place, value.as_ref()?, stored.max_retries);
+    pub(super) fn new(id: MessageId, tier: Tier, stored: Stored<'_>, server: &Settings) -> Self {
+        let restore = |place, value: Option<&Value>| restored(id, place, value?, stored.max_retries);
         let mut policies = Self {
             id,
             tier,
             server: *server,
             max_retries: stored.max_retries,
-            message: restore(Place::Message, &stored.message),
-            topic: restore(Place::Topic, &stored.topic),
-            app_tier: restore(Place::Tier, &stored.tier),
+            message: restore(Place::Message, stored.message),
+            topic: restore(Place::Topic, stored.topic),
+            app_tier: restore(Place::Tier, stored.tier),
             common: Arc::new(Policy::tier_default(tier)),
             variants: Mutex::default(),
         };
@@ -104,9 +116,10 @@ mod tests {
     use super::*;
 
     fn policies(message: Value, topic: Value, tier: Value) -> Policies {
-        let some = |value: Value| Some(value).filter(|value| !value.is_null());
-        let stored = StoredPolicies { message: some(message), topic: some(topic), tier: some(tier), max_retries: 5 };
-        Policies::new(MessageId(Uuid::nil()), Tier::Promotional, &stored, &Settings::DEFAULT)
+        let [message, topic, tier] =
+            [&message, &topic, &tier].map(|value| Some(value).filter(|value| !value.is_null()));
+        let stored = Stored { message, topic, tier, max_retries: 5 };
+        Policies::new(MessageId(Uuid::nil()), Tier::Promotional, stored, &Settings::DEFAULT)
     }
 
     fn retries(n: u32) -> Value {

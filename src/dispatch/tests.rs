@@ -12,7 +12,7 @@ use super::fair::turn::Next;
 use super::fair::{FairQueue, Taker};
 use super::job::{Job, Ticket};
 use super::message::{LaneInfo, Message, delivery};
-use super::policies::Policies;
+use super::policies::{Policies, Stored};
 use super::says::Says;
 use crate::classify::{Answer, classify};
 use crate::model::clock::Timestamp;
@@ -32,7 +32,6 @@ use crate::store::operations::workers::Replicas;
 use crate::store::outcomes::ledger::{Due, End, Fate, Settlement};
 use crate::store::queue::claims::{Batch, Recipient, Standing};
 use crate::store::queue::flows::Flow;
-use crate::store::queue::opening::StoredPolicies;
 use crate::webpush::keys::SigningKey;
 
 mod sharing;
@@ -43,7 +42,7 @@ const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
 fn message(tier: Tier) -> Arc<Message> {
     let content = Content::Raw { payload: Payload::Text("hello".into()), envelope: true };
     let id = MessageId(Uuid::now_v7());
-    let policies = Policies::new(id, tier, &StoredPolicies::default(), &Settings::DEFAULT);
+    let policies = Policies::new(id, tier, Stored::default(), &Settings::DEFAULT);
     Arc::new(Message {
         id,
         root: id,

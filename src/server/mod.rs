@@ -290,8 +290,10 @@ fn routes(
 ) -> anyhow::Result<Served> {
     let Told { metrics, tracer, exposition } = told;
     let mut state = api_state(context, config, gateways, dispatcher.map_or_else(Engine::none, engine))?;
-    (state.metrics, state.tracer) = (metrics, tracer);
-    (state.primary, state.reads) = (context.primary.clone(), context.reads.clone());
+    state.set_up(|shared| {
+        (shared.metrics, shared.tracer) = (metrics, tracer);
+        (shared.primary, shared.reads) = (context.primary.clone(), context.reads.clone());
+    });
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
     let show = move || async move {
         let exposition = exposition.render().await;
@@ -390,9 +392,7 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
             Work::Stop(stop) => dispatcher.obey(stop),
             Work::Orders(states) => dispatcher.obey_orders(states),
             Work::Flow(flow) => dispatcher.obey_flow(flow),
-            Work::Born { lease, since, rows } => {
-                dispatcher.hand_over(rows.into_iter().map(|born| (born.lane, born.row)).collect(), lease, since);
-            }
+            Work::Born { lease, since, rows } => dispatcher.hand_over(rows, lease, since),
         }),
         lease: Arc::new(move || leasing.lease()),
     }

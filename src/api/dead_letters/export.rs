@@ -160,7 +160,7 @@ pub(crate) async fn export(
     let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
     let operation =
         Operation { id: ActionId(clock.uuid()), app, action: Action::Export, actor, filter, began: clock.now() };
-    let pages = Pages { pool: state.pool, clock, operation, format, part: 0, next: Some(Keyset::newest(PAGE)) };
+    let pages = Pages { pool: state.pool.clone(), clock, operation, format, part: 0, next: Some(Keyset::newest(PAGE)) };
     // The first page is read before the answer begins: what fails there is a problem like any other.
     let Some((first, rest)) = pages.next().await? else { return Err(Problem::internal()) };
     let rest = stream::try_unfold(rest, Pages::next)

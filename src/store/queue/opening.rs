@@ -1,5 +1,7 @@
-//! What dispatch reads to open a message or a lane: the message with what is said elsewhere about how it is delivered, the
-//! lane with its key.
+//! What dispatch reads to open a message or a lane: the message, what its app says about how it is delivered, the lane with
+//! its key.
+
+use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 use sqlx::PgPool;
@@ -33,39 +35,37 @@ pub(crate) struct MessageRow {
     pub urgency: Urgency,
     /// The `Topic` header, 32 characters.
     pub topic_header: Option<String>,
-    /// Delivery policies that count for it, as they were stored.
-    pub policies: StoredPolicies,
+    /// Its own delivery policy, as it was stored.
+    pub policy: Option<Value>,
+    /// That of its topic, if it was addressed to one.
+    pub topic_policy: Option<Value>,
     /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
     pub personal: bool,
-    /// When its app lets deliveries of its tier go.
-    pub calendar: Calendar,
-    /// The frequency caps that hold for it.
-    pub caps: Vec<Counted>,
-    /// Seconds within which its app wants it accepted.
-    pub sla_s: Option<u32>,
     /// When its time to live began.
     pub accepted_at: Timestamp,
     /// Whether it has figures over time of its own.
     pub charted: bool,
-    /// What its app's webhooks are told of.
-    pub heard: Heard,
     /// When it ends.
     pub expires_at: Timestamp,
     /// The span of the request that it came with, if that was traced.
     pub traceparent: Option<String>,
 }
 
-/// The policies that may count for a message, but for those of its recipients.
-#[derive(Debug, Default)]
-pub(crate) struct StoredPolicies {
-    /// The message's own.
-    pub message: Option<Value>,
-    /// Its topic's, if it was addressed to one.
-    pub topic: Option<Value>,
-    /// Its app's for its tier.
-    pub tier: Option<Value>,
-    /// The app's maximum of `retries`.
+/// What an app says about how its messages of a tier are delivered.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    /// The maximum of `retries`.
     pub max_retries: u32,
+    /// The tier's delivery policy, as it was stored.
+    pub policy: Option<Value>,
+    /// When deliveries may go.
+    pub calendar: Calendar,
+    /// The frequency caps that hold for them.
+    pub caps: Vec<Counted>,
+    /// Seconds within which they are wanted accepted.
+    pub sla_s: Option<u32>,
+    /// What webhooks are told of.
+    pub heard: Heard,
 }
 
 /// Reads messages, each named once, for dispatch. Those that are not there are left out.
@@ -74,46 +74,68 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         r#"
         SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at, m.traceparent,
                m.audience_estimate > $2 AS "charted!",
-               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", a.max_retries, a.timezone, a.quiet_hours, a.caps, a.heard, t.policy AS topic_policy, s.policy AS "tier_policy?", s.off_peak,
-               s.sla_seconds
+               m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", t.policy AS topic_policy
         FROM unnest($1::uuid[]) AS wanted (id)
         JOIN messages m ON m.id = wanted.id
-        JOIN apps a ON a.id = m.app
         LEFT JOIN topics t ON t.id = m.topic
-        LEFT JOIN tier_settings s ON s.app = m.app AND s.tier = m.tier
         "#,
         ids as &[MessageId],
         CHARTED_ABOVE
     )
     .fetch_all(pool)
     .await?;
-    let tier = |code| Tier::from_code(code).expect("checked by the table");
     let opened = rows.into_iter().map(|row| MessageRow {
         id: MessageId(row.id),
         root: MessageId(row.root.or(row.replay_of).unwrap_or(row.id)),
         app: AppId(row.app),
-        tier: tier(row.tier),
+        tier: Tier::from_code(row.tier).expect("checked by the table"),
         content: row.content,
         ttl_s: u32::try_from(row.ttl_s).expect("checked by the table"),
         urgency: Urgency::from_code(row.urgency).expect("checked by the table"),
         topic_header: row.topic_header,
-        policies: StoredPolicies {
-            message: row.policy,
-            topic: row.topic_policy,
-            tier: row.tier_policy,
-            max_retries: u32::try_from(row.max_retries).expect("checked by the table"),
-        },
+        policy: row.policy,
+        topic_policy: row.topic_policy,
         personal: row.personal,
-        calendar: Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak),
-        caps: row.caps.map_or_else(Vec::new, |caps| Caps::restore(Some(caps)).of(tier(row.tier))),
-        sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
         accepted_at: row.accepted_at,
         charted: row.charted,
-        heard: Heard(row.heard),
         expires_at: row.expires_at,
         traceparent: row.traceparent,
     });
     Ok(opened.collect())
+}
+
+/// Reads what apps say about messages of these tiers of theirs. Apps that are not there are left out.
+pub(crate) async fn load_conditions(
+    pool: &PgPool,
+    of: &BTreeSet<(AppId, Tier)>,
+) -> sqlx::Result<HashMap<(AppId, Tier), Conditions>> {
+    let rows = sqlx::query!(
+        r#"
+        SELECT a.id AS "app!", wanted.tier AS "tier!", a.max_retries AS "max_retries!", a.timezone AS "timezone!", a.quiet_hours, a.caps,
+               a.heard AS "heard!", s.policy AS "policy?", s.off_peak,
+               s.sla_seconds
+        FROM unnest($1::uuid[], $2::smallint[]) AS wanted (app, tier)
+        JOIN apps a ON a.id = wanted.app
+        LEFT JOIN tier_settings s ON s.app = wanted.app AND s.tier = wanted.tier
+        "#,
+        &of.iter().map(|(app, _)| app.0).collect::<Vec<_>>(),
+        &of.iter().map(|(_, tier)| tier.code()).collect::<Vec<_>>()
+    )
+    .fetch_all(pool)
+    .await?;
+    let said = rows.into_iter().map(|row| {
+        let tier = Tier::from_code(row.tier).expect("it was asked for");
+        let conditions = Conditions {
+            max_retries: u32::try_from(row.max_retries).expect("checked by the table"),
+            policy: row.policy,
+            calendar: Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak),
+            caps: row.caps.map_or_else(Vec::new, |caps| Caps::restore(Some(caps)).of(tier)),
+            sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
+            heard: Heard(row.heard),
+        };
+        ((AppId(row.app), tier), conditions)
+    });
+    Ok(said.collect())
 }
 
 /// What dispatch needs of a lane. The private key is still sealed.

@@ -10,6 +10,7 @@ use crate::model::delivery::{Tier, Urgency};
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::queue::claims::ClaimedRow;
+use crate::store::queue::opening::MessageRow;
 
 /// A checked message.
 #[derive(Debug)]
@@ -137,6 +138,8 @@ pub struct Born {
     pub lane: LaneId,
     /// As if it had been claimed.
     pub row: ClaimedRow,
+    /// Its message, as if it had been read.
+    pub(crate) message: MessageRow,
 }
 
 /// What became of a message.

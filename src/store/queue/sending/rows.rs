@@ -13,7 +13,9 @@ use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::audience::user_shards;
 use crate::store::connections::engine;
+use crate::store::outcomes::notes::CHARTED_ABOVE;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
+use crate::store::queue::opening::MessageRow;
 use crate::vault::Vault;
 
 /// A message whose recipients were looked up.
@@ -242,7 +244,8 @@ pub(super) async fn write(
                 proven: row.proven,
                 life: row.life,
             };
-            sent.born.push(Born { lane: LaneId(row.lane), row: born(parcel.message, recipient, row.token) });
+            let (lane, row) = (LaneId(row.lane), born(parcel.message, recipient, row.token));
+            sent.born.push(Born { lane, row, message: stored(parcel.message) });
         }
     }
     for ((parcel, sent), known) in parcels.iter().zip(&mut sent).zip(known) {
@@ -279,5 +282,26 @@ fn born(message: &NewMessage, recipient: Recipient, token: Vec<u8>) -> ClaimedRo
         has_turn: false,
         is_recorded: false,
         is_in_place: true,
+    }
+}
+
+/// A message to one named subscription as if it had been read.
+fn stored(message: &NewMessage) -> MessageRow {
+    MessageRow {
+        id: message.id,
+        root: message.id,
+        app: message.app,
+        tier: message.tier,
+        content: Some(message.content.clone()),
+        ttl_s: message.ttl_s.unsigned_abs(),
+        urgency: message.urgency,
+        topic_header: message.topic_header.clone(),
+        policy: message.policy.clone(),
+        topic_policy: None,
+        personal: true,
+        accepted_at: message.accepted_at,
+        charted: CHARTED_ABOVE < 1,
+        expires_at: message.expires_at(),
+        traceparent: message.traceparent.clone(),
     }
 }
