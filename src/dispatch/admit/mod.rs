@@ -54,8 +54,9 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Lets rows in that were claimed, or born, under `lease`; the messages of the latter are `stored`. What cannot be read at the moment is given back; what cannot
-    /// be let in for another reason comes back when its lease runs out, and the poison rules bound how often.
+    /// Lets rows in that were claimed, or born, under `lease`; the messages of the latter are `stored`. What cannot be read at
+    /// the moment is given back; what cannot be let in for another reason comes back when its lease runs out, and the poison
+    /// rules bound how often.
     pub(super) async fn rows(
         &self,
         rows: Vec<(LaneId, ClaimedRow)>,
