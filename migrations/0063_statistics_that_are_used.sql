@@ -8,11 +8,7 @@ ALTER TABLE cap_uses ALTER COLUMN app SET STATISTICS 10;
 ALTER TABLE cap_uses ALTER COLUMN tiers SET STATISTICS 10;
 ALTER TABLE cap_uses ALTER COLUMN uses SET STATISTICS 0;
 ALTER TABLE cap_uses ALTER COLUMN refused SET STATISTICS 0;
--- Changed in place, a page makes room by itself when it is changed next: there is little to vacuum.
-ALTER TABLE cap_uses SET (autovacuum_vacuum_scale_factor = 0.2);
 
-ALTER TABLE messages ALTER COLUMN audience SET STATISTICS 0;
-ALTER TABLE messages ALTER COLUMN content SET STATISTICS 0;
 ALTER TABLE messages ALTER COLUMN topic_header SET STATISTICS 0;
 ALTER TABLE messages ALTER COLUMN policy SET STATISTICS 0;
 ALTER TABLE messages ALTER COLUMN traceparent SET STATISTICS 0;

@@ -120,7 +120,7 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::invalid_member("", "must be an object"));
     }
-    // To keep the way to each member costs as much as reading it. Only who is told what is wrong needs it.
+    // The way to each member is kept only for whoever is told what is wrong.
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
     }

@@ -41,7 +41,7 @@ use crate::vault::Vault;
 /// Imports and exports that one process makes at a time.
 const TRANSFERS_AT_ONCE: usize = 4;
 
-/// A handle on what handlers share. Cheap to clone: each request does so some twenty times.
+/// A handle on what handlers share. Cheap to clone, as every request does several times.
 #[derive(Clone)]
 pub struct ApiState(Arc<Shared>);
 
