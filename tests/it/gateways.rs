@@ -49,7 +49,21 @@ async fn survives(gateway: Gateway, rules: Vec<Rule>) -> TestApp {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gateway_that_says_goodbye_costs_nothing() {
     let app = survives(Gateway::Fcm, vec![Rule { count: Some(5), ..on(Gateway::Fcm, Action::GoAway) }]).await;
-    assert!(app.simulator.report().hosts["fcm.bellwire.test"].connections > 1);
+    app.finish().await;
+}
+
+/// Of ten requests at a time no second connection comes for want of room.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_comes_after_a_goodbye_gets_another_connection() {
+    let app = TestApp::start().await;
+    app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Fcm, Action::GoAway) }).unwrap();
+    app.subscribe("fcm", 0..10).await;
+    for _ in 0..2 {
+        let message = app.send(json!({"all": true}), json!({})).await;
+        app.run_until_idle().await;
+        assert_eq!(app.counts(&message).await, counts(&[("targeted", 10), ("accepted", 10), ("awaiting_ack", 10)]));
+    }
+    assert_eq!(app.simulator.report().hosts["fcm.bellwire.test"].connections, 2);
     app.finish().await;
 }
 
