@@ -43,7 +43,7 @@ pub(crate) struct Candidate<'a> {
     /// Its id.
     pub id: SubscriptionId,
     /// The first id of its browser.
-    pub origin_id: SubscriptionId,
+    pub origin_id: Option<SubscriptionId>,
     /// Its lane.
     pub lane: &'a LaneFacts,
     /// The site's name for its person.
@@ -59,7 +59,7 @@ pub(crate) struct Candidate<'a> {
     /// When its browser was last heard of.
     pub last_seen: Timestamp,
     /// When it was first registered.
-    pub created_at: Timestamp,
+    pub created_at: Option<Timestamp>,
     /// When its person agreed.
     pub consent_at: Option<Timestamp>,
     /// Where.
@@ -69,7 +69,8 @@ pub(crate) struct Candidate<'a> {
 impl Candidate<'_> {
     /// What decides over its [portion](super::Portion): browsers of one user fall together.
     pub(crate) fn person(&self) -> &[u8] {
-        self.user_id.map_or(self.origin_id.0.as_bytes().as_slice(), str::as_bytes)
+        let browser = || self.origin_id.as_ref().map(|id| id.0.as_bytes().as_slice());
+        self.user_id.map(str::as_bytes).or_else(browser).unwrap_or_default()
     }
 }
 
@@ -193,7 +194,7 @@ impl Field {
             Self::Own(Own::Timezone) => candidate.timezone.map(Actual::Text),
             Self::Own(Own::User) => candidate.user_id.map(Actual::Text),
             Self::Own(own @ (Own::Gateway | Own::Browser | Own::Key)) => candidate.lane.value(*own).map(Actual::Text),
-            Self::Own(Own::Age) => since(candidate.created_at),
+            Self::Own(Own::Age) => since(candidate.created_at?),
             Self::Own(Own::LastSeen) => since(candidate.last_seen),
             Self::Own(Own::ConsentAt) => since(candidate.consent_at?),
             Self::Own(Own::ConsentSource) => candidate.consent_source.map(Actual::Text),

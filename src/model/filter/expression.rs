@@ -173,6 +173,8 @@ pub(crate) struct Needs {
     pub habits: bool,
     /// When and where its person agreed.
     pub consent: bool,
+    /// Who its person is, their locale and time zone, and when it was first registered.
+    pub profile: bool,
 }
 
 impl Expression {
@@ -252,6 +254,9 @@ impl Test {
                 needs.attributes |= matches!(field, Field::Attribute(_));
                 needs.habits |= matches!(field, Field::Own(Own::LastClicked | Own::Unclicked | Own::UnclickedFor));
                 needs.consent |= matches!(field, Field::Own(Own::ConsentAt | Own::ConsentSource));
+                let profile =
+                    matches!(field, Field::Own(Own::Locale | Own::Language | Own::Timezone | Own::User | Own::Age));
+                needs.profile |= profile || needs.habits;
             }
         }
     }

@@ -75,6 +75,7 @@ impl Filter {
     pub(crate) fn needs(&self) -> Needs {
         let mut needs = self.segment.as_ref().map(Expression::needs).unwrap_or_default();
         needs.habits |= self.own_hour.is_some() || self.sunset.is_some();
+        needs.profile |= needs.habits || !self.portions.is_empty();
         needs
     }
 
@@ -92,7 +93,9 @@ impl Filter {
             .is_none_or(|own| own.holds(habits.own_hour_at(own.as_of()), candidate.timezone))
         {
             Verdict::AtAnotherHour
-        } else if self.sunset.as_ref().is_some_and(|rule| rule.leaves_out(habits, told.now - candidate.created_at)) {
+        } else if let (Some(rule), Some(since)) = (&self.sunset, candidate.created_at)
+            && rule.leaves_out(habits, told.now - since)
+        {
             Verdict::Sunset
         } else {
             Verdict::Taken

@@ -29,19 +29,21 @@ fn takes_with(text: &str, attributes: Value) -> bool {
     let id = SubscriptionId(Uuid::from_u128(7));
     let attributes = attributes.to_string();
     let tags = ["beta".to_owned(), "Nur für \"Gäste\"".to_owned()];
+    let expression = parsed(text);
+    let needs = expression.needs(); // no more is read of anybody
     let candidate = Candidate {
         id,
-        origin_id: id,
+        origin_id: needs.profile.then_some(id),
         lane: &lane,
-        user_id: Some("42"),
-        tags: &tags,
-        attributes: Attributes::from_json(attributes.as_bytes()),
-        locale: Some("de-AT"),
+        user_id: needs.profile.then_some("42"),
+        tags: if needs.tags { &tags } else { &[] },
+        attributes: Attributes::from_json(if needs.attributes { attributes.as_bytes() } else { b"{}" }),
+        locale: needs.profile.then_some("de-AT"),
         timezone: None,
         last_seen: now() - TimeDelta::days(10),
-        created_at: now() - TimeDelta::days(100),
-        consent_at: Some(now() - TimeDelta::days(80)),
-        consent_source: Some("footer form"),
+        created_at: needs.profile.then(|| now() - TimeDelta::days(100)),
+        consent_at: needs.consent.then(|| now() - TimeDelta::days(80)),
+        consent_source: needs.consent.then_some("footer form"),
     };
     let told = Told {
         now: now(),
@@ -60,7 +62,7 @@ fn takes_with(text: &str, attributes: Value) -> bool {
             },
         )]),
     };
-    parsed(text).takes(&candidate, &told)
+    expression.takes(&candidate, &told)
 }
 
 fn takes(text: &str) -> bool {
@@ -340,12 +342,17 @@ fn an_expression_needs_to_know_what_it_asks_and_nothing_else() {
     assert_eq!(needs.deeds.into_iter().collect::<Vec<_>>(), [deed]);
     assert!(parsed("exists(plan)").needs().attributes);
     for text in ["unclicked > 3", "not unclicked_for < 3d", "exists(last_clicked)"] {
-        assert_eq!(parsed(text).needs(), Needs { habits: true, ..Needs::default() }, "{text}");
+        assert_eq!(parsed(text).needs(), Needs { habits: true, profile: true, ..Needs::default() }, "{text}");
     }
     for text in ["consent_at < 365d", "exists(consent_source)", "consent_source = 'popup'"] {
         assert_eq!(parsed(text).needs(), Needs { consent: true, ..Needs::default() }, "{text}");
     }
-    assert_eq!(parsed("age < 3d and user = 'x' and locale = 'de' and timezone = 'UTC'").needs(), Needs::default());
+    for text in ["age < 3d", "user = 'x'", "locale = 'de'", "language = 'de'", "timezone = 'UTC'"] {
+        assert_eq!(parsed(text).needs(), Needs { profile: true, ..Needs::default() }, "{text}");
+    }
+    assert_eq!(parsed("last_seen < 3d and gateway = 'fcm'").needs(), Needs::default());
+    let portions = vec![Portion { salt: String::new(), from: 0, to: 3 }];
+    assert_eq!(Filter { portions, ..Filter::default() }.needs(), Needs { profile: true, ..Needs::default() });
 }
 
 #[test]
@@ -354,7 +361,7 @@ fn what_speaks_against_somebody_is_said_and_that_they_do_not_click_last_of_all()
     let id = SubscriptionId(Uuid::from_u128(7));
     let candidate = Candidate {
         id,
-        origin_id: id,
+        origin_id: Some(id),
         lane: &lane,
         user_id: None,
         tags: &[],
@@ -362,7 +369,7 @@ fn what_speaks_against_somebody_is_said_and_that_they_do_not_click_last_of_all()
         locale: None,
         timezone: None,
         last_seen: now(),
-        created_at: now() - TimeDelta::days(40),
+        created_at: Some(now() - TimeDelta::days(40)),
         consent_at: None,
         consent_source: None,
     };
@@ -382,7 +389,7 @@ fn what_speaks_against_somebody_is_said_and_that_they_do_not_click_last_of_all()
     ] {
         let filter = Filter { segment: Some(parsed(text)), portions, own_hour, sunset: Some(sunset.clone()) };
         assert_eq!(filter.verdict(&candidate, &told), expected);
-        assert!(filter.needs().habits);
+        assert!(filter.needs().habits && filter.needs().profile);
         let stored = serde_json::to_value(&filter).unwrap();
         assert_eq!(serde_json::from_value::<Filter>(stored).unwrap(), filter, "as stored in a message");
     }
@@ -397,7 +404,7 @@ fn people_are_taken_by_all_that_a_filter_says() {
     let tags = ["vip".to_owned()];
     let candidate = |origin: u128, user: Option<&'static str>, vip: bool| Candidate {
         id: SubscriptionId(Uuid::from_u128(99)),
-        origin_id: SubscriptionId(Uuid::from_u128(origin)),
+        origin_id: Some(SubscriptionId(Uuid::from_u128(origin))),
         lane: &lane,
         user_id: user,
         tags: if vip { &tags } else { &[] },
@@ -405,7 +412,7 @@ fn people_are_taken_by_all_that_a_filter_says() {
         locale: None,
         timezone: None,
         last_seen: now(),
-        created_at: now(),
+        created_at: Some(now()),
         consent_at: None,
         consent_source: None,
     };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use futures_util::TryStreamExt;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::types::{Json, JsonValue};
@@ -10,6 +11,7 @@ use sqlx::{Decode, PgConnection, Postgres, Type};
 use crate::model::clock::Timestamp;
 use crate::model::filter::{Attributes, Candidate, LaneFacts, Needs};
 use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::model::person::Person;
 use crate::store::connections::engine;
 use crate::store::keyset::{Keyset, paged};
 
@@ -36,24 +38,31 @@ impl fmt::Debug for Document {
     }
 }
 
-/// What a statement reads of a candidate. Tags and attributes are none if the filter does not [need](Needs) them.
+/// What a statement reads of a candidate. What the filter does not [need](Needs) is none: each column of it would cost a
+/// hundredth of what it takes to look at one at all, here and in Postgres.
 #[derive(Debug)]
 pub(in crate::store) struct CandidateRow {
     pub id: SubscriptionId,
-    pub lane: LaneId,
-    pub origin_id: SubscriptionId,
+    /// Known whoever asked, also if they asked for a single one.
+    pub lane: Option<LaneId>,
+    pub origin_id: Option<SubscriptionId>,
     pub user_id: Option<String>,
     pub tags: Option<Vec<String>>,
     pub attributes: Option<Document>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
     pub last_seen: Timestamp,
-    pub created_at: Timestamp,
+    pub created_at: Option<Timestamp>,
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
 }
 
 impl CandidateRow {
+    /// Whose browser it is, if that was read.
+    pub(in crate::store) fn person(&self, app: AppId) -> Option<Person> {
+        Some(Person::of(app, self.user_id.as_deref(), self.origin_id?))
+    }
+
     /// The same as a filter judges it.
     pub(in crate::store) fn judged_in<'a>(&'a self, lane: &'a LaneFacts) -> Candidate<'a> {
         Candidate {
@@ -79,14 +88,14 @@ pub(in crate::store) struct DrawnRow {
     pub page: i64,
     pub id: SubscriptionId,
     pub lane: LaneId,
-    pub origin_id: SubscriptionId,
+    pub origin_id: Option<SubscriptionId>,
     pub user_id: Option<String>,
     pub tags: Option<Vec<String>>,
     pub attributes: Option<Document>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
     pub last_seen: Timestamp,
-    pub created_at: Timestamp,
+    pub created_at: Option<Timestamp>,
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
 }
@@ -95,7 +104,7 @@ impl From<DrawnRow> for CandidateRow {
     fn from(row: DrawnRow) -> Self {
         Self {
             id: row.id,
-            lane: row.lane,
+            lane: Some(row.lane),
             origin_id: row.origin_id,
             user_id: row.user_id,
             tags: row.tags,
@@ -129,9 +138,12 @@ macro_rules! next {
         sqlx::query_as!(
             CandidateRow,
             r#"
-            SELECT id, lane, origin_id, user_id, CASE WHEN $6 THEN tags END AS tags,
-                   CASE WHEN $7 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at,
-                   CASE WHEN $8 THEN consent_at END AS consent_at, CASE WHEN $8 THEN consent_source END AS consent_source
+            SELECT id, NULL::integer AS "lane: LaneId", last_seen, CASE WHEN $6 THEN tags END AS tags,
+                   CASE WHEN $7 THEN attributes END AS "attributes: _", CASE WHEN $8 THEN consent_at END AS consent_at,
+                   CASE WHEN $8 THEN consent_source END AS consent_source,
+                   CASE WHEN $9 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $9 THEN user_id END AS user_id,
+                   CASE WHEN $9 THEN locale END AS locale, CASE WHEN $9 THEN timezone END AS timezone,
+                   CASE WHEN $9 THEN created_at END AS created_at
             FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             "# + $within + r#"
@@ -144,7 +156,8 @@ macro_rules! next {
             $n,
             $needs.tags,
             $needs.attributes,
-            $needs.consent
+            $needs.consent,
+            $needs.profile
             $(, $shard)?
         )
     };
@@ -152,9 +165,12 @@ macro_rules! next {
         sqlx::query_as!(
             CandidateRow,
             r#"
-        SELECT s.id, s.lane, s.origin_id, s.user_id, CASE WHEN $7 THEN s.tags END AS tags,
-               CASE WHEN $8 THEN s.attributes END AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at,
-               CASE WHEN $9 THEN s.consent_at END AS consent_at, CASE WHEN $9 THEN s.consent_source END AS consent_source
+        SELECT s.id, NULL::integer AS "lane: LaneId", s.last_seen, CASE WHEN $7 THEN s.tags END AS tags,
+               CASE WHEN $8 THEN s.attributes END AS "attributes: _", CASE WHEN $9 THEN s.consent_at END AS consent_at,
+               CASE WHEN $9 THEN s.consent_source END AS consent_source,
+               CASE WHEN $10 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $10 THEN s.user_id END AS user_id,
+               CASE WHEN $10 THEN s.locale END AS locale, CASE WHEN $10 THEN s.timezone END AS timezone,
+               CASE WHEN $10 THEN s.created_at END AS created_at
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -169,7 +185,8 @@ macro_rules! next {
             $n,
             $needs.tags,
             $needs.attributes,
-            $needs.consent
+            $needs.consent,
+            $needs.profile
             $(, $shard)?
         )
     };
@@ -183,13 +200,19 @@ pub(in crate::store) async fn next(
     n: usize,
     now: Timestamp,
 ) -> sqlx::Result<Vec<CandidateRow>> {
+    let mut next = Vec::with_capacity(n);
     let n = i64::try_from(n).unwrap_or(i64::MAX);
-    match (of.topic, of.shard) {
-        (None, None) => next!(of, needs, n, now, "").fetch_all(conn).await,
-        (None, Some(shard)) => next!(of, needs, n, now, "AND shard = $9", shard).fetch_all(conn).await,
-        (Some(topic), None) => next!(topic; of, needs, n, now, "").fetch_all(conn).await,
-        (Some(topic), Some(shard)) => next!(topic; of, needs, n, now, "AND t.shard = $10", shard).fetch_all(conn).await,
+    let mut rows = match (of.topic, of.shard) {
+        (None, None) => next!(of, needs, n, now, "").fetch(conn),
+        (None, Some(shard)) => next!(of, needs, n, now, "AND shard = $10", shard).fetch(conn),
+        (Some(topic), None) => next!(topic; of, needs, n, now, "").fetch(conn),
+        (Some(topic), Some(shard)) => next!(topic; of, needs, n, now, "AND t.shard = $11", shard).fetch(conn),
+    };
+    while let Some(mut row) = rows.try_next().await? {
+        row.lane = Some(of.lane);
+        next.push(row);
     }
+    Ok(next)
 }
 
 /// These, as they are now; all that a filter may ask of them.
@@ -199,8 +222,9 @@ pub(in crate::store) async fn of_ids(
 ) -> sqlx::Result<Vec<CandidateRow>> {
     sqlx::query_as!(
         CandidateRow,
-        r#"SELECT s.id, s.lane, s.origin_id, s.user_id, s.tags, s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen,
-                  s.created_at, s.consent_at, s.consent_source
+        r#"SELECT s.id, s.lane AS "lane?: LaneId", s.origin_id AS "origin_id?: SubscriptionId", s.user_id, s.tags AS "tags?",
+                  s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at AS "created_at?", s.consent_at,
+                  s.consent_source
            FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.shard = ANY ($3)"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
@@ -223,9 +247,12 @@ pub(in crate::store) async fn of_app(
         query_as!(
             CandidateRow,
             [r#"
-        SELECT id, lane, origin_id, user_id, CASE WHEN $4 THEN tags END AS tags,
-               CASE WHEN $5 THEN attributes END AS "attributes: _", locale, timezone, last_seen, created_at,
-               CASE WHEN $6 THEN consent_at END AS consent_at, CASE WHEN $6 THEN consent_source END AS consent_source
+        SELECT id, lane AS "lane?: LaneId", last_seen, CASE WHEN $4 THEN tags END AS tags,
+               CASE WHEN $5 THEN attributes END AS "attributes: _", CASE WHEN $6 THEN consent_at END AS consent_at,
+               CASE WHEN $6 THEN consent_source END AS consent_source,
+               CASE WHEN $7 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $7 THEN user_id END AS user_id,
+               CASE WHEN $7 THEN locale END AS locale, CASE WHEN $7 THEN timezone END AS timezone,
+               CASE WHEN $7 THEN created_at END AS created_at
         FROM subscriptions WHERE app = $1 AND id"# < "$2 AND state = 'active' ORDER BY id" DESC "LIMIT $3
         "],
             app.0,
@@ -233,7 +260,8 @@ pub(in crate::store) async fn of_app(
             page.limit,
             needs.tags,
             needs.attributes,
-            needs.consent
+            needs.consent,
+            needs.profile
         )
         .fetch_all(conn)
     )
@@ -250,10 +278,12 @@ pub(in crate::store) async fn sample(
     sqlx::query_as!(
         DrawnRow,
         r#"
-        SELECT (ctid::text::point)[0]::bigint + CASE WHEN $6 THEN shard::bigint << 40 ELSE 0 END AS "page!", id, lane, origin_id, user_id, CASE WHEN $3 THEN tags END AS tags,
-               CASE WHEN $4 THEN attributes END AS "attributes: Document", locale, timezone, last_seen,
-               created_at, CASE WHEN $5 THEN consent_at END AS consent_at,
-               CASE WHEN $5 THEN consent_source END AS consent_source
+        SELECT (ctid::text::point)[0]::bigint + CASE WHEN $7 THEN shard::bigint << 40 ELSE 0 END AS "page!", id, lane, last_seen,
+               CASE WHEN $3 THEN tags END AS tags, CASE WHEN $4 THEN attributes END AS "attributes: Document",
+               CASE WHEN $5 THEN consent_at END AS consent_at, CASE WHEN $5 THEN consent_source END AS consent_source,
+               CASE WHEN $6 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $6 THEN user_id END AS user_id,
+               CASE WHEN $6 THEN locale END AS locale, CASE WHEN $6 THEN timezone END AS timezone,
+               CASE WHEN $6 THEN created_at END AS created_at
         FROM subscriptions TABLESAMPLE SYSTEM ($1) REPEATABLE (1) WHERE lane = ANY ($2) AND state = 'active'
         "#,
         percent,
@@ -261,6 +291,7 @@ pub(in crate::store) async fn sample(
         needs.tags,
         needs.attributes,
         needs.consent,
+        needs.profile,
         engine::is_distributed()
     )
     .fetch_all(conn)
@@ -278,11 +309,12 @@ pub(in crate::store) async fn sample_members(
     sqlx::query_as!(
         DrawnRow,
         r#"
-        SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $7 THEN t.shard::bigint << 40 ELSE 0 END AS "page!", s.id, s.lane, s.origin_id, s.user_id,
-               CASE WHEN $4 THEN s.tags END AS tags,
-               CASE WHEN $5 THEN s.attributes END AS "attributes: Document", s.locale, s.timezone,
-               s.last_seen, s.created_at, CASE WHEN $6 THEN s.consent_at END AS consent_at,
-               CASE WHEN $6 THEN s.consent_source END AS consent_source
+        SELECT (t.ctid::text::point)[0]::bigint + CASE WHEN $8 THEN t.shard::bigint << 40 ELSE 0 END AS "page!", s.id, s.lane,
+               s.last_seen, CASE WHEN $4 THEN s.tags END AS tags, CASE WHEN $5 THEN s.attributes END AS "attributes: Document",
+               CASE WHEN $6 THEN s.consent_at END AS consent_at, CASE WHEN $6 THEN s.consent_source END AS consent_source,
+               CASE WHEN $7 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $7 THEN s.user_id END AS user_id,
+               CASE WHEN $7 THEN s.locale END AS locale, CASE WHEN $7 THEN s.timezone END AS timezone,
+               CASE WHEN $7 THEN s.created_at END AS created_at
         FROM topic_members t TABLESAMPLE SYSTEM ($1) REPEATABLE (1)
         JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $2 AND t.lane = ANY ($3) AND s.state = 'active'
@@ -293,6 +325,7 @@ pub(in crate::store) async fn sample_members(
         needs.tags,
         needs.attributes,
         needs.consent,
+        needs.profile,
         engine::is_distributed()
     )
     .fetch_all(conn)

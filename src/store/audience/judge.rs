@@ -15,7 +15,6 @@ use crate::model::filter::{Act, Deed, Filter, LaneFacts, Needs, Told, Verdict};
 use crate::model::habits::Habits;
 use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
 use crate::model::lane::Gateway;
-use crate::model::person::Person;
 use crate::store::connections::engine::{self, shards_of};
 
 /// Candidates that are judged before others have their turn on the same thread.
@@ -53,21 +52,19 @@ impl<'a> Judge<'a> {
     pub(in crate::store) async fn judge(
         &self,
         conn: &mut PgConnection,
-        candidates: Vec<CandidateRow>,
+        candidates: &[CandidateRow],
     ) -> sqlx::Result<Vec<(SubscriptionId, Verdict)>> {
         let mut judged = Vec::with_capacity(candidates.len());
-        let mut candidates = candidates.into_iter().peekable();
-        while candidates.peek().is_some() {
-            let some: Vec<CandidateRow> = candidates.by_ref().take(JUDGED_AT_ONCE).collect();
-            let told = self.told_of(conn, &some).await?;
-            judged.extend(some.into_iter().map(|candidate| {
-                let (id, lane) = (candidate.id, self.lanes.get(&candidate.lane));
-                let verdict = lane.map(|lane| self.filter.verdict(&candidate.judged_in(lane), &told));
-                (id, verdict.unwrap_or(Verdict::NotInSegment))
-            }));
-            if candidates.peek().is_some() {
+        for some in candidates.chunks(JUDGED_AT_ONCE) {
+            if !judged.is_empty() {
                 tokio::task::yield_now().await;
             }
+            let told = self.told_of(conn, some).await?;
+            judged.extend(some.iter().map(|candidate| {
+                let lane = candidate.lane.and_then(|lane| self.lanes.get(&lane));
+                let verdict = lane.map(|lane| self.filter.verdict(&candidate.judged_in(lane), &told));
+                (candidate.id, verdict.unwrap_or(Verdict::NotInSegment))
+            }));
         }
         Ok(judged)
     }
@@ -76,8 +73,8 @@ impl<'a> Judge<'a> {
     async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<Told> {
         let mut told = Told { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
         if self.needs.habits {
-            let person = |it: &CandidateRow| (it.id, Person::of(self.app, it.user_id.as_deref(), it.origin_id));
-            told.habits = habits::of(conn, self.app, &candidates.iter().map(person).collect::<Vec<_>>()).await?;
+            let person = |it: &CandidateRow| Some((it.id, it.person(self.app)?));
+            told.habits = habits::of(conn, self.app, &candidates.iter().filter_map(person).collect::<Vec<_>>()).await?;
         }
         if self.needs.topics.is_empty() && self.needs.deeds.is_empty() {
             return Ok(told);
@@ -107,8 +104,8 @@ pub(in crate::store) async fn takes_successor(
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let Some(candidate) = candidates::of_ids(conn, &[new]).await?.pop() else { return Ok(false) };
-    let judge = Judge::new(conn, app, filter, &[candidate.lane], now).await?;
-    let judged = judge.judge(conn, vec![CandidateRow { id: old, ..candidate }]).await?;
+    let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?;
+    let judged = judge.judge(conn, &[CandidateRow { id: old, ..candidate }]).await?;
     Ok(judged.iter().any(|(_, verdict)| verdict.is_taken()))
 }
 
@@ -121,10 +118,10 @@ pub(in crate::store) async fn verdict_of(
     now: Timestamp,
 ) -> sqlx::Result<Option<(Verdict, Habits)>> {
     let Some(candidate) = candidates::of_ids(conn, &[id]).await?.pop() else { return Ok(None) };
-    let person = Person::of(app, candidate.user_id.as_deref(), candidate.origin_id);
-    let habits = habits::of(conn, app, &[(id, person)]).await?.remove(&id).unwrap_or_default();
-    let judge = Judge::new(conn, app, filter, &[candidate.lane], now).await?;
-    let verdict = judge.judge(conn, vec![candidate]).await?.pop();
+    let person: Vec<_> = candidate.person(app).map(|person| (id, person)).into_iter().collect();
+    let habits = habits::of(conn, app, &person).await?.remove(&id).unwrap_or_default();
+    let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?;
+    let verdict = judge.judge(conn, &[candidate]).await?.pop();
     Ok(verdict.map(|(_, verdict)| (verdict, habits)))
 }
 

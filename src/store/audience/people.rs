@@ -182,9 +182,9 @@ pub(crate) async fn taken_by(
     let mut conn = pool.acquire().await?;
     let ids: Vec<SubscriptionId> = members.iter().map(|member| member.id).collect();
     let candidates = candidates::of_ids(&mut conn, &ids).await?;
-    let lanes: BTreeSet<LaneId> = candidates.iter().map(|candidate| candidate.lane).collect();
+    let lanes: BTreeSet<LaneId> = candidates.iter().filter_map(|candidate| candidate.lane).collect();
     let judge = Judge::new(&mut conn, app, filter, &Vec::from_iter(lanes), now).await?;
-    let judged = judge.judge(&mut conn, candidates).await?;
+    let judged = judge.judge(&mut conn, &candidates).await?;
     let taken: HashSet<SubscriptionId> =
         judged.into_iter().filter_map(|(id, verdict)| verdict.is_taken().then_some(id)).collect();
     Ok(members.into_iter().filter(|member| taken.contains(&member.id)).collect())

@@ -139,7 +139,7 @@ async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, no
     };
     let (pages, rows): (Vec<_>, Vec<_>) = rows.into_iter().map(|row| (row.page, row.into())).unzip();
     let mut by_page = HashMap::<i64, Page>::new();
-    for (page, (_, verdict)) in pages.into_iter().zip(judge.judge(conn, rows).await?) {
+    for (page, (_, verdict)) in pages.into_iter().zip(judge.judge(conn, &rows).await?) {
         let page = by_page.entry(page).or_default();
         page.looked_at += 1.0;
         page.taken += f64::from(u8::from(verdict.is_taken()));
@@ -208,7 +208,7 @@ async fn count(
         loop {
             let rows = candidates::next(conn, &stretch, &judge.needs, COUNTED_AT_ONCE, now).await?;
             let is_last = rows.len() < COUNTED_AT_ONCE;
-            let judged = judge.judge(conn, rows).await?;
+            let judged = judge.judge(conn, &rows).await?;
             stretch.after = judged.last().map_or(stretch.after, |(id, _)| *id);
             n += judged.iter().filter(|(_, verdict)| verdict.is_taken()).count();
             if is_last {
@@ -239,7 +239,7 @@ pub(crate) async fn members(
     loop {
         let rows = candidates::of_app(&mut conn, app, chunk, &judge.needs).await?;
         let is_last = i64::try_from(rows.len()).unwrap_or(i64::MAX) < SEARCHED_AT_ONCE;
-        for (id, verdict) in judge.judge(&mut conn, rows).await? {
+        for (id, verdict) in judge.judge(&mut conn, &rows).await? {
             (chunk.beyond, searched) = (id.0, searched + 1);
             if verdict.is_taken() {
                 members.push(id);

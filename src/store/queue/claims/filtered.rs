@@ -36,7 +36,7 @@ pub(super) async fn cut(
         let asked = to_ask(size - taken.len(), taken.len(), passed);
         let candidates = candidates::next(conn, &stretch, &judge.needs, asked, now).await?;
         is_last = candidates.len() < asked;
-        for (id, verdict) in judge.judge(conn, candidates).await? {
+        for (id, verdict) in judge.judge(conn, &candidates).await? {
             match verdict {
                 Verdict::Taken if taken.len() == size => {
                     is_last = false;
