@@ -38,12 +38,12 @@ impl fmt::Debug for Document {
     }
 }
 
-/// What a statement reads of a candidate. What the filter does not [need](Needs) is none: each column of it would cost a
-/// hundredth of what it takes to look at one at all, here and in Postgres.
+/// What a statement reads of a candidate. What the filter does not [need](Needs) is none: to write and to read columns is much of
+/// what it costs to look at one.
 #[derive(Debug)]
 pub(in crate::store) struct CandidateRow {
     pub id: SubscriptionId,
-    /// Known whoever asked, also if they asked for a single one.
+    /// None only in what [`next`] reads, which knows it and puts it there.
     pub lane: Option<LaneId>,
     pub origin_id: Option<SubscriptionId>,
     pub user_id: Option<String>,
