@@ -160,6 +160,7 @@ async fn an_operator_holds_and_releases_a_lane_and_all_engines_obey() {
         (&held["origin"], &held["held_reason"], &held["held_note"]),
         (&json!("*"), &json!("operator"), &json!("moving house"))
     );
+    app.run_until_idle_with(&other).await; // engines hear of orders within a second
     let message = app.send(json!({"all": true}), json!({"tier": "transactional"})).await;
     advance(&app, &other, Duration::from_secs(119)).await;
     assert_eq!(app.message(&message).await["counts"]["accepted"], 1, "the other lane is not concerned");
@@ -210,6 +211,7 @@ async fn what_was_put_off_follows_an_operators_release_or_close_at_once_whicheve
     };
     for (shut, opened) in [("hold", "release"), ("open", "close"), ("open", "probe")] {
         order(&app, lane, shut, json!({"seconds": 3_600})).await;
+        app.run_until_idle_with(&other).await;
         let code = [send("transactional", 0).await];
         let mut news = Vec::new();
         for n in 0..40 {
@@ -227,6 +229,7 @@ async fn what_was_put_off_follows_an_operators_release_or_close_at_once_whicheve
     }
     // A shorter hold in the place of a longer one counts, too.
     order(&app, lane, "hold", json!({"seconds": 3_600})).await;
+    app.run_until_idle_with(&other).await;
     let code = [send("transactional", 0).await];
     advance(&app, &other, Duration::ZERO).await;
     order(&app, lane, "hold", json!({"seconds": 10})).await;
@@ -243,6 +246,7 @@ async fn what_waits_in_a_held_lane_expires_in_its_time() {
     let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
     let lane = app.lane("fcm").await;
     order(&app, lane, "hold", json!({"seconds": 86_400})).await;
+    app.run_until_idle().await;
     let (brief, lasting) = (app.send(to.clone(), json!({"ttl": 900})).await, app.send(to, json!({})).await);
     app.run_until_idle().await;
     for _ in 0..6 {
@@ -267,6 +271,7 @@ async fn a_forced_breaker_is_obeyed_by_all_and_a_forced_close_probes_first() {
     let lane = app.lane("fcm").await;
     let send = async || app.send(json!({"all": true}), json!({"tier": "transactional", "ttl": 3_600})).await;
     assert_eq!(order(&app, lane, "open", json!({"seconds": 600})).await["origins"][0]["breaker"], "open");
+    app.run_until_idle_with(&other).await;
     let message = send().await;
     advance(&app, &other, Duration::from_secs(10)).await;
     assert_eq!(app.simulator.report().requests, 0);
