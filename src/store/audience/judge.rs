@@ -118,8 +118,8 @@ pub(in crate::store) async fn verdict_of(
     now: Timestamp,
 ) -> sqlx::Result<Option<(Verdict, Habits)>> {
     let Some(candidate) = candidates::of_ids(conn, &[id]).await?.pop() else { return Ok(None) };
-    let person: Vec<_> = candidate.person(app).map(|person| (id, person)).into_iter().collect();
-    let habits = habits::of(conn, app, &person).await?.remove(&id).unwrap_or_default();
+    let person = candidate.person(app).map(|person| (id, person));
+    let habits = habits::of(conn, app, person.as_slice()).await?.remove(&id).unwrap_or_default();
     let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?;
     let verdict = judge.judge(conn, &[candidate]).await?.pop();
     Ok(verdict.map(|(_, verdict)| (verdict, habits)))
