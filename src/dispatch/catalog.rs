@@ -13,7 +13,7 @@ use crate::model::clock::{Clock, Timestamp};
 use crate::model::id::{LaneId, MessageId};
 use crate::otlp::Tracer;
 use crate::policy::Settings;
-use crate::store::queue::opening::{self, Conditions, MessageRow};
+use crate::store::queue::opening::{self, Conditions, MessageRow, Written};
 use crate::vault::{self, Vault};
 use crate::webpush::keys::SigningKey;
 
@@ -69,7 +69,7 @@ impl Catalog {
             Some((message, at)) if (now - at).abs() < FRESH_FOR => return Ok(message),
             known => known.map(|(message, _)| message),
         };
-        match (self.read(&[id], Vec::new(), now).await, known) {
+        match (self.read(&[id], Written::default(), now).await, known) {
             (Ok(mut read), _) => read.pop().unwrap_or_else(|| Err(CatalogError::Missing(id.to_string()))),
             (Err(error), Some(message)) => {
                 warn!(%error, message_id = %id, "a message could not be read anew; its policy is taken to be as it was");
@@ -79,18 +79,18 @@ impl Catalog {
         }
     }
 
-    /// Several messages: those that are neither in memory nor among `stored`, which were just written, are read by one query, since
+    /// Several messages: those that are neither in memory nor were just `written` are read by one query, since
     /// each one-time code is another message. What cannot be sent, since it is not there or cannot be opened, is left out, with an
     /// error in the log.
     pub(super) async fn messages(
         &self,
         ids: BTreeSet<MessageId>,
-        stored: Vec<MessageRow>,
+        written: Written,
     ) -> sqlx::Result<HashMap<MessageId, Arc<Message>>> {
         let now = self.clock.now();
         let mut found = HashMap::with_capacity(ids.len());
         let mut wanted = ids;
-        for row in &stored {
+        for row in &written.messages {
             wanted.remove(&row.id);
         }
         {
@@ -101,7 +101,7 @@ impl Catalog {
             });
         }
         let wanted: Vec<_> = wanted.into_iter().collect();
-        for read in self.read(&wanted, stored, now).await? {
+        for read in self.read(&wanted, written, now).await? {
             match read {
                 Ok(message) => drop(found.insert(message.id, message)),
                 Err(failed) => error!(error = %failed, "claimed work cannot be sent"),
@@ -110,14 +110,14 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Opens what was just stored, and these messages, on the conditions that their apps have now.
+    /// Opens what was just written, and these messages, on the conditions that their apps have now.
     async fn read(
         &self,
         ids: &[MessageId],
-        stored: Vec<MessageRow>,
+        written: Written,
         now: Timestamp,
     ) -> sqlx::Result<Vec<Result<Arc<Message>, CatalogError>>> {
-        let mut rows = stored;
+        let Written { messages: mut rows, mut conditions } = written;
         if !ids.is_empty() {
             let loaded = opening::load_messages(&self.pool, ids).await?;
             if loaded.len() < ids.len() {
@@ -125,11 +125,11 @@ impl Catalog {
             }
             rows.extend(loaded);
         }
-        if rows.is_empty() {
-            return Ok(Vec::new());
+        let of = rows.iter().map(|row| (row.app, row.tier));
+        let unread: BTreeSet<_> = of.filter(|of| !conditions.contains_key(of)).collect();
+        if !unread.is_empty() {
+            conditions.extend(opening::load_conditions(&self.pool, &unread).await?);
         }
-        let of = rows.iter().map(|row| (row.app, row.tier)).collect();
-        let conditions = opening::load_conditions(&self.pool, &of).await?;
         let opened = rows.iter().map(|row| match conditions.get(&(row.app, row.tier)) {
             Some(conditions) => self.open(row, conditions, now),
             None => Err(CatalogError::Missing(format!("the app of {}", row.id))),

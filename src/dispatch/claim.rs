@@ -36,6 +36,7 @@ use crate::model::id::LaneId;
 use crate::panics;
 use crate::store;
 use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
+use crate::store::queue::opening::Written;
 
 /// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
@@ -316,7 +317,7 @@ impl Claims {
         lags().for_each(|lag| self.shared.metrics.lag(tier, lag));
         self.shared.reliability.lagged(lane, tier, lags());
         let rows = rows.into_iter().map(|row| (lane, row)).collect();
-        self.admission.rows(rows, Vec::new(), lease, claimed_at).await;
+        self.admission.rows(rows, Written::default(), lease, claimed_at).await;
         Ok(n)
     }
 

@@ -71,6 +71,7 @@ use crate::policy::lane_state::LaneState;
 use crate::policy::reliability::Tally;
 use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::Flow;
+use crate::store::queue::opening::Written;
 use crate::store::queue::sending::Born;
 use crate::store::queue::stops::Stop;
 use crate::vault::Vault;
@@ -265,13 +266,18 @@ impl Dispatcher {
     /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
     /// process does not manage to send comes back when the lease, which began at `claimed_at`, runs out.
     pub fn hand_over(self: &Arc<Self>, born: Vec<Born>, lease: Uuid, claimed_at: Instant) {
-        let (rows, stored) = born.into_iter().map(|born| ((born.lane, born.row), born.message)).unzip();
+        let (mut rows, mut written) = (Vec::with_capacity(born.len()), Written::default());
+        for Born { lane, row, message, conditions } in born {
+            written.conditions.extend(conditions.map(|conditions| ((message.app, message.tier), conditions)));
+            written.messages.push(message);
+            rows.push((lane, row));
+        }
         let (shared, admission) = (self.shared.clone(), self.claims.admission.clone());
         // Counted from now on, so that the engine does not count as idle before the task has begun.
         self.shared.progress.started(1);
         tokio::spawn(async move {
             // Should it panic, their leases run out.
-            let _ = panics::caught(admission.rows(rows, stored, lease, claimed_at)).await;
+            let _ = panics::caught(admission.rows(rows, written, lease, claimed_at)).await;
             shared.progress.finished(1);
         });
     }

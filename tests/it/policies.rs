@@ -199,3 +199,54 @@ async fn a_topics_policy_holds_for_large_audiences_too() {
     }
     app.finish().await;
 }
+
+/// Such a message is sent on the conditions that were stored with it: nothing is read, nor remembered of the one before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_to_one_browser_goes_by_what_its_app_says_at_that_moment() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe("fcm", 0..1).await.remove(0);
+    let send = async |tier: &str| {
+        let message = app.send(json!({"subscriptions": [browser.id]}), json!({"tier": tier})).await;
+        app.run_until_idle().await;
+        app.delivery(&message, &browser.id).await["state"].clone()
+    };
+    let say = async |what: &str, body: Value| {
+        app.call(Method::PUT, &format!("/v1/apps/shop/{what}"), body).await.ok(200);
+    };
+    say("caps", json!({"caps": [{"max": 1, "window": "1d", "tiers": ["promotional"]}]})).await;
+    assert_eq!(send("promotional").await, "accepted");
+    assert_eq!(send("promotional").await, "capped");
+    assert_eq!(send("engagement").await, "accepted", "the cap is for another tier");
+    say("caps", json!({"caps": []})).await;
+    say("calendar", json!({"timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "10:30"}})).await;
+    assert_eq!(send("promotional").await, "queued");
+    assert_eq!(send("transactional").await, "accepted", "it never waits for a time of day");
+    say("calendar", json!({"timezone": "Asia/Tokyo", "quiet_hours": {"from": "22:00", "to": "10:30"}})).await;
+    app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
+    put(&app, "tiers/engagement", waiting(10)).await;
+    assert_eq!(send("engagement").await, "retrying");
+    app.call(Method::PATCH, "/v1/apps/shop", json!({"max_retries": 0})).await.ok(200);
+    assert_eq!(send("engagement").await, "dead");
+    app.call(Method::DELETE, "/v1/apps/shop/policies/tiers/engagement", Value::Null).await.ok(204);
+    assert_eq!(send("engagement").await, "retrying", "the maximum is for policies that count retries");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_app_says_holds_for_messages_beside_one_that_is_refused() {
+    let app = TestApp::start().await;
+    let browsers = app.subscribe("fcm", 0..2).await;
+    app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", browsers[0].id), Value::Null).await.ok(204);
+    put(&app, "tiers/transactional", waiting(10)).await;
+    app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
+    let to = |id: &str| json!({"to": {"subscriptions": [id]}, "tier": "transactional", "content": {"title": "A code"}});
+    let unknown = uuid::Uuid::from_u128(1).to_string();
+    for first in [&unknown, &browsers[0].id] {
+        let batch = json!({"messages": [to(first), to(&browsers[1].id)]});
+        let sent = app.call(Method::POST, "/v1/apps/shop/messages/batch", batch).await.ok(200);
+        app.run_until_idle().await;
+        let message = sent["results"][1]["message"]["id"].as_str().unwrap();
+        assert_eq!(due_in_s(&app, message, &browsers[1]).await, 10.0, "{first}");
+    }
+    app.finish().await;
+}

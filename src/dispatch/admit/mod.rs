@@ -31,7 +31,7 @@ use crate::otlp::{DeliverySpan, Stage};
 use crate::store;
 use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
-use crate::store::queue::opening::MessageRow;
+use crate::store::queue::opening::Written;
 use crate::template::Person;
 use rows::Entry;
 
@@ -54,19 +54,19 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Lets rows in that were claimed, or born, under `lease`; the messages of the latter are `stored`. What cannot be read at
+    /// Lets rows in that were claimed, or born, under `lease`; the messages of the latter were `written`. What cannot be read at
     /// the moment is given back; what cannot be let in for another reason comes back when its lease runs out, and the poison
     /// rules bound how often.
     pub(super) async fn rows(
         &self,
         rows: Vec<(LaneId, ClaimedRow)>,
-        stored: Vec<MessageRow>,
+        written: Written,
         lease: Uuid,
         claimed_at: Instant,
     ) {
         self.shared.progress.started(rows.len());
         let wanted = rows.iter().map(|(_, row)| row.message).collect();
-        let messages = match self.catalog.messages(wanted, stored).await {
+        let messages = match self.catalog.messages(wanted, written).await {
             Ok(messages) => messages,
             Err(failed) => {
                 error!(error = %failed, "claimed messages could not be read; their deliveries are given back");

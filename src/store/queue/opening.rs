@@ -68,6 +68,15 @@ pub(crate) struct Conditions {
     pub heard: Heard,
 }
 
+/// Messages that need not be read, since they were just written.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// What they are.
+    pub messages: Vec<MessageRow>,
+    /// What their apps said about their tiers then, as far as that came with them.
+    pub conditions: HashMap<(AppId, Tier), Conditions>,
+}
+
 /// Reads messages, each named once, for dispatch. Those that are not there are left out.
 pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
     let rows = sqlx::query!(
@@ -104,6 +113,41 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
     Ok(opened.collect())
 }
 
+/// What is stored of [`Conditions`], on the app and on its settings of the tier.
+#[derive(Debug)]
+pub(crate) struct StoredConditions {
+    /// `apps.max_retries`.
+    pub max_retries: i16,
+    /// `apps.timezone`, of its calendar.
+    pub timezone: String,
+    /// `apps.quiet_hours`.
+    pub quiet_hours: Option<Value>,
+    /// `apps.caps`, of all tiers.
+    pub caps: Option<Value>,
+    /// `apps.heard`.
+    pub heard: i32,
+    /// `tier_settings.policy`.
+    pub policy: Option<Value>,
+    /// `tier_settings.off_peak`.
+    pub off_peak: Option<Value>,
+    /// `tier_settings.sla_seconds`.
+    pub sla_seconds: Option<i32>,
+}
+
+impl Conditions {
+    /// What it says of messages of this tier.
+    pub(crate) fn restore(tier: Tier, stored: StoredConditions) -> Self {
+        Self {
+            max_retries: u32::try_from(stored.max_retries).expect("checked by the table"),
+            policy: stored.policy,
+            calendar: Calendar::restore(&stored.timezone, stored.quiet_hours, stored.off_peak),
+            caps: stored.caps.map_or_else(Vec::new, |caps| Caps::restore(Some(caps)).of(tier)),
+            sla_s: stored.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
+            heard: Heard(stored.heard),
+        }
+    }
+}
+
 /// Reads what apps say about messages of these tiers of theirs. Apps that are not there are left out.
 pub(crate) async fn load_conditions(
     pool: &PgPool,
@@ -125,15 +169,17 @@ pub(crate) async fn load_conditions(
     .await?;
     let said = rows.into_iter().map(|row| {
         let tier = Tier::from_code(row.tier).expect("it was asked for");
-        let conditions = Conditions {
-            max_retries: u32::try_from(row.max_retries).expect("checked by the table"),
+        let stored = StoredConditions {
+            max_retries: row.max_retries,
+            timezone: row.timezone,
+            quiet_hours: row.quiet_hours,
+            caps: row.caps,
+            heard: row.heard,
             policy: row.policy,
-            calendar: Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak),
-            caps: row.caps.map_or_else(Vec::new, |caps| Caps::restore(Some(caps)).of(tier)),
-            sla_s: row.sla_seconds.and_then(|seconds| u32::try_from(seconds).ok()),
-            heard: Heard(row.heard),
+            off_peak: row.off_peak,
+            sla_seconds: row.sla_seconds,
         };
-        ((AppId(row.app), tier), conditions)
+        ((AppId(row.app), tier), Conditions::restore(tier, stored))
     });
     Ok(said.collect())
 }

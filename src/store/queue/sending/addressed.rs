@@ -10,7 +10,7 @@ use crate::model::delivery::{Tier, Urgency};
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::queue::claims::ClaimedRow;
-use crate::store::queue::opening::MessageRow;
+use crate::store::queue::opening::{Conditions, MessageRow};
 
 /// A checked message.
 #[derive(Debug)]
@@ -140,6 +140,9 @@ pub struct Born {
     pub row: ClaimedRow,
     /// Its message, as if it had been read.
     pub(crate) message: MessageRow,
+    /// On which messages of its app and tier are delivered, as of when it was stored. The first of those that are written together
+    /// has them; none has, if that one is refused.
+    pub(crate) conditions: Option<Conditions>,
 }
 
 /// What became of a message.

@@ -9,13 +9,14 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
+use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::policy::token::Queued;
 use crate::store::audience::user_shards;
 use crate::store::connections::engine;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
-use crate::store::queue::opening::MessageRow;
+use crate::store::queue::opening::{Conditions, MessageRow, StoredConditions};
 use crate::vault::Vault;
 
 /// A message whose recipients were looked up.
@@ -114,6 +115,32 @@ struct Named {
     live: bool,
     token: Vec<u8>,
     address: Vec<u8>,
+    // From here on: what its app says about its tier, where that was asked for.
+    max_retries: Option<i16>,
+    app_timezone: Option<String>,
+    quiet_hours: Option<Value>,
+    caps: Option<Value>,
+    heard: Option<i32>,
+    tier_policy: Option<Value>,
+    off_peak: Option<Value>,
+    sla_seconds: Option<i32>,
+}
+
+impl Named {
+    /// What its app says about messages of this tier, if that was asked for.
+    fn take_conditions(&mut self, tier: Tier) -> Option<Conditions> {
+        let stored = StoredConditions {
+            max_retries: self.max_retries?,
+            timezone: self.app_timezone.take()?,
+            quiet_hours: self.quiet_hours.take(),
+            caps: self.caps.take(),
+            heard: self.heard?,
+            policy: self.tier_policy.take(),
+            off_peak: self.off_peak.take(),
+            sla_seconds: self.sla_seconds,
+        };
+        Some(Conditions::restore(tier, stored))
+    }
 }
 
 /// Stores messages with a queue row for each recipient that is active, in one statement. Of a message one of whose
@@ -183,8 +210,13 @@ pub(super) async fn write(
              INSERT INTO message_counts (message, lane, targeted)
              SELECT message, lane, count(*) FROM named WHERE live AND complete GROUP BY message, lane
              ORDER BY message, lane)
-         SELECT n AS "n!", id, lane, origin_id, policy, timezone, user_id, proven, life, live AS "live!", token AS "token!",
-           CASE WHEN live AND held THEN address ELSE '' END AS "address!" FROM named"#,
+         SELECT n AS "n!", named.id, lane, origin_id, named.policy, named.timezone, user_id, proven, life, live AS "live!", token AS "token!",
+           CASE WHEN live AND held THEN address ELSE '' END AS "address!",
+           a.max_retries AS "max_retries?", a.timezone AS "app_timezone?", a.quiet_hours, a.caps, a.heard AS "heard?",
+           s.policy AS tier_policy, s.off_peak, s.sla_seconds
+         FROM named
+         LEFT JOIN apps a ON a.id = CASE WHEN ($27::boolean[])[n] THEN ($2::uuid[])[n] END
+         LEFT JOIN tier_settings s ON s.app = a.id AND s.tier = ($3::smallint[])[n]"#,
         &column(parcels, |m| m.id) as &[MessageId],
         &column(parcels, |m| m.app) as &[AppId],
         &column(parcels, |m| m.tier.code()),
@@ -210,7 +242,8 @@ pub(super) async fn write(
         holder.map(|holder| holder.lease),
         holder.map(|holder| holder.until),
         &traceparents(parcels) as &[Option<&str>],
-        &column(parcels, |m| m.sent_by) as &[Option<Uuid>]
+        &column(parcels, |m| m.sent_by) as &[Option<Uuid>],
+        &askers(parcels)
     )
         };
     }
@@ -222,7 +255,7 @@ pub(super) async fn write(
     let mut known = vec![Vec::new(); parcels.len()];
     let mut sent: Vec<Sent> =
         parcels.iter().map(|parcel| Sent { unreachable: parcel.unreachable, ..Sent::default() }).collect();
-    for row in rows {
+    for mut row in rows {
         let at = place(row.n, 1);
         let (parcel, sent) = (&parcels[at], &mut sent[at]);
         let id = SubscriptionId(row.id);
@@ -233,6 +266,7 @@ pub(super) async fn write(
         }
         sent.estimate += 1;
         if parcel.is_held {
+            let conditions = row.take_conditions(parcel.message.tier);
             let recipient = Recipient {
                 subscription: id,
                 origin_id: SubscriptionId(row.origin_id),
@@ -245,7 +279,7 @@ pub(super) async fn write(
                 life: row.life,
             };
             let (lane, row) = (LaneId(row.lane), born(parcel.message, recipient, row.token));
-            sent.born.push(Born { lane, row, message: stored(parcel.message) });
+            sent.born.push(Born { lane, row, message: stored(parcel.message), conditions });
         }
     }
     for ((parcel, sent), known) in parcels.iter().zip(&mut sent).zip(known) {
@@ -259,6 +293,13 @@ pub(super) async fn write(
 /// One value of each message.
 fn column<'a, T>(parcels: &[Parcel<'a>], value: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
     parcels.iter().map(|parcel| value(parcel.message)).collect()
+}
+
+/// Which of them ask for what their app says about their tier: the first of each app and tier that is born leased.
+fn askers(parcels: &[Parcel<'_>]) -> Vec<bool> {
+    let mut asked = HashSet::new();
+    let asks = |parcel: &Parcel<'_>| parcel.is_held && asked.insert((parcel.message.app, parcel.message.tier));
+    parcels.iter().map(asks).collect()
 }
 
 /// The spans of their requests; empty if none of them is traced, so that this costs nothing then.
