@@ -98,7 +98,14 @@ pub async fn run() {
     figure("From request to answer, p99", best.ms(99), "ms", Bar::None);
 
     let half_rate = (best.rate() / 2.0) as u32;
+    if is_counting {
+        statements::forget(&harness.pool).await;
+    }
     let half = steady(&harness, app, &to, half_rate, seconds).await;
+    if is_counting {
+        heading("What each statement took at half of that rate");
+        statements::show(&harness.pool, "a send", half.sends.into()).await;
+    }
     heading(&format!("Single sends at half of that rate, {}/s", number(half.rate())));
     half.report_cost(sealing, [Bar::None; 2]);
     figure("From request to answer, p50", half.ms(50), "ms", Bar::None);

@@ -200,7 +200,7 @@ async fn a_topics_policy_holds_for_large_audiences_too() {
     app.finish().await;
 }
 
-/// Such a message is sent on the conditions that were stored with it: nothing is read, nor remembered of the one before.
+/// What its app says comes back with the statement that stores it: nothing of it is remembered from the message before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_to_one_browser_goes_by_what_its_app_says_at_that_moment() {
     let app = TestApp::start().await;
