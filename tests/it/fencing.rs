@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::delivery::Tier;
@@ -211,21 +212,46 @@ async fn answers_that_come_after_their_batch_closed_are_settled_as_rows_and_at_o
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_when_it_is_claimed_is_given_back_at_once() {
-    // A message to one subscription that is sent at once need not be read: it was just stored.
-    for (audience, read) in [("single", LOAD_CONDITIONS), ("all", LOAD_MESSAGE), ("all", LOAD_CONDITIONS)] {
+    for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
         let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
-        let subscribers = app.subscribe("fcm", 0..N).await;
+        app.subscribe("fcm", 0..N).await;
         app.proxy().cut_at(Moment::Before, read);
-        let (to, n) = match audience {
-            "single" => (json!({"subscriptions": [subscribers[0].id]}), 1),
-            _ => (json!({"all": true}), i64::from(N)),
-        };
-        let message = app.send(to, json!({"tier": "transactional"})).await;
+        let message = app.send(json!({"all": true}), json!({"tier": "transactional"})).await;
         app.run_until_idle().await;
         assert_eq!(app.proxy().sprung(), 1);
-        assert_eq!(app.counts(&message).await, counts(&[("targeted", n), ("accepted", n), ("awaiting_ack", n)]));
+        assert_eq!(app.counts(&message).await, all_accepted());
         app.finish().await;
     }
+}
+
+/// On one thread, so that both messages are in one group: the first would have brought what their app says about their tier.
+#[tokio::test]
+async fn what_a_refused_message_did_not_bring_is_read_for_those_beside_it() {
+    let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
+    let to = |id: &str| json!({"to": {"subscriptions": [id]}, "tier": "transactional", "content": {"title": "A code"}});
+    let unknown = SubscriptionId(uuid::Uuid::from_u128(1)).to_string();
+    let batch = json!({"messages": [to(&unknown), to(&app.subscribe("fcm", 0..1).await[0].id)]});
+    app.proxy().cut_at(Moment::Before, LOAD_CONDITIONS);
+    let sent = app.call(Method::POST, "/v1/apps/shop/messages/batch", batch).await.ok(200);
+    assert_eq!((&sent["refused"], &sent["accepted"]), (&json!(1), &json!(1)), "{sent}");
+    app.run_until_idle().await;
+    assert_eq!(app.proxy().sprung(), 1, "it is given back, and read again");
+    let message = sent["results"][1]["message"]["id"].as_str().unwrap_or_else(|| panic!("{sent}"));
+    assert_eq!(app.counts(message).await["accepted"], 1);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_read_of_a_message_to_one_subscription_before_it_is_sent() {
+    let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
+    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
+    for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
+        app.proxy().cut_at(Moment::Before, read);
+        let message = app.send(to.clone(), json!({"tier": "transactional"})).await;
+        app.run_until_idle().await;
+        assert_eq!((app.counts(&message).await["accepted"], app.proxy().sprung()), (1, 0), "{read}");
+    }
+    app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::model::clock::Timestamp;
+use bellwire::testkit::model::id::SubscriptionId;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
@@ -232,7 +233,7 @@ async fn a_message_to_one_browser_goes_by_what_its_app_says_at_that_moment() {
     app.finish().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test]
 async fn what_an_app_says_holds_for_messages_beside_one_that_is_refused() {
     let app = TestApp::start().await;
     let browsers = app.subscribe("fcm", 0..2).await;
@@ -240,7 +241,7 @@ async fn what_an_app_says_holds_for_messages_beside_one_that_is_refused() {
     put(&app, "tiers/transactional", waiting(10)).await;
     app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
     let to = |id: &str| json!({"to": {"subscriptions": [id]}, "tier": "transactional", "content": {"title": "A code"}});
-    let unknown = uuid::Uuid::from_u128(1).to_string();
+    let unknown = SubscriptionId(uuid::Uuid::from_u128(1)).to_string();
     for first in [&unknown, &browsers[0].id] {
         let batch = json!({"messages": [to(first), to(&browsers[1].id)]});
         let sent = app.call(Method::POST, "/v1/apps/shop/messages/batch", batch).await.ok(200);
