@@ -110,7 +110,7 @@ impl Catalog {
         Ok(found)
     }
 
-    /// Opens what was just written, and these messages, on the conditions that their apps have now.
+    /// Opens what was just written, and these messages, on the conditions that came with it or, where none did, that their apps have now.
     async fn read(
         &self,
         ids: &[MessageId],
