@@ -32,6 +32,21 @@ describe("figures", () => {
     expect(new Resource("k", load).known.value?.value).toBe("one");
   });
 
+  it.each([
+    ["every few seconds", 15, 150],
+    ["every minute", 60, 150],
+    ["every hour", 3_600, 9_000],
+  ])("that are asked for %s are old once they should have come twice more", async (_, everyS, oldAfterS) => {
+    const { answers, load } = asked();
+    const resource = new Resource("k", load, everyS);
+    expect(resource.isOld(new Date())).toBe(false);
+    void resource.refresh();
+    answers[0]!.resolve("one");
+    await settle();
+    const after = (seconds: number) => resource.isOld(new Date(Date.now() + seconds * 1_000));
+    expect([after(oldAfterS), after(oldAfterS + 1)]).toEqual([false, true]);
+  });
+
   it("come from the last question, whichever answer is faster", async () => {
     const { answers, load } = asked();
     const resource = new Resource("k", load);

@@ -20,6 +20,9 @@ export interface Watch {
 /** What happens more often than this is answered by one look. */
 const SETTLE_MS = 2_000;
 
+/** Figures that are asked for often are called old after this, in any case. */
+const OLD_AFTER_MS = 150_000;
+
 /** The last known figures by key, so that a page that is come back to shows them, dimmed, while it asks. */
 const figures = new Map<string, Known<unknown>>();
 export const forgetFigures = (): void => figures.clear();
@@ -40,6 +43,12 @@ export class Resource<T> {
     private readonly everyS = 60,
   ) {
     this.known.value = figures.get(key) as Known<T> | undefined;
+  }
+
+  /** Whether what is known is older than it should be: by then it was to be asked for twice more. */
+  isOld(now: Date): boolean {
+    const at = this.known.value?.at;
+    return at !== undefined && now.getTime() - at.getTime() > Math.max(OLD_AFTER_MS, 2_500 * this.everyS);
   }
 
   /** Asks now. An answer to an earlier question is not waited for any more. */

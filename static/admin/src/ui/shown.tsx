@@ -7,9 +7,6 @@ import { clock } from "../lib/clock";
 import { Conflict } from "./conflict";
 import { Time } from "./numbers";
 
-/** Figures older than this are said to be so. */
-const STALE_AFTER_MS = 150_000;
-
 interface Props<T> {
   of: Resource<T>;
   /** What it is, for sentences: "the lanes". */
@@ -25,9 +22,9 @@ export function Shown<T>({ of, what, isEmpty, empty, children }: Props<T>) {
   const { known, problem } = { known: of.known.value, problem: of.problem.value };
   if (problem?.isForbidden) return <Forbidden problem={problem} what={what} />;
   if (!known) return problem ? <Failed problem={problem} what={what} retry={of.refresh} /> : <Loading what={what} />;
-  const age = clock.shown.value.getTime() - known.at.getTime();
-  const isLost = live.connection.value.state === "lost" && age > 10_000;
-  const isOld = problem !== undefined || isLost || age > STALE_AFTER_MS;
+  const now = clock.shown.value;
+  const isLost = live.connection.value.state === "lost" && now.getTime() - known.at.getTime() > 10_000;
+  const isOld = problem !== undefined || isLost || of.isOld(now);
   return (
     <div class={isOld ? "shown dimmed" : "shown"} aria-busy={of.isLoading.value && isOld}>
       {isOld && (
