@@ -59,11 +59,13 @@ pub fn machine(postgres: &str) {
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let autogroup = fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled").unwrap_or_default();
     println!(
-        "{}, {} cores, Linux {}, {postgres}; load before: {}",
+        "{}, {} cores, Linux {} (autogroup {}), {postgres}; load before: {}",
         model.map_or("unknown CPU", |(_, model)| model),
         std::thread::available_parallelism().map_or(0, usize::from),
         kernel.trim(),
+        if autogroup.trim() == "1" { "on" } else { "off" },
         load.split(' ').next().unwrap_or_default()
     );
 }

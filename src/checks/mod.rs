@@ -5,6 +5,7 @@ mod backups;
 mod certificate;
 pub(crate) mod network;
 pub(crate) mod rules;
+mod scheduling;
 
 use std::fmt::Display;
 use std::future::Future;
@@ -204,6 +205,9 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
     findings.push(rules::upkeep::settings(&setup.unknown_variables, setup.passed_over.as_deref()));
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map(|(_, hard)| hard);
     findings.extend(limit.ok().map(|hard| rules::descriptors(hard, setup.descriptors)));
+    if setup.data_dir.is_some() {
+        findings.extend(scheduling::is_by_session().map(rules::upkeep::scheduling));
+    }
     if let Some(directory) = setup.data_dir.clone() {
         let room = blocking(move || {
             let found = statvfs(&directory)?;

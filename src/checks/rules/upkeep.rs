@@ -41,6 +41,20 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
     }
 }
 
+/// Whether the processor is shared by session. Each process of Postgres has a session of its own.
+pub(in crate::checks) fn scheduling(is_by_session: bool) -> Finding {
+    const CHECK: &str = "scheduling";
+    match is_by_session {
+        false => Finding::ok(CHECK, "What encrypts gives way to Postgres as well as to the server."),
+        true => Finding::ok(
+            CHECK,
+            "Linux shares the processor by session (autogroup): what encrypts gives way to the server, but not to Postgres.",
+        )
+        .advise("Under load one-time codes may take three times as long at the 99th percentile. The service of systemd, or:")
+        .by("sysctl kernel.sched_autogroup_enabled=0"),
+    }
+}
+
 /// How many files this process has open, of how many it may.
 pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
     const CHECK: &str = "files in use";

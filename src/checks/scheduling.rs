@@ -1,0 +1,47 @@
+//! How Linux shares the processor among a server and the Postgres that it runs.
+
+use std::fs::{exists, read_to_string};
+use std::path::Path;
+
+/// Where systemd and container runtimes mount the hierarchy of control groups (cgroups(7)).
+const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
+
+/// Whether processes have their shares by session (sched(7), "The autogroup feature"): it is on, and this process is in no control group
+/// that has a share of its own. None where the system does not tell.
+pub(super) fn is_by_session() -> Option<bool> {
+    let is_on = read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?.trim() == "1";
+    let groups = read_to_string("/proc/self/cgroup").ok()?;
+    Some(is_on && !has_share(&groups, |path| exists(path).unwrap_or(false)))
+}
+
+/// Whether one of a process's control groups, in the form of `/proc/self/cgroup`, has a share of the processor. The root has none.
+fn has_share(groups: &str, exists: impl Fn(&Path) -> bool) -> bool {
+    groups.lines().any(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { return false };
+        match controllers {
+            "" => exists(&Path::new(CONTROL_GROUPS).join(path.trim_start_matches('/')).join("cpu.weight")),
+            _ => controllers.split(',').any(|controller| controller == "cpu") && path != "/",
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_has_a_share_where_it_has_a_weight() {
+        let weighted = |path: &Path| path == Path::new("/sys/fs/cgroup/system.slice/bellwire.service/cpu.weight");
+        for (groups, has) in [
+            ("0::/system.slice/bellwire.service\n", true),
+            ("0::/system.slice/another.service\n", false),
+            ("0::/\n", false),
+            ("2:memory:/a\n1:cpu,cpuacct:/a\n0::/\n", true),
+            ("3:cpuacct:/a\n2:cpuset:/a\n1:cpu:/\n0::/\n", false),
+            ("", false),
+        ] {
+            assert_eq!(has_share(groups, weighted), has, "{groups}");
+        }
+    }
+}
