@@ -317,7 +317,9 @@ impl Claims {
         lags().for_each(|lag| self.shared.metrics.lag(tier, lag));
         self.shared.reliability.lagged(lane, tier, lags());
         let rows = rows.into_iter().map(|row| (lane, row)).collect();
-        self.admission.rows(rows, Written::default(), lease, claimed_at).await;
+        let checked = self.admission.rows(rows, Written::default(), lease, claimed_at).await;
+        self.admission.line_up(checked.free);
+        self.admission.throttle_rows(checked.throttled).await;
         Ok(n)
     }
 

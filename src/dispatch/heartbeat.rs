@@ -171,8 +171,10 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Renews the leases of batches that wait to be settled, and have waited for half of what they last.
+    /// Renews the leases of what waits to be settled: of batches once they have lasted for half of their time, of rows by the
+    /// settler, which has them.
     async fn renew_leases(&self, now: Timestamp) -> sqlx::Result<()> {
+        self.settling.settler.renew_rows_if_due();
         let (half, until) = (now + LEASE / 2, now + LEASE);
         let batches: Vec<_> = self.settling.settler.waiting_batches();
         let old: Vec<_> = batches.into_iter().filter(|batch| batch.lease_until() < half).collect();

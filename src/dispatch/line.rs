@@ -20,6 +20,9 @@ use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
 use crate::otlp::Stage;
 use crate::panics::{self, Panicked};
 
+/// Deliveries that are sealed at once by whoever lines them up: some 100 µs each, in which its thread does nothing else.
+pub(super) const SEALED_HERE_MAX: usize = 3;
+
 /// The stages in their order.
 pub(super) struct Line {
     pub shared: Arc<Shared>,
@@ -33,13 +36,34 @@ pub(super) struct Line {
 impl Line {
     /// The next delivery's turn, as soon as there is one: everything up to the sealing. None if there is to be no POST.
     pub(super) async fn next(&self, taker: Taker) -> Option<Unsealed> {
-        match self.queue.next(taker, || self.shared.clock.now()).await {
+        self.prepare_next(self.queue.next(taker, || self.shared.clock.now()).await)
+    }
+
+    fn prepare_next(&self, next: Next) -> Option<Unsealed> {
+        match next {
             Next::Turn(turn) => self.prepare(turn),
             Next::Deferred(jobs, until) => {
                 self.settling.defer(jobs, until);
                 None
             }
         }
+    }
+
+    /// Lines up what was just born, and takes the turns of a few right here: until the thread that is kept for codes is scheduled
+    /// takes longer, on a busy machine, than to seal one. Whatever has no turn now waits as ever.
+    pub(super) fn line_up_born(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
+        let n = jobs.len();
+        if n > SEALED_HERE_MAX {
+            return self.admission.line_up(jobs);
+        }
+        self.admission.line_up_untold(jobs);
+        for _ in 0..n {
+            match self.queue.try_next(Taker::Transactional, self.shared.clock.now()) {
+                Some(next) => self.prepare_next(next).into_iter().for_each(|unsealed| self.begin(unsealed.seal())),
+                None => break,
+            }
+        }
+        self.queue.tell();
     }
 
     /// One whose preparation panics is given up alone, as in [`deliver`](Self::deliver).

@@ -54,6 +54,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, RwLock};
@@ -83,7 +84,7 @@ use claim::Claims;
 use fair::FairQueue;
 use heartbeat::Heartbeat;
 use life::Life;
-use line::Line;
+use line::{Line, SEALED_HERE_MAX};
 use news::News;
 use post::Posting;
 use prepare::Preparation;
@@ -113,6 +114,9 @@ pub struct Settings {
     pub batch_min: usize,
     /// Most recipients of a batch.
     pub batch_max: usize,
+    /// Single rows that wait to be settled before no more are claimed, or born leased: what is posted faster than it can be written
+    /// down would only be sent again if this process died.
+    pub rows_waiting_max: usize,
     /// The server's figures of delivery policies.
     pub policy: policy::Settings,
 }
@@ -126,6 +130,7 @@ impl Default for Settings {
             lane_limit_max: 256,
             batch_min: 50,
             batch_max: 500,
+            rows_waiting_max: 2_000,
             policy: policy::Settings::DEFAULT,
         }
     }
@@ -183,7 +188,8 @@ impl Dispatcher {
     fn assemble(shared: Arc<Shared>, gateways: Gateways) -> (Self, JoinHandle<()>) {
         let Shared { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
-        let (settler, settling_rows) = Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone());
+        let (settler, settling_rows) =
+            Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone(), settings.rows_waiting_max);
         let settling = Arc::new(Settling::new(shared.clone(), settler));
         let refills = Arc::new(Refills::default());
         let tell = {
@@ -272,21 +278,35 @@ impl Dispatcher {
             written.messages.push(message);
             rows.push((lane, row));
         }
-        let (shared, admission) = (self.shared.clone(), self.claims.admission.clone());
+        let line = self.line.clone();
+        let few = rows.len() <= SEALED_HERE_MAX;
         // Counted from now on, so that the engine does not count as idle before the task has begun.
         self.shared.progress.started(1);
-        tokio::spawn(async move {
-            // Should it panic, their leases run out.
-            let _ = panics::caught(admission.rows(rows, written, lease, claimed_at)).await;
-            shared.progress.finished(1);
+        let mut letting_in = Box::pin(async move {
+            // Should it panic, their leases run out; whoever was let in before is told of.
+            let let_in = async {
+                let checked = line.admission.rows(rows, written, lease, claimed_at).await;
+                line.line_up_born(checked.free);
+                line.admission.throttle_rows(checked.throttled).await;
+            };
+            if panics::caught(let_in).await.is_err() {
+                line.queue.tell();
+            }
+            line.shared.progress.finished(1);
         });
+        // Nothing is waited for where what their apps say came with them: then a few are on their way before a task would begin.
+        if few && letting_in.as_mut().now_or_never().is_some() {
+            return;
+        }
+        tokio::spawn(letting_in);
     }
 
-    /// A fresh lease for rows that will be handed over; none while this engine takes nothing, so that they are born due
-    /// for another.
+    /// A fresh lease for rows that will be handed over; none while this engine takes nothing or has more rows to settle than it
+    /// keeps up with, so that they are born due, for whoever can.
     pub fn lease(&self) -> Option<Uuid> {
         self.shared.rest.wake();
-        self.is_ready().then(|| self.shared.life.lease(&self.shared.clock))
+        let takes_rows = self.is_ready() && !self.line.settling.settler.is_behind_with_rows();
+        takes_rows.then(|| self.shared.life.lease(&self.shared.clock))
     }
 
     /// Whether this process asks Postgres less often, since nothing happens.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -20,7 +21,7 @@ use uuid::Uuid;
 
 use super::batch::OpenBatch;
 use crate::metrics::Metrics;
-use crate::model::clock::Clock;
+use crate::model::clock::{Clock, Timestamp};
 use crate::panics::{self, Panicked};
 use crate::store;
 use crate::store::outcomes::ledger::{Fenced, RowSettlement};
@@ -37,10 +38,8 @@ const BATCHES_AT_ONCE: usize = 3;
 /// Batches that wait to be settled before no more are taken: what is posted faster than it can be written down would only be
 /// sent again if this process died.
 const BATCHES_WAITING_MAX: usize = 20;
-/// The same for rows.
-const ROWS_WAITING_MAX: usize = 4 * ROWS_MAX;
-/// How often leases are renewed while rows wait for a group that takes long.
-const RENEW_EVERY: Duration = Duration::from_secs(5);
+/// How often leases are renewed while rows wait to be settled.
+const RENEW_EVERY: TimeDelta = TimeDelta::seconds(5);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// Deliveries wait for it when Postgres is back.
 const RETRY_LAST: Duration = Duration::from_millis(250);
@@ -58,8 +57,11 @@ pub(super) struct Settler {
     waiting_batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
     /// Rows handed in and not written yet.
     waiting_rows: AtomicUsize,
+    rows_waiting_max: usize,
     /// Told when it has caught up with what it was given.
     caught_up: Notify,
+    /// Told now and then, so that leases of rows that wait are renewed.
+    renewal: Notify,
     /// Settlings that failed and are being tried again.
     failing: AtomicUsize,
     /// Rows and batches handed in and not written yet.
@@ -69,12 +71,14 @@ pub(super) struct Settler {
 }
 
 impl Settler {
-    /// Starts the task that settles rows, which is returned, too; it ends when the settler is dropped.
+    /// Starts the task that settles rows, which is returned, too; it ends when the settler is dropped. With so many rows that
+    /// wait it is behind.
     pub(super) fn start(
         pool: PgPool,
         vault: Vault,
         clock: Clock,
         metrics: Arc<Metrics>,
+        rows_waiting_max: usize,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let (rows, inbox) = mpsc::unbounded_channel();
         let settler = Arc::new(Self {
@@ -85,7 +89,9 @@ impl Settler {
             batches: Semaphore::new(BATCHES_AT_ONCE),
             waiting_batches: Mutex::default(),
             waiting_rows: AtomicUsize::new(0),
+            rows_waiting_max,
             caught_up: Notify::new(),
+            renewal: Notify::new(),
             failing: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             metrics,
@@ -117,12 +123,19 @@ impl Settler {
 
     /// Whether so many rows wait that no more should be claimed.
     pub(super) fn is_behind_with_rows(&self) -> bool {
-        self.waiting_rows.load(Ordering::Acquire) >= ROWS_WAITING_MAX
+        self.waiting_rows.load(Ordering::Acquire) >= self.rows_waiting_max
     }
 
     /// Resolves once it has caught up by so much that more may be taken.
     pub(super) async fn caught_up(&self) {
         self.caught_up.notified().await;
+    }
+
+    /// Renews the leases of rows that wait to be written, if that is due. To be called several times within [`RENEW_EVERY`].
+    pub(super) fn renew_rows_if_due(&self) {
+        if self.waiting_rows.load(Ordering::Acquire) > 0 {
+            self.renewal.notify_one();
+        }
     }
 
     /// Batches that were handed in and are not written yet.
@@ -227,7 +240,18 @@ impl Drop for WaitingBatch {
 /// Settles whatever rows have come in, again and again: while one group is written the next one gathers.
 async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::UnboundedReceiver<RowSettlement>) {
     let mut waiting = Vec::with_capacity(ROWS_MAX);
-    while !waiting.is_empty() || inbox.recv_many(&mut waiting, ROWS_MAX).await > 0 {
+    // Counted on from group to group: each may be written soon, and those behind many of them wait for long all the same.
+    let mut renew_at = Timestamp::MIN_UTC;
+    loop {
+        if waiting.is_empty() {
+            let was_empty = inbox.is_empty();
+            if inbox.recv_many(&mut waiting, ROWS_MAX).await == 0 {
+                return;
+            }
+            if was_empty && let Some(settler) = settler.upgrade() {
+                renew_at = settler.clock.now() + RENEW_EVERY;
+            }
+        }
         if waiting.len() < ROWS_MAX {
             tokio::time::sleep(GATHER).await;
             while waiting.len() < ROWS_MAX
@@ -239,33 +263,42 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
         let Some(settler) = settler.upgrade() else { return };
         let later = waiting.split_off(waiting.len().min(ROWS_MAX));
         let group = std::mem::replace(&mut waiting, later);
-        settler.write_and_renew(&group, &mut waiting, &mut inbox).await;
+        settler.write_and_renew(&group, &mut waiting, &mut inbox, &mut renew_at).await;
         let n = group.len();
         drop(group); // and with it the spans of those that are traced
         let before = settler.waiting_rows.fetch_sub(n, Ordering::AcqRel);
-        settler.tell_if_caught_up(before, before.saturating_sub(n), ROWS_WAITING_MAX);
+        settler.tell_if_caught_up(before, before.saturating_sub(n), settler.rows_waiting_max);
         settler.done(n);
     }
 }
 
 impl Settler {
-    /// Writes a group. Should that take long, the leases of its rows and of those that come in meanwhile are renewed.
+    /// Writes a group. Meanwhile the leases of its rows and of all that wait behind it are renewed whenever that is due; the group goes on
+    /// being written, since it may hold the connection that the renewal waits for.
     async fn write_and_renew(
         &self,
         group: &[RowSettlement],
         waiting: &mut Vec<RowSettlement>,
         inbox: &mut mpsc::UnboundedReceiver<RowSettlement>,
+        renew_at: &mut Timestamp,
     ) {
         let mut writing = pin!(self.write_rows(group));
         loop {
             tokio::select! {
                 () = &mut writing => return,
-                () = tokio::time::sleep(RENEW_EVERY) => {
-                    while let Ok(row) = inbox.try_recv() {
-                        waiting.push(row);
-                    }
-                    self.renew_rows(group.iter().chain(&*waiting)).await;
-                }
+                () = self.renewal.notified() => {}
+            }
+            if self.clock.now() < *renew_at {
+                continue;
+            }
+            while let Ok(row) = inbox.try_recv() {
+                waiting.push(row);
+            }
+            *renew_at = self.clock.now() + RENEW_EVERY;
+            let mut renewing = pin!(self.renew_rows(waiting.iter().chain(group)));
+            tokio::select! {
+                () = &mut writing => return renewing.await,
+                () = &mut renewing => {}
             }
         }
     }

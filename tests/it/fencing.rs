@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use crate::crash::{held, until};
 use crate::delivery::counts;
 use crate::stops::until_told;
-use crate::support::app::{PATIENCE, scalar};
+use crate::support::app::{PATIENCE, scalar, until_waiting};
 use crate::support::{Moment, START, Setup, TestApp, seed, seed_together};
 
 const AFTER_LEASE: Duration = LEASE.saturating_add(Duration::from_secs(1));
@@ -187,6 +187,66 @@ async fn when_settling_is_slower_than_posting_no_more_is_taken_and_nothing_is_se
     let end = i64::try_from(N).unwrap();
     assert_eq!(app.counts(&message).await, counts(&[("targeted", end), ("accepted", end), ("awaiting_ack", end)]));
     assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (N, 0), "nothing was sent twice");
+    app.finish().await;
+}
+
+/// Each group of rows is written soon, but many wait behind one another.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_wait_behind_groups_that_are_written_soon_keep_their_leases() {
+    const N: u32 = 900;
+    let dispatch = Settings { lane_limit_max: 256, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    let ids: Vec<String> = seed_together(&app, "mozilla", 0..N).await.into_iter().map(|seeded| seeded.id).collect();
+    let mut gate = app.pool.acquire().await.unwrap();
+    sqlx::raw_sql(
+        "CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END $$;
+         CREATE TRIGGER pass BEFORE INSERT ON attempts FOR EACH STATEMENT EXECUTE FUNCTION pass();
+         SELECT pg_advisory_lock(7)",
+    )
+    .execute(&mut *gate)
+    .await
+    .unwrap();
+    let message = app.send(json!({"subscriptions": ids}), json!({})).await;
+    until(&app, |report| report.accepted == u64::from(N)).await;
+    for _ in 0..3 {
+        for _ in 0..2 {
+            app.clock.advance(LEASE / 3);
+            until_told(&app).await;
+        }
+        until_waiting(&app.pool, 1).await;
+        sqlx::raw_sql("SELECT pg_advisory_unlock(7); SELECT pg_advisory_lock(7)").execute(&mut *gate).await.unwrap();
+    }
+    sqlx::raw_sql("SELECT pg_advisory_unlock(7)").execute(&mut *gate).await.unwrap();
+    drop(gate);
+    app.run_until_idle().await;
+    let end = i64::from(N);
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", end), ("accepted", end), ("awaiting_ack", end)]));
+    assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (u64::from(N), 0), "sent once");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_does_not_keep_up_with_settling_is_handed_nothing_more() {
+    let app =
+        TestApp::with(Setup { dispatch: Settings { rows_waiting_max: 20, ..Settings::default() }, ..Setup::default() })
+            .await;
+    let ids: Vec<String> = seed_together(&app, "mozilla", 0..21).await.into_iter().map(|seeded| seeded.id).collect();
+    let mut slow = app.pool.begin().await.unwrap();
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
+    sqlx::query("LOCK TABLE attempts IN SHARE ROW EXCLUSIVE MODE").execute(&mut *slow).await.unwrap();
+    app.send(json!({"subscriptions": &ids[..20]}), json!({})).await;
+    let behind = async {
+        while app.dispatcher.lease().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, behind).await.expect("all that was answered is told to the settler");
+    let code = app.send(json!({"subscriptions": [ids[20]]}), json!({"tier": "transactional"})).await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM queue WHERE tier = 1 AND lease IS NULL").await, 1, "born due");
+    slow.rollback().await.unwrap();
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&code).await["accepted"], 1);
+    assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (21, 0));
     app.finish().await;
 }
 

@@ -43,6 +43,15 @@ const ROW_LEASES_MAX: i16 = 5;
 /// What is known of those recipients whose messages have to know.
 type People = HashMap<SubscriptionId, Arc<Person>>;
 
+/// Rows that may be sent.
+#[derive(Default)]
+pub(super) struct Checked {
+    /// Those that are to be [lined up](Admission::line_up).
+    pub free: Vec<Box<Job>>,
+    /// Those whose subscriptions' throttles are still to be asked, by [`Admission::throttle_rows`].
+    pub throttled: Vec<Box<Job>>,
+}
+
 /// The stage between claim and queue.
 pub(super) struct Admission {
     pub shared: Arc<Shared>,
@@ -54,16 +63,16 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Lets rows in that were claimed, or born, under `lease`; the messages of the latter were `written`. What cannot be read at
-    /// the moment is given back; what cannot be let in for another reason comes back when its lease runs out, and the poison
-    /// rules bound how often.
+    /// Checks rows that were claimed, or born, under `lease`; the messages of the latter were `written`. What cannot be read at the moment is given back; what cannot be let in for another reason comes back
+    /// when its lease runs out, and the poison rules bound how often.
+    #[must_use]
     pub(super) async fn rows(
         &self,
         rows: Vec<(LaneId, ClaimedRow)>,
         written: Written,
         lease: Uuid,
         claimed_at: Instant,
-    ) {
+    ) -> Checked {
         self.shared.progress.started(rows.len());
         let wanted = rows.iter().map(|(_, row)| row.message).collect();
         let messages = match self.catalog.messages(wanted, written).await {
@@ -71,7 +80,8 @@ impl Admission {
             Err(failed) => {
                 error!(error = %failed, "claimed messages could not be read; their deliveries are given back");
                 let unread = rows.into_iter().map(|(_, row)| (row.recipient.subscription, row.message));
-                return self.settling.give_back(unread.collect(), lease);
+                self.settling.give_back(unread.collect(), lease);
+                return Checked::default();
             }
         };
         let (mut entries, mut unread) = (Vec::with_capacity(rows.len()), Vec::new());
@@ -100,7 +110,8 @@ impl Admission {
             Ok(people) => people,
             Err(failed) => {
                 error!(error = %failed, "recipients of templates could not be read; their deliveries are given back");
-                return self.settling.give_back(entries.iter().map(Entry::key).collect(), lease);
+                self.settling.give_back(entries.iter().map(Entry::key).collect(), lease);
+                return Checked::default();
             }
         };
         let (free, throttled) = entries
@@ -111,8 +122,12 @@ impl Admission {
             })
             .partition::<Vec<_>, _>(|(job, has_turn)| *has_turn || job.policy.throttle.is_none());
         let only_jobs = |jobs: Vec<(Box<Job>, bool)>| jobs.into_iter().map(|(job, _)| job).collect();
-        self.line_up(self.without_capped(only_jobs(free)).await);
-        self.throttle(self.without_capped(only_jobs(throttled)).await).await;
+        Checked { free: self.without_capped(only_jobs(free)).await, throttled: only_jobs(throttled) }
+    }
+
+    /// Lines up those of the rows whose turn it is, and puts the others off.
+    pub(super) async fn throttle_rows(&self, throttled: Vec<Box<Job>>) {
+        self.throttle(self.without_capped(throttled).await).await;
     }
 
     /// A job of a claimed row; none if the row has its fate already.
@@ -302,7 +317,13 @@ impl Admission {
     }
 
     /// Lets deliveries into the queue. What its lane does not take now is deferred.
-    pub(super) fn line_up(&self, mut jobs: Vec<Box<Job>>) {
+    pub(super) fn line_up(&self, jobs: Vec<Box<Job>>) {
+        self.line_up_untold(jobs);
+        self.queue.tell();
+    }
+
+    /// The same, but that nobody is told of them yet.
+    pub(super) fn line_up_untold(&self, mut jobs: Vec<Box<Job>>) {
         jobs.iter_mut().for_each(|job| job.enter(Stage::Wait));
         let now = self.shared.clock.now();
         for (job, until) in self.queue.push(jobs, now) {

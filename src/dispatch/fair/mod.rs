@@ -96,16 +96,20 @@ impl FairQueue {
         self.inner.lock().flows.concern(app)
     }
 
-    /// Lets deliveries in. Those that may not go now come back, with the time until which they are deferred.
+    /// Lets deliveries in; [`tell`](Self::tell) follows. Those that may not go now come back, with the time until which they are
+    /// deferred.
     pub(in crate::dispatch) fn push(
         &self,
         jobs: impl IntoIterator<Item = Box<Job>>,
         now: Timestamp,
     ) -> Vec<(Box<Job>, Timestamp)> {
         let inner = &mut *self.inner.lock();
-        let shut = jobs.into_iter().filter_map(|job| inner.push(job, now).err()).collect();
-        self.wake(inner);
-        shut
+        jobs.into_iter().filter_map(|job| inner.push(job, now).err()).collect()
+    }
+
+    /// Wakes whoever may find something of what was let in.
+    pub(in crate::dispatch) fn tell(&self) {
+        self.wake(&self.inner.lock());
     }
 
     /// Wakes who may find something; whoever takes one and leaves more wakes the other.
