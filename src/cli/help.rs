@@ -19,7 +19,8 @@ pub(super) const EXPORT_EXAMPLES: &str = "Examples:
 pub(super) const IMPORT_EXAMPLES: &str = "Examples:
   bellwire import shop.ndjson
   bellwire import subscriptions.csv --app shop --dry-run
-  bellwire import subscriptions.csv --app shop --resume";
+  bellwire import subscriptions.csv --app shop --resume
+  bellwire import shop.ndjson --app shop --with-settings";
 
 pub(super) const BACKUP_EXAMPLES: &str = "Examples:
   bellwire backup --output /backups/bellwire-2030-01-31

@@ -1,8 +1,11 @@
 //! `bellwire import`: subscriptions of any sender into an app, or a whole app that `bellwire export` took out of another server.
 //!
-//! A whole app begins with its settings, which are made line by line by the routes that set them. From the first other line on, the file
-//! is handed on to the API as it is read; an empty line stands for each line before, so that lines keep their numbers.
+//! A whole app begins with its settings, which are made line by line by the routes that set them. An app that exists keeps its own, unless
+//! it is said that the file's are wanted: a list of subscriptions may be anybody's, and its first line makes it a whole app. From the first
+//! other line on, the file is handed on to the API as it is read; an empty line stands for each line before, so that lines keep their
+//! numbers.
 
+mod listed;
 mod settings;
 
 use std::os::fd::AsFd as _;
@@ -23,6 +26,7 @@ use super::local::{Local, path, rows};
 use super::output::{Output, table, text};
 use super::refusal::{Names, Refusal};
 use crate::api::exports::line::{APP, END, KINDS, SUBSCRIPTION};
+use listed::Setting;
 use settings::Making;
 
 const NAMES: &Names = &[("app", "--app"), ("map", "--map"), ("format", "--format"), ("import", "--resume")];
@@ -41,11 +45,15 @@ const LATEST: &str = "latest";
 pub(super) struct Import {
     /// The file; - for standard input.
     file: PathBuf,
-    /// The app's short name or id; a whole app is made under this name, or brought into the app that has it. By default the name
-    /// that it had, if no app has that.
+    /// The app's short name or id; a whole app is made under this name, or brought into the app that has it (`--with-settings`).
+    /// By default the name that it had, if no app has that.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: Option<String>,
-    /// Say what would come of it, and keep nothing.
+    /// Also make the file's settings those of an app that exists: origins, keys, webhooks and all else that it brings. Only for
+    /// files whose author may have the app.
+    #[arg(long)]
+    with_settings: bool,
+    /// Say what would come of it, and keep nothing. Lists settings that the file brings.
     #[arg(long)]
     dry_run: bool,
     /// The form: lines of JSON, a table, or a JSON array; by default as the file's name ends, or lines of JSON.
@@ -127,6 +135,10 @@ struct Before {
     made: usize,
     /// What was wrong.
     faults: Vec<Value>,
+    /// What a dry run found, instead of making it.
+    listed: Vec<Setting>,
+    /// Why a dry run's file would be refused.
+    refusal: Option<String>,
 }
 
 impl Import {
@@ -138,17 +150,17 @@ impl Import {
             _ => None,
         };
         let is_whole = before.is_some();
-        let Some(Before { app, made, faults }) = before.or_else(|| {
+        let Some(before) = before.or_else(|| {
             let app = self.app.clone()?;
             Some(Before { app: Some(app), ..Before::default() })
         }) else {
             bail!("say by --app which app it is for: only a whole app brings its name");
         };
-        let import = match &app {
+        let import = match &before.app {
             Some(app) => self.take_in(local, out, app, source).await?,
             None => look_through(source).await?,
         };
-        report(out, &self.file, is_whole.then_some(made), faults, import)
+        report(out, &self.file, is_whole, before, import)
     }
 
     fn format(&self) -> &str {
@@ -164,13 +176,17 @@ impl Import {
         let app = app.context("the first line names no app")?.to_owned();
         let exists = settings::exists(local, &app).await?;
         if exists && self.app.is_none() {
-            bail!("there is an app {app:?} already: --app {app} brings the file into it, --app NAME makes another one");
+            bail!(
+                "there is an app {app:?} already: --app {app} --with-settings brings the file into it, --app NAME makes another one"
+            );
         }
         if !exists && self.resume.is_some() {
             bail!("there is no app {app:?}, so nothing of it broke off");
         }
+        let may_set = !exists || self.with_settings;
         // What has broken off has made its settings, and a dry run makes none.
-        let mut making = (!self.dry_run && self.resume.is_none()).then(|| Making::new(local, &app, exists));
+        let mut making = (may_set && !self.dry_run && self.resume.is_none()).then(|| Making::new(local, &app, exists));
+        let mut listed = vec![Setting::new(source.before + 1, APP, &first)];
         if let Some(making) = &mut making {
             making.begin(first);
         }
@@ -179,9 +195,14 @@ impl Import {
                 break;
             };
             let number = source.before + 1;
-            if let Some(making) = &mut making {
-                making.take(number, kind, members).await?;
+            match &mut making {
+                Some(making) => making.take(number, kind, members).await?,
+                None => listed.push(Setting::new(number, kind, &members)),
             }
+        }
+        let refusal = (!may_set && self.resume.is_none()).then(|| listed::refusal(&app, &listed));
+        if let Some(refusal) = refusal.as_ref().filter(|_| !self.dry_run) {
+            bail!("{refusal}");
         }
         let (made, faults) = match making {
             None => (0, Vec::new()),
@@ -190,7 +211,8 @@ impl Import {
         if made > 0 {
             out.note(&format!("The app {app} has its settings: {made} lines. Its subscriptions follow."));
         }
-        Ok(Some(Before { app: (exists || !self.dry_run).then_some(app), made, faults }))
+        let listed = if self.dry_run { listed } else { Vec::new() };
+        Ok(Some(Before { app: (exists || !self.dry_run).then_some(app), made, faults, listed, refusal }))
     }
 
     /// Has the API take the rest in.
@@ -270,21 +292,20 @@ fn fault(line: usize, field: &str, reason: &str) -> Value {
 }
 
 /// Says what came of it. Fails if anything was wrong.
-fn report(
-    out: Output,
-    file: &Path,
-    made: Option<usize>,
-    mut faults: Vec<Value>,
-    mut import: Value,
-) -> anyhow::Result<()> {
+fn report(out: Output, file: &Path, is_whole: bool, before: Before, mut import: Value) -> anyhow::Result<()> {
+    let Before { made, mut faults, listed, refusal, .. } = before;
     let wrong = faults.len() as u64 + import["refused"].as_u64().unwrap_or(0);
     faults.extend(import["faults"].as_array().cloned().unwrap_or_default());
     import["faults"] = faults.into();
-    if let Some(made) = made {
-        import["settings"] = made.into();
+    let is_dry = import["dry_run"] == true;
+    if is_whole {
+        import["settings"] = if is_dry { listed.len() } else { made }.into();
+    }
+    if is_whole && is_dry {
+        import["settings_lines"] = listed::as_json(&listed);
     }
     let n = |name: &str| text(&import, name);
-    let would = if import["dry_run"] == true { "would be " } else { "" };
+    let would = if is_dry { "would be " } else { "" };
     let mut people = format!(
         "{} lines: {} subscriptions {would}added, {} known, {} left out, {wrong} wrong.",
         n("/lines"),
@@ -292,6 +313,9 @@ fn report(
         n("/known"),
         n("/left_out")
     );
+    if !listed.is_empty() {
+        people.push_str(&format!("\nSettings that the file brings:\n{}", listed::as_table(&listed)));
+    }
     if import["ignored"].as_array().is_some_and(|ignored| !ignored.is_empty()) {
         people.push_str(&format!("\nColumns that say nothing here: {}", n("/ignored")));
     }
@@ -301,6 +325,9 @@ fn report(
         people.push_str(&format!("\n{}", table(["LINE", "FIELD", "REASON"], told.map(row))));
     }
     out.say(&import, &people)?;
+    if let Some(refusal) = refusal {
+        bail!("{refusal}");
+    }
     if wrong > 0 {
         bail!("{wrong} lines of {} are wrong", file.display());
     }

@@ -95,7 +95,7 @@ async fn a_whole_app_is_the_same_on_another_server_and_repeats_change_nothing() 
     let (here, there) = (Shell::with_app().await, Shell::new().await);
     let file = everything(&here).await;
     let at = here.write("everything.ndjson", &file);
-    let done = here.json(&["import", &at, "--app", "shop"]).await;
+    let done = here.json(&["import", &at, "--app", "shop", "--with-settings"]).await;
     assert_eq!((&done["added"], &done["refused"], &done["faults"]), (&json!(2), &json!(0), &json!([])), "{done}");
     here.ok(&["export", "--app", "shop", "--output", "shop.ndjson"]).await;
     let out = here.read("shop.ndjson");
@@ -117,12 +117,63 @@ async fn a_whole_app_is_the_same_on_another_server_and_repeats_change_nothing() 
     assert_eq!(keys["data"].as_array().expect("a list").len(), 2, "none but those that it had");
 
     let told = there.refused(&["import", &file]).await;
-    assert!(told.contains("there is an app \"shop\" already: --app shop brings the file into it"), "{told}");
-    let again = there.json(&["import", &file, "--app", "shop"]).await;
+    assert!(
+        told.contains("there is an app \"shop\" already: --app shop --with-settings brings the file into it"),
+        "{told}"
+    );
+    let again = there.json(&["import", &file, "--app", "shop", "--with-settings"]).await;
     assert_eq!((&again["added"], &again["known"]), (&json!(0), &json!(2)), "{again}");
     assert_eq!(comparable(&there.exported("shop").await), comparable(&out));
     there.ok(&["import", &file, "--app", "shop-2"]).await;
     assert_eq!(count(&there.database.pool, "SELECT count(*) FROM subscriptions WHERE state = 'active'").await, 4);
+}
+
+#[tokio::test]
+async fn who_writes_a_list_of_subscribers_sets_nothing_of_an_app_that_exists() {
+    let shell = Shell::with_app().await;
+    let before = shell.exported("shop").await;
+    let key = bellwire::testkit::webpush::keys::SigningKey::generate().expose_raw();
+    let settings = [
+        json!({"type": "app", "slug": "shop", "name": "x", "origins": ["https://evil.example.com"], "allow_other_gateways": true}),
+        json!({"type": "vapid_key", "state": "active", "subject": "mailto:e@evil.example.com", "private_key": *key}),
+        json!({"type": "identity_key", "name": "theirs\u{1b}[2J", "algorithm": "HS256", "form": "hmac", "secret": "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0IDMyLi4"}),
+        json!({"type": "webhook", "name": "w", "url": "https://evil.example.com/w", "events": ["delivery.gone"]}),
+    ];
+    let mut subscription = push_subscription(&fcm("s"));
+    subscription["type"] = "subscription".into();
+    let lines: String = settings.iter().chain([&subscription]).map(|line| format!("{line}\n")).collect();
+    let file = shell.write("subscribers.ndjson", &lines);
+
+    let told = shell.refused(&["import", &file, "--app", "shop"]).await;
+    for words in ["1 app, 1 identity_key, 1 vapid_key, 1 webhook", "--with-settings", "--only subscriptions"] {
+        assert!(told.contains(words), "{told}");
+    }
+    assert_eq!(comparable(&shell.exported("shop").await), comparable(&before), "no subscription either");
+
+    let output = shell.run(&["import", &file, "--app", "shop", "--dry-run", "--json"]).await;
+    let report = json(&output);
+    assert_eq!(
+        (output.status.code(), &report["settings"], &report["added"]),
+        (Some(1), &json!(4), &json!(1)),
+        "{report}"
+    );
+    let says = report["settings_lines"].as_array().expect("a list").iter();
+    let says: Vec<_> = says.map(|it| (it["line"].clone(), it["type"].clone(), it["says"].clone())).collect();
+    let expected = [
+        (1, "app", "https://evil.example.com"),
+        (2, "vapid_key", "active"),
+        (3, "identity_key", "theirs\u{fffd}[2J"),
+        (4, "webhook", "https://evil.example.com/w"),
+    ];
+    assert_eq!(says, expected.map(|(line, kind, says)| (json!(line), json!(kind), json!(says))));
+    assert!(error_text(&output).contains("--with-settings"), "{output:?}");
+    let output = shell.run(&["import", &file, "--app", "shop", "--dry-run"]).await;
+    let people = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(people.contains("SETS") && people.contains("https://evil.example.com/w"), "{people}");
+
+    let alone = shell.write("alone.ndjson", &format!("{subscription}\n"));
+    let done = shell.json(&["import", &alone, "--app", "shop", "--with-settings"]).await;
+    assert_eq!((&done["added"], &done["settings"]), (&json!(1), &Value::Null), "{done}");
 }
 
 #[tokio::test]
