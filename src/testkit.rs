@@ -40,17 +40,34 @@ pub mod hooks {
 pub mod http_server {
     pub use crate::http_server::{Limits, serve};
 
+    use std::sync::Arc;
+
     use crate::http_server::certificate::{Certificate, Shown};
-    use crate::http_server::tls::Tls;
+    use crate::http_server::tls::{Challenges, Tls};
 
     /// TLS with this certificate and key, both PEM.
     ///
     /// # Panics
     /// If they are not a pair.
     pub fn tls(chain: &str, key: &str) -> Tls {
+        tls_with(chain, key, None)
+    }
+
+    /// The same, and an authority that asks for a domain is told what this finds.
+    ///
+    /// # Panics
+    /// If they are not a pair.
+    pub fn tls_with_challenge<F>(chain: &str, key: &str, find: impl Fn(String) -> F + Send + Sync + 'static) -> Tls
+    where
+        F: Future<Output = Option<[u8; 32]>> + Send + 'static,
+    {
+        tls_with(chain, key, Some(Arc::new(move |domain| Box::pin(find(domain)))))
+    }
+
+    fn tls_with(chain: &str, key: &str, challenges: Option<Challenges>) -> Tls {
         let shown = Shown::default();
         shown.show(Certificate::parse(chain.as_bytes(), key.as_bytes()).expect("a pair"));
-        Tls::new(shown.into(), None).expect("TLS")
+        Tls::new(shown.into(), challenges).expect("TLS")
     }
 }
 pub mod live {

@@ -61,7 +61,7 @@ pub(super) async fn serve_tls<P>(stream: TcpStream, peer: SocketAddr, tls: Tls, 
     let mut stop = host.stop.clone();
     let greeted = tokio::select! {
         biased;
-        greeted = timeout(within, tls.greet(stream)) => greeted,
+        greeted = timeout(within, tls.greet(stream, peer.ip())) => greeted,
         // Nothing was asked yet.
         _ = stop.wait_for(|stop| *stop) => return,
     };

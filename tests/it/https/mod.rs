@@ -4,3 +4,4 @@ mod acme;
 mod files;
 mod limits;
 mod proxies;
+mod questions;
