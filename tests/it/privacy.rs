@@ -224,6 +224,47 @@ async fn a_person_gets_all_that_is_kept_of_them_and_nothing_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_has_a_browser_now_is_not_given_what_was_sent_to_its_user_before() {
+    let app = TestApp::start().await;
+    let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": USER, "topics": ["news"]})).await.remove(0);
+    let said = |title: &str| json!({"content": {"title": title}});
+    app.send(json!({"users": [USER]}), said("Your code is 4711")).await;
+    app.send(json!({"subscriptions": [browser.id]}), said("Your results")).await;
+    app.send(json!({"topic": "news"}), said("What she follows")).await;
+    app.run_until_idle().await;
+    sqlx::query(
+        "INSERT INTO receipts (message, subscription, kind, shard, at)
+         SELECT m.id, s.id, 2, s.shard, $1 FROM messages m CROSS JOIN subscriptions s",
+    )
+    .bind(app.clock.now())
+    .execute(&app.pool)
+    .await
+    .unwrap();
+    let busy = Action::Answer { status: 503, headers: Vec::new(), body: String::new() };
+    let rule = app.simulator.add_rule(Rule::always(busy)).unwrap();
+    let waited = app.send(json!({"topic": "news"}), said("Still to come")).await;
+    app.run_until_idle().await;
+    app.simulator.remove_rule(rule);
+    assert_eq!(app.get(&format!("{USER_PATH}/export")).await["deliveries"].as_array().unwrap().len(), 4);
+
+    app.clock.advance(Duration::from_secs(1));
+    patch(&app, &browser, json!({"user_id": "bob", "topics": ["news"]})).await;
+    app.clock.advance(Duration::from_secs(1));
+    let own = app.send(json!({"users": ["bob"]}), said("Hello Bob")).await;
+    app.advance(Duration::from_secs(3_600)).await;
+    let export = app.get("/v1/apps/shop/users/bob/export").await;
+    let deliveries = export["deliveries"].as_array().unwrap();
+    let told: Vec<_> = deliveries.iter().map(|it| it["message"].as_str().unwrap()).collect();
+    assert_eq!(told, [&own, &waited], "{export}");
+    for trace in ["4711", "results", "she follows", "clicked"] {
+        assert!(!export.to_string().contains(trace), "{trace}: {export}");
+    }
+    let hers = app.get(&format!("{USER_PATH}/export")).await;
+    assert_eq!((&hers["subscriptions"], &hers["deliveries"]), (&json!([]), &json!([])));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_export_of_many_browsers_is_whole() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..45, json!({"user_id": USER})).await;

@@ -48,7 +48,7 @@ pub(crate) struct PersonExport {
     head: PersonHead,
     /// Their subscriptions, the newest first, those that ended included.
     subscriptions: Vec<PersonSubscription>,
-    /// What was sent to these, as long as history is kept.
+    /// What was sent to these while they were theirs, as long as history is kept.
     deliveries: Vec<PersonDelivery>,
     /// Always true, and always last: without it the export broke off.
     complete: bool,
@@ -121,7 +121,8 @@ pub(crate) struct PersonDelivery {
 /// Gives out all that is kept of a user, for them to have.
 ///
 /// Their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when
-/// they are sent something and what they click. Endpoints and keys are left out: with them anybody could send to their browsers.
+/// they are sent something and what they click. Endpoints and keys are left out: with them anybody could send to their browsers. So is
+/// what was sent to a browser while somebody else was logged in there.
 ///
 /// One JSON document, written as it is read: `complete` is its last member, and missing where it broke off. It may take minutes where
 /// the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports
@@ -287,8 +288,8 @@ impl Pages {
         };
         let whose = Whose::Subscriptions(devices);
         let found = search::search(&self.state.pool, self.app, &whose, &wanted, self.state.clock.now()).await?;
-        let deliveries = found.rows.into_iter().map(FoundDelivery::from).collect();
-        self.write_deliveries(out, deliveries).await?;
+        let own = search::former::of_user(&self.state.pool, &self.user, found.rows).await?;
+        self.write_deliveries(out, own.into_iter().map(FoundDelivery::from).collect()).await?;
         out.push(b'\n'); // whoever waits sees that it goes on
         let beyond = found.next.unwrap_or_else(|| {
             chunks.pop_front();

@@ -5,6 +5,7 @@
 //! came; whoever wants more goes on from there.
 
 mod apart;
+pub(crate) mod former;
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;

@@ -2129,7 +2129,7 @@ export interface paths {
         };
         /**
          * Gives out all that is kept of a user, for them to have.
-         * @description Their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when they are sent something and what they click. Endpoints and keys are left out: with them anybody could send to their browsers.
+         * @description Their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when they are sent something and what they click. Endpoints and keys are left out: with them anybody could send to their browsers. So is what was sent to a browser while somebody else was logged in there.
          *
          *     One JSON document, written as it is read: `complete` is its last member, and missing where it broke off. It may take minutes where the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports are under way. A user of whom nothing is known has an empty one.
          *
@@ -6797,7 +6797,7 @@ export interface components {
         PersonExport: components["schemas"]["PersonHead"] & {
             /** @description Always true, and always last: without it the export broke off. */
             complete: boolean;
-            /** @description What was sent to these, as long as history is kept. */
+            /** @description What was sent to these while they were theirs, as long as history is kept. */
             deliveries: components["schemas"]["PersonDelivery"][];
             /** @description Their subscriptions, the newest first, those that ended included. */
             subscriptions: components["schemas"]["PersonSubscription"][];
