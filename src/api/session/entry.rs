@@ -8,6 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+use tracing::Instrument as _;
 
 use super::SessionView;
 use crate::api::ApiState;
@@ -112,46 +113,47 @@ pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<Api
 }
 
 /// Refuses a sign-in, the same way whether or not there is such a teammate.
-pub(super) async fn refuse(
-    state: &ApiState,
-    visitor: &Visitor,
-    teammate: Option<TeammateId>,
-    way: &'static str,
-) -> Problem {
+pub(super) fn refuse(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, way: &'static str) -> Problem {
     let detail = match way {
         "password" => "There is no such teammate with this password.",
         "link" => "This link has been used, has expired, or was replaced by another one. Ask for a new one.",
         _ => "The API key is unknown, expired or revoked.",
     };
-    refuse_saying(detail, state, visitor, teammate, json!({"by": way})).await
+    refuse_saying(detail, state, visitor, teammate, json!({"by": way}))
 }
 
-/// Refuses a sign-in in these words, and writes down by what it was tried.
-pub(super) async fn refuse_saying(
+/// Refuses a sign-in in these words, and has it written down by what it was tried.
+pub(super) fn refuse_saying(
     detail: &'static str,
     state: &ApiState,
     visitor: &Visitor,
     teammate: Option<TeammateId>,
     by: Value,
 ) -> Problem {
-    match record_refusal(state, visitor, teammate, by).await {
-        Ok(()) => Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail),
-        Err(error) => error.into(),
-    }
+    record_refusal(state, visitor, teammate, by);
+    Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail)
 }
 
-/// Writes down that a sign-in failed, unless that client has failed so often of late that a later entry tells of it.
-pub(super) async fn record_refusal(
-    state: &ApiState,
-    visitor: &Visitor,
-    teammate: Option<TeammateId>,
-    detail: Value,
-) -> sqlx::Result<()> {
+/// Has it written down that a sign-in failed, unless that client has failed so often of late that a later entry tells of it.
+///
+/// The answer does not wait for it. Entries about teammates and about nobody are counted apart, so that somebody could use up the
+/// latter, and an answer that then took as long as a commit would say that there is such a teammate.
+pub(super) fn record_refusal(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, detail: Value) {
     let at = if teammate.is_some() { At::Teammate } else { At::Nobody };
-    let Some(n) = state.limits.refused(visitor.client, at) else { return Ok(()) };
+    let Some(n) = state.limits.refused(visitor.client, at) else { return };
     // What was given as a name may be a password by mistake.
     let target = teammate.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     let actor = Actor { who: Who::Nobody, address: visitor.address };
     let entry = Entry::new(actor, None, Action::SessionRefused, target).with(detail);
-    entry.record(&mut *state.pool.acquire().await?, n, state.clock.now()).await
+    let (pool, now) = (state.pool.clone(), state.clock.now());
+    // No more of these than the log has room for.
+    tokio::spawn(
+        async move {
+            let written = async { entry.record(&mut *pool.acquire().await?, n, now).await };
+            if let Err(error) = written.await {
+                tracing::warn!(%error, n, "the audit log does not tell of sign-ins that were refused");
+            }
+        }
+        .in_current_span(),
+    );
 }

@@ -199,7 +199,7 @@ pub(crate) async fn callback(
         Err(Failed::Refused(why @ Why::Attempt, _)) => Ok(land(Some(why.name()), &[forget(cookies)])),
         Err(Failed::Refused(why, teammate)) => {
             let detail = json!({"by": "oidc", "why": why.name()});
-            entry::record_refusal(&state, &visitor, teammate, detail).await?;
+            entry::record_refusal(&state, &visitor, teammate, detail);
             Ok(land(Some(why.name()), &[forget(cookies)]))
         }
         Err(Failed::Problem(problem)) => Err(problem),

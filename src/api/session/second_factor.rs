@@ -116,7 +116,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
     // Used up whatever comes of it: a challenge is answered once.
     let Some((teammate, shown)) = passkeys::take_challenge_to_sign_in(&state.pool, &mac, now).await? else {
         attempt.failed();
-        return Err(refused(state, visitor, None, Refusal::Challenge).await);
+        return Err(refused(state, visitor, None, Refusal::Challenge));
     };
     let mut tx = state.pool.begin().await?;
     let checked = match passkeys::lock(&mut tx, teammate, &credential_id).await? {
@@ -129,7 +129,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
         Ok(checked) => checked,
         Err(why) => {
             drop(tx);
-            return Err(refused(state, visitor, Some(teammate), why).await);
+            return Err(refused(state, visitor, Some(teammate), why));
         }
     };
     passkeys::note_use(&mut tx, passkey, counter, now).await?;
@@ -138,7 +138,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
         FirstFactor::Link(link) => {
             if !use_link(&mut tx, state, visitor, teammate, &link).await? {
                 drop(tx);
-                return Err(refuse(state, visitor, Some(teammate), "link").await);
+                return Err(refuse(state, visitor, Some(teammate), "link"));
             }
             "link"
         }
@@ -146,7 +146,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
             let account = Account { issuer: &issuer, subject: &subject };
             if !oidc::link(&mut tx, state, visitor, teammate, account).await? {
                 drop(tx);
-                return Err(refused(state, visitor, Some(teammate), Refusal::Account).await);
+                return Err(refused(state, visitor, Some(teammate), Refusal::Account));
             }
             "oidc"
         }
@@ -158,7 +158,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
 }
 
 /// Refuses an answer. The log tells why; whoever answers need not know.
-async fn refused(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, why: Refusal) -> Problem {
+fn refused(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, why: Refusal) -> Problem {
     let detail = "The passkey does not let you in, or came too late. Begin again.";
-    refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why})).await
+    refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why}))
 }

@@ -146,7 +146,7 @@ async fn by_password(
     // Whoever is shut out has no password.
     let hash = known.filter(|known| known.disabled_at.is_none()).and_then(|known| known.password_hash);
     let is_right = guess.check(password, hash.clone()).await?;
-    let Some(teammate) = id.filter(|_| is_right) else { return Err(refuse(state, visitor, id, "password").await) };
+    let Some(teammate) = id.filter(|_| is_right) else { return Err(refuse(state, visitor, id, "password")) };
     // Only now: nobody learns by an answer or its time who has a passkey.
     if let Some(request) = second_factor::ask(state, teammate, &FirstFactor::Password).await? {
         return Ok(request);
@@ -155,7 +155,7 @@ async fn by_password(
     // It may have been changed while it was hashed, since somebody else knows it.
     if !team::keep_credentials(&mut tx, teammate, hash.as_deref()).await? {
         drop(tx);
-        return Err(refuse(state, visitor, id, "password").await);
+        return Err(refuse(state, visitor, id, "password"));
     }
     let session = begin(&mut tx, state, visitor, Owner::Teammate(teammate), json!({"by": "password"})).await?;
     tx.commit().await?;
@@ -221,7 +221,7 @@ async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Res
     let found = find(state, (api_keys::mac(&state.vault, secret), None)).await?;
     let Some((key, _)) = found else {
         attempt.failed();
-        return Err(refuse(state, visitor, None, "api_key").await);
+        return Err(refuse(state, visitor, None, "api_key"));
     };
     attempt.succeeded(key.id.into())?;
     if !key.may(Scope::Operator) {
@@ -244,7 +244,7 @@ async fn by_link(
     let attempt = state.limits.keys.attempt(token, visitor.client)?;
     let Some(id) = team::link_of(&state.pool, &mac, state.clock.now()).await? else {
         attempt.failed();
-        return Err(refuse(state, visitor, None, "link").await);
+        return Err(refuse(state, visitor, None, "link"));
     };
     let password_hash = match new_password {
         None => None,
@@ -265,7 +265,7 @@ async fn by_link(
     let mut tx = state.pool.begin().await?;
     if !use_link(&mut tx, state, visitor, id, &link).await? {
         drop(tx);
-        return Err(refuse(state, visitor, Some(id), "link").await);
+        return Err(refuse(state, visitor, Some(id), "link"));
     }
     let session = begin(&mut tx, state, visitor, Owner::Teammate(id), json!({"by": "link"})).await?;
     tx.commit().await?;

@@ -49,14 +49,16 @@ use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use bellwire::testkit::store::{self, operations::partitions};
 use bellwire::testkit::vault::Vault;
 use bellwire::testkit::webpush::keys::SigningKey;
-use chrono::DateTime;
+use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use sqlx::PgPool;
+use tokio::time::timeout;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
 use crate::support::TestDatabase;
+use crate::support::app::PATIENCE;
 
 /// The peer of a connection from this machine, as the HTTP server notes it.
 pub const HERE: ConnectInfo<SocketAddr> = ConnectInfo(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1));
@@ -348,6 +350,24 @@ pub fn fcm(name: &str) -> String {
 pub fn roomy() -> Settings {
     let roomy = Rate { burst: 10_000, per_minute: 60_000 };
     Settings { per_client: roomy, guesses_per_client: roomy, ..Settings::default() }
+}
+
+/// The log's entry of a sign-in that was refused just now, once it is there: no answer waits for it.
+pub async fn newest_refusal(api: &TestApi) -> Value {
+    let is_new = |entry: &Value| {
+        let at: DateTime<Utc> = serde_json::from_value(entry["at"].clone()).expect("a time");
+        at.timestamp_millis() == api.clock.now().timestamp_millis()
+    };
+    let told = async {
+        loop {
+            let path = "/v1/audit-log?action=session.refused&limit=1";
+            let log = api.call(Method::GET, path, Some(&api.operator), None).await.ok(200);
+            if let Some(entry) = log["data"].get(0).filter(|entry| is_new(entry)) {
+                break entry.clone();
+            }
+        }
+    };
+    timeout(PATIENCE, told).await.expect("the log tells of it")
 }
 
 /// A content that is fine.

@@ -7,7 +7,7 @@ use bellwire::testkit::api::{RelyingParty, Settings};
 use bellwire::testkit::server::maintenance;
 use serde_json::{Value, json};
 
-use super::{Browser, Reply, TestApi, roomy};
+use super::{Browser, Reply, TestApi, newest_refusal, roomy};
 use crate::support::app::RETENTION;
 use crate::support::authenticator::Authenticator;
 
@@ -78,7 +78,7 @@ async fn log(api: &TestApi, action: &str) -> Vec<Value> {
 /// Whether an answer was refused for that reason, which the log alone tells.
 async fn is_refused(api: &TestApi, reply: &Reply, why: &str) {
     assert_eq!(reply.refusal(), (401, "sign_in_refused", vec![]), "{}", reply.json);
-    assert_eq!(log(api, "session.refused").await[0]["detail"], json!({"by": "passkey", "why": why}));
+    assert_eq!(newest_refusal(api).await["detail"], json!({"by": "passkey", "why": why}));
 }
 
 #[tokio::test]

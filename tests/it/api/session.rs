@@ -6,8 +6,10 @@ use axum::http::Method;
 use bellwire::testkit::api::Settings;
 use bellwire::testkit::store::keys::api_keys::{self, Scope};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{Browser, Reply, TestApi, content, cookie, roomy};
+use crate::support::app::PATIENCE;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -31,6 +33,22 @@ async fn with_ann() -> TestApi {
     let body = json!({"link": link, "new_password": PASSWORD});
     try_from(&api, HOME, body).await.ok(201);
     api
+}
+
+/// Waits until the log tells of so many refusals of sign-ins as that teammate, which no answer waits for.
+async fn refusals_of(api: &TestApi, target: &str, n: usize) -> Vec<Value> {
+    let told = async {
+        loop {
+            let path = "/v1/audit-log?limit=250&action=session.refused";
+            let log = api.call(Method::GET, path, Some(&api.operator), None).await.ok(200);
+            let mut entries = log["data"].as_array().unwrap().clone();
+            entries.retain(|entry| entry["target"] == target && entry["actor"] == "nobody");
+            if entries.len() >= n {
+                break entries;
+            }
+        }
+    };
+    timeout(PATIENCE, told).await.expect("the log tells of it")
 }
 
 const PASSWORD: &str = "correct horse battery";
@@ -320,21 +338,38 @@ async fn the_log_tells_of_every_sign_in_and_strangers_cannot_fill_it() {
         let path = format!("/v1/audit-log?limit=250&{query}");
         api.call(Method::GET, &path, Some(&api.operator), None).await.ok(200)["data"].clone()
     };
+    let until_told = async |target: &str, n: usize| refusals_of(&api, target, n).await;
     let hers = log(&format!("actor={}", ann.teammate())).await;
     let actions: Vec<_> = hers.as_array().unwrap().iter().map(|entry| entry["action"].as_str().unwrap()).collect();
     assert_eq!(actions, ["session.ended", "session.begun"]);
     assert_eq!((&hers[1]["detail"], &hers[1]["address"]), (&json!({"by": "link"}), &json!("127.0.0.1")));
-    let failed = log("actor=nobody").await;
-    let failed = failed.as_array().unwrap();
+    let failed = until_told("unknown", 20).await;
     let at_most = 21 + began.elapsed().as_secs() as usize / 30;
     assert!((20..=at_most).contains(&failed.len()), "{}", failed.len());
     api.clock.advance(Duration::from_secs(1));
     let guess = Some(with_password("ann@example.com", "wrong horse battery"));
     api.call(Method::POST, "/v1/session", None, guess).await.ok(401);
-    let guessed = &log("actor=nobody").await[0];
-    assert_eq!((&guessed["target"], &guessed["n"]), (&json!(ann.teammate()), &json!(1)), "a flood hides no guess");
+    let guessed = &until_told(ann.teammate(), 1).await[0];
+    assert_eq!(guessed["n"], 1, "a flood hides no guess");
     assert!(failed.iter().all(|entry| entry["action"] == "session.refused" && entry["target"] == "unknown"));
     assert!(log("actor=local").await.as_array().unwrap().iter().all(|entry| entry["actor"] == "local"));
+}
+
+#[tokio::test]
+async fn nobody_learns_by_the_time_of_an_answer_whether_it_has_an_entry_in_the_log() {
+    let api = TestApi::start().await;
+    let ann = api.teammate("ann@example.com", everything()).await;
+    let mut standing = api.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE audit_log IN EXCLUSIVE MODE").execute(&mut *standing).await.unwrap();
+    for email in ["ann@example.com", "nobody@example.com"] {
+        let guess = api.call(Method::POST, "/v1/session", None, Some(with_password(email, "wrong horse battery")));
+        let reply = timeout(Duration::from_secs(30), guess).await.expect("it does not wait for the log");
+        assert_eq!(reply.refusal(), (401, "sign_in_refused", vec![]), "{email}");
+    }
+    standing.rollback().await.unwrap();
+    for target in [ann.teammate(), "unknown"] {
+        assert_eq!(refusals_of(&api, target, 1).await[0]["detail"], json!({"by": "password"}), "{target}");
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use bellwire::testkit::oidc;
 use futures_util::future::join;
 use serde_json::{Value, json};
 
-use super::{Browser, Reply, TestApi, roomy};
+use super::{Browser, Reply, TestApi, newest_refusal, roomy};
 use crate::support::app::PATIENCE;
 use crate::support::provider::{DISCOVERY, ELSEWHERE, Fault, KEYS, NOW_S, Provider, Signing, TOKEN};
 
@@ -82,7 +82,7 @@ impl World {
     /// Nobody was let in, and the log says why, too.
     async fn refused(&self, reply: Reply, why: &str, what: &str) -> Value {
         Self::turned_back(&reply, why, what);
-        let entry = self.log("session.refused").await[0].clone();
+        let entry = newest_refusal(&self.api).await;
         assert_eq!(entry["detail"], json!({"by": "oidc", "why": why}), "{what}");
         // Entries of one millisecond are in no order.
         self.api.clock.advance(Duration::from_secs(1));
