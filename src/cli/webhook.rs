@@ -260,6 +260,8 @@ fn show(webhook: &Value) -> String {
         ("failed", text(webhook, "/failed")),
         ("dropped events", text(webhook, "/dropped_events")),
         ("former secret until", time(webhook, "/former_secret_until")),
+        ("made by", text(webhook, "/created_by")),
+        ("last changed by", text(webhook, "/changed_by")),
     ])
 }
 
@@ -271,11 +273,12 @@ fn list(webhooks: &Value) -> String {
             text(webhook, "/breaker"),
             text(webhook, "/pending"),
             text(webhook, "/failed"),
+            text(webhook, "/created_by"),
             text(webhook, "/name"),
             text(webhook, "/url"),
         ]
     };
-    table(["ID", "STATE", "BREAKER", "PENDING", "FAILED", "NAME", "URL"], rows(webhooks).map(row))
+    table(["ID", "STATE", "BREAKER", "PENDING", "FAILED", "MADE BY", "NAME", "URL"], rows(webhooks).map(row))
 }
 
 fn deliveries(page: &Value) -> String {

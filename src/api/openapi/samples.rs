@@ -41,6 +41,7 @@ const TEXTS: &[(&str, &str)] = &[
     ),
     ("confirmation", "receipts"),
     ("created_by", "local"),
+    ("changed_by", "local"),
     ("actor", "local"),
 ];
 

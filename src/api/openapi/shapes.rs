@@ -65,6 +65,7 @@ const TEXTS: &[(&str, Text)] = &[
     ("Replaced.id", Id("sub_")),
     ("id", Like("^[a-z]{2,3}_[0-9a-f-]{36}$")),
     ("created_by", Like("^((ak|tm)_[0-9a-f-]{36}|local)$")),
+    ("changed_by", Like("^((ak|tm)_[0-9a-f-]{36}|local)$")),
     ("sent_by", Like("^(ak|tm)_[0-9a-f-]{36}$")),
     ("actor", Like("^((ak|tm)_[0-9a-f-]{36}|local|nobody)$")),
     ("by", Like("^((ak|tm)_[0-9a-f-]{36}|local)$")),

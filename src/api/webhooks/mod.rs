@@ -26,7 +26,7 @@ use crate::policy::{Place, Terms};
 use crate::store::Written;
 use crate::store::hooks::webhooks::{self, Added, Said, WEBHOOKS_MAX, Webhook};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::{Action, Who};
 use crate::vault::{WEBHOOK_SECRET, WEBHOOK_URL};
 
 /// Events in one request by default, and at most.
@@ -85,8 +85,12 @@ pub(crate) struct WebhookView {
     former_secret_until: Option<DateTime<Utc>>,
     /// When it was made.
     created_at: DateTime<Utc>,
+    /// Who made it: the id of an API key or a teammate, or `local` for the command line. Null: it was made before this was kept.
+    created_by: Option<String>,
     /// When it was last changed.
     changed_at: DateTime<Utc>,
+    /// Who changed it last, or its secret. Null: nobody did since this is kept.
+    changed_by: Option<String>,
     /// What requests are signed with, `whsec_…`. Shown now and never again.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
@@ -112,7 +116,9 @@ impl WebhookView {
             dropped_events: row.dropped,
             former_secret_until: row.former_until.filter(|until| *until > now),
             created_at: row.created_at,
+            created_by: row.created_by,
             changed_at: row.changed_at,
+            changed_by: row.changed_by,
             secret: None,
         })
     }
@@ -183,6 +189,8 @@ struct Wanted<'a> {
     events: &'a [EventType],
     max_events: i32,
     policy: Option<&'a Value>,
+    /// By whom.
+    who: Who,
 }
 
 impl Wanted<'_> {
@@ -232,6 +240,7 @@ impl Wanted<'_> {
             max_events: self.max_events,
             policy: self.policy.cloned(),
             disabled_why,
+            by: self.who.name(),
         }
     }
 }
@@ -285,6 +294,7 @@ pub(crate) async fn create(
         events: &body.events,
         max_events: body.max_events.unwrap_or(MAX_EVENTS_DEFAULT),
         policy: body.policy.as_ref().filter(|policy| !policy.is_null()),
+        who: server.caller.actor().who,
     };
     wanted.check(&state, &server.app)?;
     let secret = body.secret.as_deref().map_or_else(|| Some(generate()), Secret::read);
@@ -327,6 +337,7 @@ pub(crate) async fn change(
             None => before.policy.as_ref(),
             Some(policy) => policy.as_ref(),
         },
+        who: server.caller.actor().who,
     };
     wanted.check(&state, &server.app)?;
     let disabled_why = match body.enabled {
@@ -382,7 +393,8 @@ pub(crate) async fn rotate_secret(
     let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
     let mut tx = state.pool.begin().await?;
     let until = now + TimeDelta::hours(hours);
-    if webhooks::rotate(&mut tx, server.app.id, id, &sealed, until, now).await? == Written::Unknown {
+    let by = server.caller.actor().who.name();
+    if webhooks::rotate(&mut tx, server.app.id, id, &sealed, until, &by, now).await? == Written::Unknown {
         return Err(Problem::not_found("webhook"));
     }
     server.did(Action::WebhookSecretRotated, id).with(json!({"overlap_hours": hours})).record(&mut tx, 1, now).await?;

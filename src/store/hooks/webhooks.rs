@@ -37,7 +37,11 @@ pub(crate) struct Webhook {
     /// Deliveries that wait to be replayed.
     pub failed: i64,
     pub created_at: Timestamp,
+    /// [`Who::name`](crate::store::keys::audit::Who::name); none: it was made before that was kept.
+    pub created_by: Option<String>,
     pub changed_at: Timestamp,
+    /// The same; none: by nobody, or by the server, which disables what fails.
+    pub changed_by: Option<String>,
 }
 
 /// What became of a new webhook.
@@ -62,6 +66,8 @@ pub(crate) struct Said {
     pub policy: Option<Value>,
     /// None: it is active.
     pub disabled_why: Option<DisabledWhy>,
+    /// By whom: [`Who::name`](crate::store::keys::audit::Who::name).
+    pub by: String,
 }
 
 /// Adds a webhook.
@@ -76,8 +82,8 @@ pub(crate) async fn add(
     lock_app(conn, app).await?;
     let done = sqlx::query!(
         "INSERT INTO webhooks (id, app, name, url, events, heard, max_events, policy, state, secret, heard_from, breaker_at,
-                               created_at, changed_at)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $10, $10, $10
+                               created_at, changed_at, created_by)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, 'active', $9, $10, $10, $10, $10, $12
          WHERE (SELECT count(*) FROM webhooks WHERE app = $2) < $11",
         id.0,
         app.0,
@@ -89,7 +95,8 @@ pub(crate) async fn add(
         said.policy,
         secret,
         now,
-        WEBHOOKS_MAX
+        WEBHOOKS_MAX,
+        said.by
     )
     .execute(&mut *conn)
     .await?;
@@ -127,7 +134,7 @@ pub(crate) async fn list(
         Webhook,
         r#"SELECT id AS "id: WebhookId", name, url, events, max_events, policy, state AS "state: WebhookState",
                   disabled_why AS "disabled_why: DisabledWhy", former_until, breaker, open_until,
-                  failing_since, dropped, created_at, changed_at,
+                  failing_since, dropped, created_at, created_by, changed_at, changed_by,
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'pending') AS "pending!",
                   (SELECT count(*) FROM webhook_deliveries d WHERE d.webhook = w.id AND d.state = 'failed') AS "failed!"
            FROM webhooks w WHERE app = $1 AND ($2::uuid IS NULL OR id = $2) ORDER BY id DESC"#,
@@ -155,7 +162,7 @@ pub(crate) async fn change(
     lock_app(conn, app).await?;
     let done = sqlx::query!(
         "UPDATE webhooks SET name = $3, url = $4, events = $5, heard = $6, max_events = $7, policy = $8, disabled_why = $9,
-           changed_at = $10, state = CASE WHEN $9::text IS NULL THEN 'active' ELSE 'disabled' END,
+           changed_at = $10, changed_by = $11, state = CASE WHEN $9::text IS NULL THEN 'active' ELSE 'disabled' END,
            heard_from = CASE WHEN state = 'active' THEN heard_from ELSE $10 END,
            failing_since = CASE WHEN state = 'active' THEN failing_since END,
            breaker = CASE WHEN state = 'active' THEN breaker ELSE 'closed' END,
@@ -172,7 +179,8 @@ pub(crate) async fn change(
         said.max_events,
         said.policy,
         said.disabled_why.map(DisabledWhy::name),
-        now
+        now,
+        said.by
     )
     .execute(&mut *conn)
     .await?;
@@ -195,16 +203,18 @@ pub(crate) async fn rotate(
     id: WebhookId,
     secret: &[u8],
     former_until: Timestamp,
+    by: &str,
     now: Timestamp,
 ) -> sqlx::Result<Written> {
     let done = sqlx::query!(
         "UPDATE webhooks SET former_secret = CASE WHEN $4::timestamptz > $5 THEN secret END,
-           former_until = CASE WHEN $4 > $5 THEN $4 END, secret = $3, changed_at = $5 WHERE app = $1 AND id = $2",
+           former_until = CASE WHEN $4 > $5 THEN $4 END, secret = $3, changed_at = $5, changed_by = $6 WHERE app = $1 AND id = $2",
         app.0,
         id.0,
         secret,
         former_until,
-        now
+        now,
+        by
     )
     .execute(conn)
     .await?;

@@ -173,6 +173,30 @@ async fn a_key_makes_nothing_once_its_revocation_has_begun() {
 }
 
 #[tokio::test]
+async fn webhooks_outlive_a_key_and_show_what_it_made_and_what_it_led_elsewhere() {
+    let api = TestApi::start().await;
+    let hook =
+        |host: &str| json!({"name": host, "url": format!("https://{host}.example.com/"), "events": ["delivery.gone"]});
+    let all = "/v1/apps/shop/webhooks";
+    let own = api.post("/webhooks", hook("crm")).await.ok(201);
+    assert!(own["created_by"].as_str().unwrap().starts_with("ak_") && own["changed_by"].is_null(), "{own}");
+    let (thief, key) = made(&api, &[Scope::Keys, Scope::Read], None).await;
+    let theirs = api.call(Method::POST, all, Some(&key), Some(hook("theirs"))).await.ok(201);
+    assert_eq!(theirs["created_by"], thief);
+    let at = format!("{all}/{}", id(&own));
+    let elsewhere = Some(json!({"url": "https://theirs.example.com/crm"}));
+    let changed = api.call(Method::PATCH, &at, Some(&key), elsewhere).await.ok(200);
+    assert_eq!((&changed["created_by"], &changed["changed_by"]), (&own["created_by"], &json!(thief)));
+    revoke(&api, &thief, "").await;
+    let left = api.get("/webhooks").await.ok(200)["data"].clone();
+    let told = |i: usize| (left[i]["state"].clone(), left[i]["created_by"].clone(), left[i]["changed_by"].clone());
+    assert_eq!(told(0), (json!("active"), json!(thief), Value::Null), "whoever replaces keys goes on being told");
+    assert_eq!(told(1), (json!("active"), own["created_by"].clone(), json!(thief)));
+    let rotated = api.post(&format!("/webhooks/{}/rotate-secret", id(&own)), json!({})).await.ok(200);
+    assert_eq!(rotated["changed_by"], own["created_by"]);
+}
+
+#[tokio::test]
 async fn a_stolen_key_leaves_no_identity_key_behind_and_revokes_nobody_who_may_more() {
     let api = TestApi::start().await;
     let identity = async |key: &str| {

@@ -8014,11 +8014,15 @@ export interface components {
              * @description When it was last changed.
              */
             changed_at: string;
+            /** @description Who changed it last, or its secret. Null: nobody did since this is kept. */
+            changed_by?: string | null;
             /**
              * Format: date-time
              * @description When it was made.
              */
             created_at: string;
+            /** @description Who made it: the id of an API key or a teammate, or `local` for the command line. Null: it was made before this was kept. */
+            created_by?: string | null;
             disabled_why?: components["schemas"]["DisabledWhy"] | null;
             /**
              * Format: int64

@@ -1,6 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useRoute } from "preact-iso";
 import type { AppView, Webhook } from "../../api/types";
+import { actorWords } from "../../lib/audit";
 import { useResource } from "../../lib/resource";
 import { useFilters } from "../../lib/url";
 import { BLANK, bodyOf, draftOf, standing } from "../../lib/webhooks";
@@ -176,7 +177,8 @@ function Change({ app, webhook, refresh, onClose }: DialogProps) {
 }
 
 function About({ webhook }: { webhook: Webhook }) {
-  const { url, events, max_events, policy, pending, failed, dropped_events, failing_since, open_until, former_secret_until, changed_at } = webhook;
+  const { session } = useHere();
+  const { url, events, max_events, policy, pending, failed, dropped_events, failing_since, open_until, former_secret_until, changed_at, created_by, changed_by } = webhook;
   return (
     <Card title="How it stands" aside={<span class="fine">changed <Time at={changed_at} /></span>}>
       <dl class="figures">
@@ -203,6 +205,8 @@ function About({ webhook }: { webhook: Webhook }) {
             <Time at={former_secret_until} absolute />
           </Fact>
         )}
+        {created_by && <Fact title="Made by">{actorWords(created_by, session)}</Fact>}
+        {changed_by && <Fact title="Last changed by">{actorWords(changed_by, session)}</Fact>}
       </dl>
     </Card>
   );
