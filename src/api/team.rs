@@ -23,9 +23,10 @@ use crate::model::clock::Timestamp;
 use crate::model::id::TeammateId;
 use crate::model::role::{Grant, Grants, Role};
 use crate::store::keys::audit::Action;
-use crate::store::keys::oidc;
+use crate::store::keys::oidc::{self, Account};
 use crate::store::keys::sessions::{self, Owner};
-use crate::store::keys::team::{self, Teammate};
+use crate::store::keys::team::{self, Removed, Teammate};
+use crate::vault::{Purpose, Vault};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -191,6 +192,7 @@ pub(crate) async fn invite(
     if !team::add(once.conn(), id, &email, now).await? {
         return Err(Problem::conflict("email_taken", "There is a teammate of that address.").into());
     }
+    team::forget_removed(once.conn(), &removed_email(&state.vault, &email)).await?;
     team::set_grants(once.conn(), id, &grants).await?;
     let link = make_link(once.conn(), &state, id, now).await?;
     let entry = admin.caller.did(None, Action::TeammateInvited, id);
@@ -289,7 +291,8 @@ pub(crate) async fn unlink(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Removes a teammate for good. The audit log keeps their id, and the API keys that they made stay valid.
+/// Removes a teammate for good. The audit log keeps their id, and the API keys that they made stay valid. Whoever was removed does not
+/// come back by the OpenID provider as a newcomer, unless they are invited again.
 #[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", params(("teammate" = String, Path)),
     security(("session" = ["admin"])), responses((status = 204)))]
 pub(crate) async fn remove(
@@ -303,10 +306,31 @@ pub(crate) async fn remove(
     if !team::lock(&mut tx, id).await? {
         return Err(unknown());
     }
+    let now = state.clock.now();
+    remember(&mut tx, &state, id, now).await?;
     team::remove(&mut tx, id).await?;
-    admin.caller.did(None, Action::TeammateRemoved, id).record(&mut tx, 1, state.clock.now()).await?;
+    admin.caller.did(None, Action::TeammateRemoved, id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Remembers whom to refuse who is being removed.
+async fn remember(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now: Timestamp) -> Result<(), Problem> {
+    let email = read(&mut *conn, id).await?.email;
+    let accounts = oidc::accounts(conn, id).await?;
+    let accounts = accounts.iter().map(|(issuer, subject)| removed_account(&state.vault, Account { issuer, subject }));
+    let removed = Removed { email: removed_email(&state.vault, &email), accounts: accounts.collect() };
+    Ok(team::remember_removed(conn, &removed, now).await?)
+}
+
+/// The HMAC by which an address is known again whose teammate was removed.
+pub(super) fn removed_email(vault: &Vault, email: &str) -> [u8; 32] {
+    vault.mac(Purpose::RemovedTeammate, &[email.as_bytes()])
+}
+
+/// The HMAC by which an account at a provider is known again whose teammate was removed.
+pub(super) fn removed_account(vault: &Vault, account: Account<'_>) -> [u8; 32] {
+    vault.mac(Purpose::RemovedTeammate, &[account.issuer.as_bytes(), account.subject.as_bytes()])
 }
 
 /// Reads roles as they are to be kept; notes what is wrong with them.

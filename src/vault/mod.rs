@@ -92,9 +92,11 @@ pub enum Purpose {
     PasskeyChallenge = 8,
     /// Proves that a backup is as it was written.
     Backup = 9,
+    /// Knows again whoever was removed from the team, without naming them.
+    RemovedTeammate = 10,
 }
 
-const PURPOSES: usize = 10;
+const PURPOSES: usize = 11;
 /// Octets of a signature: `key number (u16 BE) | HMAC-SHA-256, its first 16 octets`.
 pub(crate) const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
 const SIGNATURE_MAC_LEN: usize = 16;

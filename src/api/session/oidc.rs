@@ -20,6 +20,7 @@ use crate::api::email::normal_email;
 use crate::api::extract::{Query, is_plain_text};
 use crate::api::problem::Problem;
 use crate::api::signed_in::SignedIn;
+use crate::api::team::{removed_account, removed_email};
 use crate::model::base64url;
 use crate::model::clock::Timestamp;
 use crate::model::id::TeammateId;
@@ -81,6 +82,8 @@ enum Why {
     Domain,
     /// They are no teammate.
     Unknown,
+    /// They would be a newcomer, and were removed from the team.
+    Removed,
     /// They are shut out.
     Disabled,
     /// Their address is that of a teammate with another account at the provider.
@@ -100,6 +103,7 @@ impl Why {
             Self::Email => "email",
             Self::Domain => "domain",
             Self::Unknown => "unknown",
+            Self::Removed => "removed",
             Self::Disabled => "disabled",
             Self::OtherAccount => "other_account",
             Self::PasskeysUnavailable => "passkeys_unavailable",
@@ -280,6 +284,11 @@ impl Arrival<'_> {
     async fn introduce(&self, conn: &mut PgConnection, account: Account<'_>, email: &str) -> Result<Standing, Failed> {
         let mut known = team::lock_by_email(conn, email).await?;
         if let (None, Some(role)) = (known, self.settings.newcomers) {
+            let vault = &self.state.vault;
+            // Whoever was removed has to be invited: an invitation makes them known.
+            if team::was_removed(conn, &removed_email(vault, email), &removed_account(vault, account)).await? {
+                return Err(Why::Removed.into());
+            }
             self.add(conn, email, role).await?;
             known = team::lock_by_email(conn, email).await?;
         }

@@ -28,6 +28,12 @@ pub(crate) async fn owner(conn: &mut PgConnection, account: Account<'_>) -> sqlx
     .await
 }
 
+/// The accounts that are linked to a teammate: issuer and subject of each.
+pub(crate) async fn accounts(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<Vec<(String, String)>> {
+    let rows = sqlx::query!("SELECT issuer, subject FROM oidc_accounts WHERE teammate = $1", teammate.0);
+    Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.issuer, row.subject)).collect())
+}
+
 /// Links an account to a teammate. False: it is linked, or the teammate has another one at that provider.
 pub(crate) async fn link(
     conn: &mut PgConnection,

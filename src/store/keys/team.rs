@@ -207,6 +207,47 @@ pub(crate) async fn remove(conn: &mut PgConnection, id: TeammateId) -> sqlx::Res
     sqlx::query!("DELETE FROM teammates WHERE id = $1", id.0).execute(conn).await.map(drop)
 }
 
+/// HMACs by which somebody is known again who was removed.
+#[derive(Debug)]
+pub(crate) struct Removed {
+    /// Of their address.
+    pub email: [u8; 32],
+    /// Of each account at a provider that was linked to them.
+    pub accounts: Vec<[u8; 32]>,
+}
+
+/// Remembers that somebody was removed.
+pub(crate) async fn remember_removed(conn: &mut PgConnection, removed: &Removed, now: Timestamp) -> sqlx::Result<()> {
+    let accounts: Vec<&[u8]> = removed.accounts.iter().map(<[u8; 32]>::as_slice).collect();
+    sqlx::query!(
+        "INSERT INTO removed_teammates (email_mac, account_mac, removed_at)
+         SELECT $1, account, $3 FROM (SELECT unnest($2::bytea[]) UNION ALL SELECT NULL WHERE cardinality($2::bytea[]) = 0) AS a (account)",
+        removed.email.as_slice(),
+        &accounts as &[&[u8]],
+        now
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Whether somebody was removed who had that address, or that account.
+pub(crate) async fn was_removed(conn: &mut PgConnection, email: &[u8; 32], account: &[u8; 32]) -> sqlx::Result<bool> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM removed_teammates WHERE email_mac = $1)
+               OR EXISTS (SELECT FROM removed_teammates WHERE account_mac = $2) AS "was!""#,
+        email.as_slice(),
+        account.as_slice()
+    )
+    .fetch_one(conn)
+    .await
+}
+
+/// Forgets that whoever had that address was removed, and which accounts they had.
+pub(crate) async fn forget_removed(conn: &mut PgConnection, email: &[u8; 32]) -> sqlx::Result<()> {
+    sqlx::query!("DELETE FROM removed_teammates WHERE email_mac = $1", email.as_slice()).execute(conn).await.map(drop)
+}
+
 /// Makes a one-time link work until then; the one before does not any more.
 pub(crate) async fn set_link(
     conn: &mut PgConnection,

@@ -3046,7 +3046,7 @@ export interface paths {
         post?: never;
         /**
          * Removes a teammate for good.
-         * @description The audit log keeps their id, and the API keys that they made stay valid.
+         * @description The audit log keeps their id, and the API keys that they made stay valid. Whoever was removed does not come back by the OpenID provider as a newcomer, unless they are invited again.
          *
          *     Takes a session of somebody with the role `admin`.
          */

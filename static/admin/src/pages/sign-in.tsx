@@ -81,6 +81,7 @@ const REFUSED: Record<string, string> = {
   email: "Your provider does not say that your address is verified.",
   domain: "Addresses of that domain are not let in this way.",
   unknown: "Nobody has invited that address. Ask whoever runs this server.",
+  removed: "You were removed from the team. Ask whoever runs this server to invite you again.",
   disabled: "You are not let in any more. Ask whoever runs this server.",
   other_account: "Your address belongs to another account at your provider. Ask whoever runs this server.",
   passkeys_unavailable: "You have a passkey, and this server cannot ask for it. Ask whoever runs it.",

@@ -318,6 +318,40 @@ async fn whoever_is_shut_out_stays_out_and_comes_back_as_before() {
 }
 
 #[tokio::test]
+async fn whoever_was_removed_is_no_newcomer_until_they_are_invited_again() {
+    let world = World::with(|settings| OidcSettings {
+        domains: vec!["example.com".to_owned()],
+        newcomers: Some(Role::Operator),
+        ..settings
+    })
+    .await;
+    let remove = async |id: &str| {
+        let path = format!("/v1/team/{id}");
+        assert_eq!(world.api.locally(Method::DELETE, &path, Value::Null).await.status, 204);
+    };
+    let ann = world.enters("s-1", ANN).await;
+    remove(ann.teammate()).await;
+    assert!(!ann.is_in().await);
+    world.refused(world.enter("s-1", ANN).await, "removed", "the same account").await;
+    world.refused(world.enter("s-1", "ann.new@example.com").await, "removed", "under another address").await;
+    world.refused(world.enter("s-2", ANN).await, "removed", "another account with the address").await;
+    // Who never came by the provider is known by the address.
+    let (ben, _) = world.api.invite("ben@example.com", viewer()).await;
+    remove(ben["id"].as_str().unwrap()).await;
+    world.refused(world.enter("s-3", "ben@example.com").await, "removed", "invited and removed").await;
+    let kept: Vec<String> =
+        sqlx::query_scalar("SELECT r::text FROM removed_teammates r").fetch_all(&world.api.pool).await.unwrap();
+    assert!(kept.len() == 2 && !kept.concat().contains("ann") && !kept.concat().contains("s-1"), "{kept:?}");
+
+    world.enters("s-4", "cy@example.com").await;
+    world.api.invite(ANN, viewer()).await;
+    assert_eq!(world.enters("s-1", ANN).await.session["roles"][0]["role"], "viewer");
+    let kept: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM removed_teammates").fetch_one(&world.api.pool).await.unwrap();
+    assert_eq!(kept, 1, "what is not needed any more is forgotten");
+}
+
+#[tokio::test]
 async fn newcomers_of_the_named_domains_get_the_role_that_is_for_them() {
     let world = World::with(|settings| OidcSettings {
         domains: vec!["example.com".to_owned(), "example.org".to_owned()],

@@ -276,7 +276,7 @@ const ACTS: Record<Act, { title: (email: string) => string; says: string; button
   },
   remove: {
     title: (email) => `Remove ${email}?`,
-    says: "They are gone for good, with password and passkeys; all their sessions end. The audit log keeps their id, and API keys that they made stay valid.",
+    says: "They are gone for good, with password and passkeys; all their sessions end. They come back by invitation alone. The audit log keeps their id, and API keys that they made stay valid.",
     button: "Remove them for good",
     isGrave: true,
     work: (id) => removeTeammate(id),
