@@ -259,7 +259,7 @@ pub(crate) async fn remove(
 }
 
 /// Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the
-/// size of the app, or counted.
+/// size of the app, or counted. It is a search, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/segments/preview", tag = "Segments",
     params(("app" = String, Path, description = "Id or slug")), request_body = SegmentPreviewBody,
     security(("api_key" = ["read"])), responses((status = 200, body = SegmentPreview)))]
@@ -270,6 +270,7 @@ pub(crate) async fn preview(
 ) -> Result<axum::Json<SegmentPreview>, Problem> {
     let chosen = Chosen::read(&state, &server.app, &body.segment).await?;
     let chosen = chosen.map_err(|what| Problem::invalid_member("/segment", what))?;
+    let _place = state.place_to_search(server.app.id).await?;
     let now = state.clock.now();
     let reach = reach::of_everyone(&state.pool, server.app.id, &chosen.filter(), body.exact, now).await?;
     let warnings = chosen.warnings.into_iter().map(|what| FieldError::member("/segment", what)).collect();

@@ -75,7 +75,7 @@ pub struct Shared {
     pub(super) charts: Places,
     /// Places for simulations of policies, each of which keeps a core busy.
     pub(super) simulations: Places,
-    /// Places for searches through deliveries, messages and dead letters, each of which keeps a connection to the database busy.
+    /// Places for searches through whom an app has and what it has sent, each of which keeps a connection to the database busy.
     pub(super) searches: Places,
     /// Places for imports and exports, which keep a connection to the database busy for as long as their files take.
     pub(super) transfers: Places,
@@ -165,7 +165,7 @@ pub struct Settings {
     pub simulation_steps_max: u64,
     /// Searches through deliveries, messages and dead letters that are made at a time: far fewer than connections to the database.
     pub searches_at_once: usize,
-    /// How long a chart, a simulation or a search waits for its place before it is refused. One app has at most half of the places
+    /// How long whatever takes a place waits for it before it is refused. One app has at most half of the places
     /// of each kind.
     pub place_patience: Duration,
     /// What holds apps that send far more than their size explains.
@@ -291,7 +291,7 @@ impl ApiState {
         self.transfers.take(Some(app), self.settings.place_patience, &BUSY).await
     }
 
-    /// Waits for a place to search through what an app has sent. 503: too many search, or the app itself does so too often.
+    /// Waits for a place to search through whom an app has, or what it has sent. 503: too many search, or the app itself does so too often.
     pub(super) async fn place_to_search(&self, app: AppId) -> Result<Place, Problem> {
         const BUSY: Busy =
             Busy { code: "searches_busy", detail: "More searches are asked for than this process makes at a time." };

@@ -434,7 +434,8 @@ pub(crate) async fn unsubscribe(
 /// Lists subscriptions, the newest first.
 ///
 /// For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it
-/// may hold fewer than were asked for, or none, and yet lead on by its `iterator`.
+/// may hold fewer than were asked for, or none, and yet lead on by its `iterator`. Such lists, and those of a segment's members, are
+/// searches, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     params(("app" = String, Path, description = "Id or slug"), SubscriptionQuery),
     security(("api_key" = ["read"])), responses((status = 200, body = Page<SubscriptionView>)))]
@@ -463,6 +464,10 @@ pub(crate) async fn list(
         state: query.state,
         gateway: query.gateway,
     };
+    let _place = match filter.takes_all() {
+        true => None,
+        false => Some(state.place_to_search(server.app.id).await?),
+    };
     let Listed { rows, looked_to } = subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
     let show = |(row, topics)| SubscriptionView::new(row, topics);
     Ok(cut.page_of_search(rows, looked_to.map(Into::into), |(row, _)| row.id, show).answer(&uri))
@@ -472,6 +477,7 @@ pub(crate) async fn list(
 async fn members(state: &ApiState, app: &App, segment: &str, cut: Cut) -> Result<Page<SubscriptionView>, Problem> {
     let chosen = Chosen::read(state, app, segment).await?;
     let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
+    let _place = state.place_to_search(app.id).await?;
     let (ids, looked_to) = reach::members(state.reads.pool(), app.id, &filter, cut.ask(), state.clock.now()).await?;
     let mut rows = subscriptions::of_ids(state.reads.pool(), app.id, &ids).await?;
     // In the order in which they were found.

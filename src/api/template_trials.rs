@@ -226,7 +226,7 @@ pub(crate) struct TrialFailure {
 }
 
 /// Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything. Recipients are read in
-/// pages, as a message's would be.
+/// pages, as a message's would be. It is a search, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/check", tag = "Templates",
     params(("app" = String, Path, description = "Id or slug")), request_body = TemplateCheckBody,
     security(("api_key" = ["send"])), responses((status = 200, body = TemplateCheck)))]
@@ -244,6 +244,8 @@ pub(crate) async fn check(
     let filter = segment.map(|segment| segment.filter());
     let audience = audience.expect("whatever is missing was refused");
     let (of, compiled) = compile(&state, &app, template, data).await?;
+    // No place among simulations: there are so few that whoever waits for one would be refused before a check is over.
+    let _place = state.place_to_search(app.id).await?;
     let mut told = TemplateCheck::default();
     let (mut behind, until, now) = (Behind::NONE, Instant::now() + CHECK_WITHIN, state.clock.now());
     while !told.done {

@@ -194,3 +194,46 @@ async fn an_app_that_searches_much_keeps_neither_another_ones_searches_waiting_n
         api.get(query).await.ok(200);
     }
 }
+
+#[tokio::test]
+async fn what_looks_through_an_apps_audience_or_a_campaigns_deliveries_takes_a_place_among_searches() {
+    let settings = Settings { searches_at_once: 2, place_patience: Duration::ZERO, ..Settings::default() };
+    let api = TestApi::with(settings, None).await;
+    let message = json!({"to": {"all": true}, "content": {"title": "T"}});
+    api.post("/campaigns", json!({"slug": "spring", "message": message})).await.ok(201);
+    let check = json!({"template": {"content": {"title": "T"}}, "to": {"all": true}});
+    let costly = [
+        ("/subscriptions?tag=vip", None),
+        ("/subscriptions?topic=news", None),
+        ("/subscriptions?state=active", None),
+        ("/subscriptions?gateway=fcm", None),
+        ("/subscriptions?segment=tag(%22vip%22)", None),
+        ("/segments/preview", Some(json!({"segment": "tag(\"vip\")"}))),
+        ("/segments/preview", Some(json!({"segment": "tag(\"vip\")", "exact": true}))),
+        ("/campaigns/spring/locales", None),
+        ("/campaigns/spring/gateways", None),
+        ("/templates/check", Some(check)),
+    ];
+    let ask = async |(path, body): &(&str, Option<Value>)| {
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        api.call(method, &format!("/v1/apps/shop{path}"), Some(&api.key), body.clone()).await
+    };
+    let mut held = api.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE subscriptions").execute(&mut *held).await.unwrap();
+    let meanwhile = async {
+        until_waiting(&api.pool, 1).await;
+        for request in &costly {
+            let refused = ask(request).await;
+            assert_eq!(refused.refusal(), (503, "searches_busy", vec![]), "{request:?}");
+        }
+        tokio::select! {
+            reply = api.get("/subscriptions?user_id=ann") => panic!("it takes no place: {}", reply.json),
+            () = until_waiting(&api.pool, 2) => {}
+        }
+        held.rollback().await.unwrap();
+    };
+    tokio::join!(api.get("/deliveries?user_id=ann"), meanwhile).0.ok(200);
+    for request in &costly {
+        ask(request).await.ok(200);
+    }
+}

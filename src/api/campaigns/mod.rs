@@ -240,7 +240,8 @@ pub(crate) async fn show_plan(
     Ok(axum::Json(open(&state, &row)?.given))
 }
 
-/// Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million.
+/// Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million, and a few such
+/// searches are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/locales", tag = "Campaigns",
     params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = LocalesView)))]
@@ -250,10 +251,12 @@ pub(crate) async fn show_locales(
     At(campaign): At<CampaignRef>,
 ) -> Result<axum::Json<LocalesView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
+    let _place = state.place_to_search(server.app.id).await?;
     Ok(axum::Json(view::locales(&state.pool, server.app.id, row.id).await?))
 }
 
-/// Shows what browsers reported of a campaign, by push service. Every report is looked at: that takes seconds for a million.
+/// Shows what browsers reported of a campaign, by push service. Every report is looked at: that takes seconds for a million, and a few
+/// such searches are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/gateways", tag = "Campaigns",
     params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
     security(("api_key" = ["read"])), responses((status = 200, body = GatewaysView)))]
@@ -263,6 +266,7 @@ pub(crate) async fn show_gateways(
     At(campaign): At<CampaignRef>,
 ) -> Result<axum::Json<GatewaysView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
+    let _place = state.place_to_search(server.app.id).await?;
     Ok(axum::Json(view::gateways(&state.pool, server.app.id, row.id).await?))
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Whether it takes all of those that an index leads to.
-    fn takes_all(&self) -> bool {
+    pub(crate) fn takes_all(&self) -> bool {
         let Self { user_id: _, topic, tag, state, gateway } = self;
         topic.is_none() && tag.is_none() && state.is_none() && gateway.is_none()
     }

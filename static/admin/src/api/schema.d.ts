@@ -365,7 +365,7 @@ export interface paths {
         };
         /**
          * Shows what browsers reported of a campaign, by push service.
-         * @description Every report is looked at: that takes seconds for a million.
+         * @description Every report is looked at: that takes seconds for a million, and a few such searches are made at a time: 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
@@ -387,7 +387,7 @@ export interface paths {
         };
         /**
          * Shows how a campaign goes by the language of browsers.
-         * @description Every delivery is looked at: that takes seconds for a million.
+         * @description Every delivery is looked at: that takes seconds for a million, and a few such searches are made at a time: 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
@@ -1771,7 +1771,9 @@ export interface paths {
         put?: never;
         /**
          * Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the size of the app, or counted.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description It is a search, of which a few are made at a time: 503 (`searches_busy`).
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         post: operations["segments_preview"];
         delete?: never;
@@ -1847,7 +1849,7 @@ export interface paths {
         };
         /**
          * Lists subscriptions, the newest first.
-         * @description For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it may hold fewer than were asked for, or none, and yet lead on by its `iterator`.
+         * @description For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it may hold fewer than were asked for, or none, and yet lead on by its `iterator`. Such lists, and those of a segment's members, are searches, of which a few are made at a time: 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
@@ -1953,7 +1955,7 @@ export interface paths {
         put?: never;
         /**
          * Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything.
-         * @description Recipients are read in pages, as a message's would be.
+         * @description Recipients are read in pages, as a message's would be. It is a search, of which a few are made at a time: 503 (`searches_busy`).
          *
          *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
          */
