@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::auth::{MayManageKeys, MayRead, Server};
+use super::auth::{MayManageKeys, MayRead, Server, unknown_key};
 use super::extract::{At, is_plain_text};
 use super::once::{Instead, Making};
 use super::problem::{Faults, FieldError, Problem};
@@ -151,10 +151,14 @@ pub(crate) async fn create(
         created_at: state.clock.now(),
     };
     let mut once = pending.begin(&state).await?;
-    if identity_keys::add(once.conn(), server.app.id, &row).await? == Added::TooMany {
-        let detail =
-            format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
-        return Err(Problem::conflict("too_many_identity_keys", detail).into());
+    match identity_keys::add(once.conn(), server.app.id, &row).await? {
+        Added::Done => {}
+        Added::TooMany => {
+            let detail =
+                format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
+            return Err(Problem::conflict("too_many_identity_keys", detail).into());
+        }
+        Added::Revoked => return Err(unknown_key().into()),
     }
     let entry = server.did(Action::IdentityKeyCreated, id);
     entry.with(json!({"name": row.name, "algorithm": row.algorithm})).record(once.conn(), 1, row.created_at).await?;

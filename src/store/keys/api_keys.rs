@@ -155,7 +155,7 @@ pub(crate) async fn make(
 
 /// Keys are made and revoked one after another: whoever revokes a key sees everything that it made, and a key that was
 /// revoked makes nothing any more. Requests that only show a key do not wait.
-async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+pub(super) async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE").execute(conn).await.map(drop)
 }
 

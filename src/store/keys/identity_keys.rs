@@ -4,6 +4,7 @@ use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{ApiKeyId, AppId, IdentityKeyId};
+use crate::store::keys::api_keys;
 use crate::store::results::Written;
 
 /// Most keys of one app: enough to rotate, few enough to try them all.
@@ -37,13 +38,26 @@ pub(crate) enum Added {
     Done,
     /// The app has [`KEYS_MAX`] already.
     TooMany,
+    /// The API key that makes it was revoked meanwhile.
+    Revoked,
 }
 
-/// Adds a key.
+/// Adds a key. To be called in a transaction, in which others that make or revoke API keys wait, if one of these makes it: whoever
+/// revokes that one sees what it made, and it makes nothing any more.
 pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<Added> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     let app =
         sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(&mut *conn).await?;
+    if let Some(maker) = key.made_by {
+        api_keys::take_turns(conn).await?;
+        let valid = sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT FROM api_keys WHERE id = $1 AND revoked_at IS NULL) AS "valid!""#,
+            maker.0
+        );
+        if !valid.fetch_one(&mut *conn).await? {
+            return Ok(Added::Revoked);
+        }
+    }
     let done = sqlx::query!(
         "INSERT INTO identity_keys (id, app, name, algorithm, form, secret, public_key, created_at, made_by)
          SELECT $1, $2, $3, $4, $5, $6, $7, $8, $10 WHERE (SELECT count(*) FROM identity_keys WHERE app = $2) < $9",

@@ -228,3 +228,40 @@ async fn a_stolen_key_leaves_no_identity_key_behind_and_revokes_nobody_who_may_m
     let log = api.get("/audit-log?action=identity_key.removed").await.ok(200);
     assert_eq!(log["data"].as_array().unwrap().len(), 2, "{log}");
 }
+
+#[tokio::test]
+async fn a_key_that_is_believed_for_a_second_after_its_revocation_elsewhere_makes_no_identity_key() {
+    let api = TestApi::start().await;
+    let (maker, key) = made(&api, &[Scope::Keys], None).await;
+    make(&api, &key, json!({"name": "n", "scopes": ["keys"]})).await.ok(201);
+    let (maker, local) = (maker.parse().unwrap(), bellwire::testkit::store::keys::audit::Actor::LOCAL);
+    let revoked = api_keys::revoke(&api.pool, Some(api.app_id()), maker, false, local, api.clock.now()).await.unwrap();
+    assert_eq!(revoked, Some(2), "by another process, of which this one hears within a second");
+    let body = Some(json!({"name": "n"}));
+    let refused = api.call(Method::POST, "/v1/apps/shop/identity-keys", Some(&key), body).await;
+    assert_eq!(refused.refusal(), (401, "unauthorized", vec![]));
+    assert_eq!(api.get("/identity-keys").await.ok(200)["data"], json!([]));
+}
+
+/// The same at the very moment when it is revoked.
+#[tokio::test]
+async fn a_key_makes_no_identity_key_once_its_revocation_has_begun() {
+    let api = TestApi::start().await;
+    let (_, key) = made(&api, &[Scope::Keys], None).await;
+    let mut revocation = api.pool.begin().await.unwrap();
+    for statement in ["LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE", "UPDATE api_keys SET revoked_at = created_at"]
+    {
+        sqlx::query(statement).execute(&mut *revocation).await.unwrap();
+    }
+    let commit = async {
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'api_keys'::regclass)";
+        while !sqlx::query_scalar::<_, bool>(waits).fetch_one(&api.pool).await.unwrap() {}
+        revocation.commit().await.unwrap();
+    };
+    let body = Some(json!({"name": "n"}));
+    let identity = api.call(Method::POST, "/v1/apps/shop/identity-keys", Some(&key), body);
+    let (refused, ()) = tokio::join!(identity, commit);
+    assert_eq!(refused.refusal(), (401, "unauthorized", vec![]));
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM identity_keys").fetch_one(&api.pool).await.unwrap();
+    assert_eq!(left, 0);
+}
