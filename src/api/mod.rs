@@ -55,6 +55,7 @@ pub(crate) mod metrics;
 pub(crate) mod mismatch;
 mod once;
 pub(crate) mod openapi;
+mod outgoing;
 pub(crate) mod paging;
 pub(crate) mod passwords;
 mod places;

@@ -168,6 +168,8 @@ pub struct Settings {
     /// How long whatever takes a place waits for it before it is refused. One app has at most half of the places
     /// of each kind.
     pub place_patience: Duration,
+    /// How long a client may take for a part of an export; then it is cut off, and its place is free.
+    pub part_timeout: Duration,
     /// What holds apps that send far more than their size explains.
     pub guard: Guard,
     /// The example page; none: there is none.
@@ -208,6 +210,7 @@ impl Default for Settings {
             simulation_steps_max: 1_000_000,
             searches_at_once: 8,
             place_patience: Duration::from_secs(5),
+            part_timeout: Duration::from_secs(60),
             guard: Guard::DEFAULT,
             example: Some(example::Example::default()),
             trusted_proxies: 0,
@@ -282,7 +285,7 @@ impl ApiState {
         change(Arc::get_mut(&mut self.0).expect("nobody else has a handle yet"));
     }
 
-    /// Waits for a place to take an app's subscriptions in or out. 503: too many do, or the app itself does so too often.
+    /// Waits for a place to take in or out what an app has, be it long. 503: too many do, or the app itself does so too often.
     pub(super) async fn place_to_transfer(&self, app: AppId) -> Result<Place, Problem> {
         const BUSY: Busy = Busy {
             code: "transfers_busy",

@@ -342,6 +342,7 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         simulation_steps_max: api::Settings::default().simulation_steps_max,
         searches_at_once: api::Settings::default().searches_at_once,
         place_patience: api::Settings::default().place_patience,
+        part_timeout: api::Settings::default().part_timeout,
         guard: engines::guard(config),
         example: config.example.map(|audience| Example { audience, public_url: config.public_url.clone() }),
         trusted_proxies: config.trusted_proxies as usize,

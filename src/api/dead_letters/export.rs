@@ -1,10 +1,10 @@
 //! Copies dead letters out, page by page: an export of any length takes the memory of one page.
 
-use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
@@ -12,6 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{DeadLetterView, Filtered};
 use crate::api::ApiState;
 use crate::api::auth::{MayExport, Server};
+use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
 use crate::model::clock::Clock;
 use crate::model::id::ActionId;
@@ -147,7 +148,7 @@ pub(crate) struct ExportQuery {
 }
 
 /// Copies out all dead letters that fit, the newest first, without their content. Each page is entered into the trail
-/// before it leaves.
+/// before it leaves. A few exports and imports are under way at a time: 503 (`transfers_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/export", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ExportQuery, Filter),
     security(("api_key" = ["export"])), responses((status = 200, content(
@@ -156,16 +157,18 @@ pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
     Filtered(filter, ExportQuery { format }): Filtered<ExportQuery>,
+    mut request: Request,
 ) -> Result<Response, Problem> {
     let (clock, app, actor) = (state.clock.clone(), server.app.id, server.caller.actor());
+    let place = state.place_to_transfer(app).await?;
     let operation =
         Operation { id: ActionId(clock.uuid()), app, action: Action::Export, actor, filter, began: clock.now() };
     let pages = Pages { pool: state.pool.clone(), clock, operation, format, part: 0, next: Some(Keyset::newest(PAGE)) };
     // The first page is read before the answer begins: what fails there is a problem like any other.
     let Some((first, rest)) = pages.next().await? else { return Err(Problem::internal()) };
-    let rest = stream::try_unfold(rest, Pages::next)
-        .inspect_err(|error| tracing::warn!(%error, "an export of dead letters broke off"));
-    let body = Body::from_stream(stream::once(async { Ok(first) }).chain(rest));
+    let parts = stream::once(async { Ok(first) }).chain(stream::try_unfold(rest, Pages::next));
+    let (outgoing, body) = Outgoing::answering(&mut request, &state);
+    outgoing.give(parts, place, "an export of dead letters");
     let headers = [(header::CONTENT_TYPE, format.media_type()), (header::CONTENT_DISPOSITION, format.attachment())];
     Ok((headers, body).into_response())
 }

@@ -16,7 +16,8 @@ use utoipa_axum::routes;
 
 use super::ApiState;
 use super::auth::{MayExport, MayRead, Server};
-use super::extract::{Query, Recheck};
+use super::extract::Query;
+use super::outgoing::Outgoing;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
 use crate::model::clock::Timestamp;
@@ -178,12 +179,12 @@ pub(crate) async fn export(
     };
     let file = format!("attachment; filename=\"{}-{}.{suffix}\"", server.app.slug, now.format("%Y-%m-%d"));
     let file = HeaderValue::try_from(file).map_err(|_| Problem::internal())?;
-    let recheck = request.extensions_mut().remove::<Recheck>();
-    let giver = Giver { state, app: server.app, id, contents, format, after: query.after, recheck, _place: place };
+    let (to, body) = Outgoing::answering(&mut request, &state);
+    Giver { state, app: server.app, id, contents, format, after: query.after, _place: place }.give(to);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
         (header::CONTENT_DISPOSITION, file),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    Ok((headers, giver.give()).into_response())
+    Ok((headers, body).into_response())
 }

@@ -1,21 +1,14 @@
-//! Gives an export out, part by part: while one is on its way the next is read. A part is handed over when the one before was taken,
-//! so a slow client costs the memory of a few parts, and holds nothing in the database.
+//! Gives an export out, part by part: while one is on its way the next is read. It holds nothing in the database meanwhile.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use futures_util::stream;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::super::ApiState;
-use super::super::extract::Recheck;
+use super::super::outgoing::{Cut, Outgoing};
 use super::super::places::Place;
 use super::super::problem::Problem;
 use super::line::{COLUMNS, END, NoLine, SUBSCRIPTION, SubscriptionLine};
@@ -30,16 +23,12 @@ use crate::vault::{Unopenable, Vault};
 const PART: i64 = 1_000;
 /// Octets of settings that are handed over together.
 const PART_OCTETS: usize = 64 * 1024;
-/// How long a client may take for a part.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why an export breaks off: the connection is then cut, so that nobody takes a part for the whole.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
-    #[error("the client has gone, or took nothing for a minute")]
-    Client,
-    #[error("whoever asked for it may not any more")]
-    Forbidden,
+    #[error(transparent)]
+    Cut(#[from] Cut),
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
     #[error(transparent)]
@@ -66,13 +55,6 @@ impl From<Problem> for Broken {
     }
 }
 
-/// What goes to the client.
-enum Given {
-    Part(Bytes),
-    /// All of it was given.
-    End,
-}
-
 /// An export on its way.
 pub(super) struct Giver {
     pub state: ApiState,
@@ -82,31 +64,20 @@ pub(super) struct Giver {
     pub format: Format,
     /// The last subscription that the client has.
     pub after: Option<SubscriptionId>,
-    pub recheck: Option<Recheck>,
     pub _place: Place,
 }
 
 impl Giver {
     /// Begins. The body ends well only behind the last line.
-    pub(super) fn give(self) -> Body {
-        let (to, from) = mpsc::channel(1);
+    pub(super) fn give(self, to: Outgoing) {
         tokio::spawn(Giving { giver: self, to, out: Vec::new(), lines: 0, counts: BTreeMap::new() }.run());
-        let parts = stream::unfold(Some(from), |from| async move {
-            let mut from: mpsc::Receiver<Given> = from?;
-            match from.recv().await {
-                Some(Given::Part(octets)) => Some((Ok::<_, io::Error>(octets), Some(from))),
-                Some(Given::End) => None,
-                None => Some((Err(io::Error::other("the export broke off")), None)),
-            }
-        });
-        Body::from_stream(parts)
     }
 }
 
 /// The same with what is being handed over.
 pub(super) struct Giving {
     giver: Giver,
-    to: mpsc::Sender<Given>,
+    to: Outgoing,
     /// Lines that are not handed over yet.
     out: Vec<u8>,
     lines: i64,
@@ -126,7 +97,7 @@ impl Giving {
             tracing::warn!(export = %id, %error, "how an export ended could not be noted");
         }
         if given.is_ok() {
-            let _ = self.to.send(Given::End).await;
+            let _ = self.to.end().await;
         }
     }
 
@@ -164,12 +135,8 @@ impl Giving {
         if self.out.is_empty() {
             return Ok(());
         }
-        let Giver { state, id, recheck, .. } = &self.giver;
-        if let Some(recheck) = recheck {
-            recheck.ask(state).await.map_err(|_| Broken::Forbidden)?;
-        }
-        let part = Given::Part(std::mem::take(&mut self.out).into());
-        timeout(PATIENCE, self.to.send(part)).await.map_err(|_| Broken::Client)?.map_err(|_| Broken::Client)?;
+        let Giver { state, id, .. } = &self.giver;
+        self.to.part(std::mem::take(&mut self.out).into()).await?;
         exports::advance(&state.pool, *id, self.lines, state.clock.now()).await?;
         Ok(())
     }

@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use chrono::{DateTime, TimeDelta, Utc};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -20,7 +20,7 @@ use crate::api::deliveries::ReceiptView;
 use crate::api::deliveries::search::FoundDelivery;
 use crate::api::extract::{At, UserId};
 use crate::api::message_content::{self, ContentView};
-use crate::api::places::Place;
+use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
 use crate::api::subscriptions::SubscriptionView;
 use crate::model::clock::time_of;
@@ -134,6 +134,7 @@ pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
     At(UserId(user)): At<UserId>,
+    mut request: Request,
 ) -> Result<Response, Problem> {
     let app = server.app.id;
     let place = state.place_to_transfer(app).await?;
@@ -145,18 +146,11 @@ pub(crate) async fn export(
     let mut opening = serde_json::to_vec(&head).map_err(|_| Problem::internal())?;
     opening.pop(); // its brace: more follows
     opening.extend_from_slice(b",\n\"subscriptions\":[");
-    let pages = Pages {
-        state,
-        app,
-        user,
-        _place: place,
-        devices: Vec::new(),
-        at: Next::Subscriptions(Keyset::newest(PAGE)),
-        any: false,
-    };
-    let rest = stream::try_unfold(pages, Pages::next)
-        .inspect_err(|error| tracing::warn!(%error, "an export of a user broke off"));
-    let body = Body::from_stream(stream::once(async { Ok(Bytes::from(opening)) }).chain(rest));
+    let (outgoing, body) = Outgoing::answering(&mut request, &state);
+    let pages =
+        Pages { state, app, user, devices: Vec::new(), at: Next::Subscriptions(Keyset::newest(PAGE)), any: false };
+    let parts = stream::once(async { Ok(Bytes::from(opening)) }).chain(stream::try_unfold(pages, Pages::next));
+    outgoing.give(parts, place, "an export of a user");
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CONTENT_DISPOSITION, r#"attachment; filename="user.json""#),
@@ -211,7 +205,6 @@ struct Pages {
     state: ApiState,
     app: AppId,
     user: String,
-    _place: Place,
     /// Their subscriptions so far.
     devices: Vec<SubscriptionId>,
     at: Next,

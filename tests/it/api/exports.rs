@@ -1,7 +1,11 @@
 //! What is taken out of an app, and what another app makes of it.
 
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::http::{Method, Request};
+use axum::response::Response;
+use bellwire::testkit::api::Settings;
 use bellwire::testkit::webpush::keys::SigningKey;
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
@@ -293,4 +297,72 @@ async fn an_export_that_went_down_with_its_process_is_broken_off_and_a_hundred_a
     let page = api.get("/exports?limit=250").await.ok(200);
     assert_eq!(page["data"].as_array().unwrap().len(), 100);
     assert!(page["data"].as_array().unwrap().iter().all(|row| row["id"] != lost["id"]));
+}
+
+/// Whatever copies out something that has any length.
+const ENDLESS: [&str; 3] = ["/export", "/dead-letters/export?format=ndjson", "/users/ann/export"];
+
+/// An export of which nothing has been read yet.
+async fn begun(api: &TestApi, app: &str, key: &str, path: &str) -> Response {
+    let request = request(Method::GET, &format!("/v1/apps/{app}{path}"), key, Body::empty());
+    api.router.clone().oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_app_that_copies_much_out_leaves_others_half_of_the_places() {
+    let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
+    let (_, other) = api.make_app("other").await;
+    for path in ENDLESS {
+        let held = [begun(&api, "shop", &api.key, path).await, begun(&api, "shop", &api.key, path).await];
+        assert!(held.iter().all(|answer| answer.status() == 200), "{path}");
+        for more in ENDLESS {
+            assert_eq!(api.get(more).await.refusal(), (503, "transfers_busy", vec![]), "{more} beside two of {path}");
+            assert_eq!(begun(&api, "other", &other, more).await.status(), 200, "{more}");
+        }
+        drop(held);
+        while begun(&api, "shop", &api.key, path).await.status() == 503 {}
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_an_export_loses_its_place() {
+    let settings = Settings { part_timeout: Duration::from_millis(50), ..Settings::default() };
+    let api = TestApi::with(settings, None).await;
+    for path in ENDLESS {
+        let held = [begun(&api, "shop", &api.key, path).await, begun(&api, "shop", &api.key, path).await];
+        assert_eq!(begun(&api, "shop", &api.key, path).await.status(), 200, "{path}: it waits for its place");
+        for answer in held {
+            let read = axum::body::to_bytes(answer.into_body(), usize::MAX).await;
+            assert!(read.is_err(), "{path}: nobody takes a part for the whole");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_export_of_a_user_ends_with_the_right_to_it() {
+    const N: usize = 2_500;
+    let api = TestApi::start().await;
+    let line = |n: usize| {
+        let mut line = push_subscription(&fcm(&n.to_string()));
+        line["user_id"] = json!("ann");
+        format!("{line}\n")
+    };
+    let file: String = (0..N).map(line).collect();
+    let path = "/v1/apps/shop/imports?format=ndjson";
+    assert_eq!(api.send(request(Method::POST, path, &api.key, file)).await.ok(201)["added"], N);
+    let made = api.post("/api-keys", json!({"name": "n", "scopes": ["export"]})).await.ok(201);
+    let answer = begun(&api, "shop", made["secret"].as_str().unwrap(), "/users/ann/export").await;
+    let mut parts = answer.into_body().into_data_stream();
+    parts.next().await.unwrap().unwrap();
+    let key = format!("/v1/apps/shop/api-keys/{}", made["id"].as_str().unwrap());
+    api.call(Method::DELETE, &key, Some(&api.key), None).await.ok(200);
+    let mut had = 0;
+    let broke_off = loop {
+        match parts.next().await {
+            Some(Ok(part)) => had += String::from_utf8_lossy(&part).matches("endpoint_origin").count(),
+            Some(Err(_)) => break true,
+            None => break false,
+        }
+    };
+    assert!(broke_off && had < N / 2, "{had} subscriptions");
 }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use axum::http::Method;
+use axum::body::Body;
+use axum::http::{Method, Request};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::keys::api_keys::Scope;
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use super::{LETTERS, bury, export, key, letter_of, letters_of, list, post, refusing, to};
 use crate::support::seed::seed;
@@ -256,5 +259,33 @@ async fn an_export_holds_every_letter_that_fits_in_both_forms_and_no_formula() {
     assert!(trail[0]["actor"].as_str().unwrap().starts_with("ak_"), "{trail}");
     let (_, empty) = export(&app, "?format=csv&state=replayed").await;
     assert_eq!(empty.lines().count(), 1, "names, and nothing else");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_of_letters_ends_with_the_right_to_it() {
+    const N: i32 = 16_000;
+    let app = TestApp::start().await;
+    letters_of(&app, 1).await;
+    bury(&app, N).await;
+    let exporter = key(&app, &[Scope::Export]).await;
+    let request = Request::builder()
+        .uri(format!("{LETTERS}/export?format=ndjson"))
+        .header("authorization", format!("Bearer {exporter}"))
+        .body(Body::empty())
+        .unwrap();
+    let mut parts = app.router.clone().oneshot(request).await.unwrap().into_body().into_data_stream();
+    let lines = |part: &[u8]| part.iter().filter(|octet| **octet == b'\n').count();
+    let mut had = lines(&parts.next().await.unwrap().unwrap());
+    sqlx::query("UPDATE api_keys SET revoked_at = now() WHERE name = 'k'").execute(&app.pool).await.unwrap();
+    app.clock.advance(Duration::from_secs(1));
+    let broke_off = loop {
+        match parts.next().await {
+            Some(Ok(part)) => had += lines(&part),
+            Some(Err(_)) => break true,
+            None => break false,
+        }
+    };
+    assert!(broke_off && had < N as usize / 2, "{had} letters");
     app.finish().await;
 }

@@ -667,7 +667,7 @@ export interface paths {
         };
         /**
          * Copies out all dead letters that fit, the newest first, without their content.
-         * @description Each page is entered into the trail before it leaves.
+         * @description Each page is entered into the trail before it leaves. A few exports and imports are under way at a time: 503 (`transfers_busy`).
          *
          *     Takes an API key with the scope `export`, or a session of somebody with the role `admin`.
          */

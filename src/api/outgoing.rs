@@ -1,0 +1,161 @@
+//! Bodies of any length, made part by part as their client takes them: a slow client costs the memory of a few parts. One that takes
+//! nothing for too long, or may not have it any more, gets no further, and what was kept for it is free again.
+
+use std::fmt::Display;
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use futures_util::{Stream, TryStreamExt as _, stream};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::ApiState;
+use super::extract::Recheck;
+use super::places::Place;
+
+/// Why a body goes no further: the connection is then cut, so that nobody takes a part for the whole.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Cut {
+    #[error("the client has gone, or took nothing for too long")]
+    Client,
+    #[error("whoever asked for it may not any more")]
+    Forbidden,
+}
+
+/// What goes to the client.
+enum Given {
+    Part(Bytes),
+    /// All of it was given.
+    End,
+}
+
+/// The end of a body at which it is made. Dropping it cuts the body off.
+pub(super) struct Outgoing {
+    to: mpsc::Sender<Given>,
+    /// How long the client may take for a part.
+    patience: Duration,
+    /// Asks whether it may still have more; none: nobody can take that right away.
+    recheck: Option<(Recheck, ApiState)>,
+}
+
+impl Outgoing {
+    /// What answers that request, and the body that it is answered with.
+    pub(super) fn answering(request: &mut Request, state: &ApiState) -> (Self, Body) {
+        let recheck = request.extensions_mut().remove::<Recheck>();
+        Self::new(state.settings.part_timeout, recheck.map(|recheck| (recheck, state.clone())))
+    }
+
+    fn new(patience: Duration, recheck: Option<(Recheck, ApiState)>) -> (Self, Body) {
+        let (to, from) = mpsc::channel(1);
+        let parts = stream::unfold(Some(from), |from| async move {
+            let mut from: mpsc::Receiver<Given> = from?;
+            match from.recv().await {
+                Some(Given::Part(octets)) => Some((Ok::<_, io::Error>(octets), Some(from))),
+                Some(Given::End) => None,
+                None => Some((Err(io::Error::other("it broke off")), None)),
+            }
+        });
+        (Self { to, patience, recheck }, Body::from_stream(parts))
+    }
+
+    /// Waits until the client has taken what it was given, and asks whether it may have more. To be called before a part is read that
+    /// only those may have: it is given without being asked again.
+    async fn may_go_on(&self) -> Result<(), Cut> {
+        self.has_room().await?;
+        match &self.recheck {
+            Some((recheck, state)) => recheck.ask(state).await.map_err(|_| Cut::Forbidden),
+            None => Ok(()),
+        }
+    }
+
+    async fn has_room(&self) -> Result<mpsc::Permit<'_, Given>, Cut> {
+        timeout(self.patience, self.to.reserve()).await.map_err(|_| Cut::Client)?.map_err(|_| Cut::Client)
+    }
+
+    /// Gives a part, once the client has taken the one before.
+    pub(super) async fn part(&self, octets: Bytes) -> Result<(), Cut> {
+        self.may_go_on().await?;
+        self.has_room().await?.send(Given::Part(octets));
+        Ok(())
+    }
+
+    /// Ends it well.
+    pub(super) async fn end(&self) -> Result<(), Cut> {
+        self.has_room().await?.send(Given::End);
+        Ok(())
+    }
+
+    /// Gives all of these parts, each of which is made when the one before was taken, and keeps the place for as long. `what` it is
+    /// names it in the log if it breaks off.
+    pub(super) fn give<E>(
+        self,
+        parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
+        place: Place,
+        what: &'static str,
+    ) where
+        E: Display + Send + 'static,
+    {
+        tokio::spawn(async move {
+            let _place = place;
+            if let Err(why) = self.give_all(parts).await {
+                tracing::warn!(what, why, "an answer broke off");
+            }
+        });
+    }
+
+    async fn give_all<E: Display>(&self, parts: impl Stream<Item = Result<Bytes, E>>) -> Result<(), String> {
+        let (mut parts, cut) = (pin!(parts), |cut: Cut| cut.to_string());
+        loop {
+            self.may_go_on().await.map_err(cut)?;
+            let part = tokio::select! {
+                part = parts.try_next() => part.map_err(|error| error.to_string())?,
+                () = self.to.closed() => return Err(cut(Cut::Client)), // nobody waits for what is being read
+            };
+            let Some(part) = part else { return self.end().await.map_err(cut) };
+            self.has_room().await.map_err(cut)?.send(Given::Part(part));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{FutureExt as _, StreamExt as _};
+
+    use super::*;
+
+    const PART: Bytes = Bytes::from_static(b"part");
+
+    #[tokio::test]
+    async fn a_part_is_given_when_the_one_before_was_taken_and_the_body_ends_well_only_if_it_was_ended() {
+        let (outgoing, body) = Outgoing::new(Duration::from_secs(3_600), None);
+        let mut parts = body.into_data_stream();
+        outgoing.part(PART).await.unwrap();
+        assert!(outgoing.part(PART).now_or_never().is_none(), "one waits to be taken");
+        assert_eq!(parts.next().await.unwrap().unwrap(), PART);
+        outgoing.part(PART).await.unwrap();
+        assert_eq!(parts.next().await.unwrap().unwrap(), PART);
+        outgoing.end().await.unwrap();
+        assert!(parts.next().await.is_none());
+
+        let (outgoing, body) = Outgoing::new(Duration::from_secs(3_600), None);
+        outgoing.part(PART).await.unwrap();
+        drop(outgoing);
+        axum::body::to_bytes(body, usize::MAX).await.unwrap_err();
+    }
+
+    #[tokio::test]
+    async fn who_takes_nothing_or_has_gone_gets_no_more() {
+        let (outgoing, _body) = Outgoing::new(Duration::ZERO, None);
+        outgoing.part(PART).await.unwrap();
+        assert!(matches!(outgoing.part(PART).await, Err(Cut::Client)));
+        assert!(matches!(outgoing.end().await, Err(Cut::Client)), "a place is not kept for the end either");
+        let (outgoing, body) = Outgoing::new(Duration::from_secs(3_600), None);
+        drop(body);
+        assert!(matches!(outgoing.part(PART).await, Err(Cut::Client)));
+        let never = stream::pending::<Result<Bytes, String>>();
+        outgoing.give_all(never).await.unwrap_err();
+    }
+}
