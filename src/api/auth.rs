@@ -155,7 +155,8 @@ impl Caller {
         }
     }
 
-    fn require(&self, scope: Scope) -> Result<(), Problem> {
+    /// 403: it may not do what asks for that scope.
+    pub(crate) fn require(&self, scope: Scope) -> Result<(), Problem> {
         if self.may(scope) { Ok(()) } else { Err(self.lacks(scope, Role::least_for(scope))) }
     }
 

@@ -19,6 +19,7 @@ use super::templated::{Resolved, TemplateRef, Templates};
 use crate::classify::DeadReason;
 use crate::model::id::SubscriptionId;
 use crate::model::message::{Content, Notification};
+use crate::model::scope::Scope;
 use crate::store::audience::people::{self, Behind, Member};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Audience;
@@ -51,10 +52,10 @@ pub(crate) struct TemplatePreviewBody {
     /// What the message would tell it.
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
-    /// For this subscription.
+    /// For this subscription. It takes a key that has the scope `read`, too.
     #[schema(value_type = Option<String>)]
     subscription: Option<SubscriptionId>,
-    /// For the first active subscription of this user.
+    /// For the first active subscription of this user. It takes a key that has the scope `read`, too.
     user: Option<String>,
     /// For somebody of whom this is known.
     recipient: Option<SomebodyBody>,
@@ -104,16 +105,20 @@ pub(crate) struct VariantPreview {
     faults: Vec<FieldError>,
 }
 
-/// Fills a template in, in every language that it has. Nothing is sent.
+/// Fills a template in, in every language that it has. Nothing is sent. What comes of it tells what the app knows of a `user` or a
+/// `subscription`, so that these take the scope `read`, too.
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/preview", tag = "Templates",
     params(("app" = String, Path, description = "Id or slug")), request_body = TemplatePreviewBody,
     security(("api_key" = ["send"])), responses((status = 200, body = TemplatePreview)))]
 pub(crate) async fn preview(
-    Server { app, .. }: Server<MaySend>,
+    Server { app, caller, .. }: Server<MaySend>,
     State(state): State<ApiState>,
     Json(body, _): Json<TemplatePreviewBody>,
 ) -> Result<Answer<TemplatePreview>, Problem> {
     let TemplatePreviewBody { template, data, subscription, user, recipient } = body;
+    if subscription.is_some() || user.is_some() {
+        caller.require(Scope::Read)?;
+    }
     let (of, compiled) = compile(&state, &app, template, data).await?;
     let person = whom(&state, &app, subscription, user, recipient).await?;
     let show = |variant| {

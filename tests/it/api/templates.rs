@@ -268,3 +268,35 @@ async fn the_examples_of_the_guide_come_out_as_it_says() {
         assert_eq!((&chosen["content"], &chosen["faults"]), (&pair[1], &json!([])), "{}", pair[0]);
     }
 }
+
+#[tokio::test]
+async fn whom_the_app_knows_is_shown_in_a_preview_only_to_whoever_may_read_and_somebody_made_up_to_all() {
+    let api = TestApi::start().await;
+    let attributes = json!({"user_id": "ann", "attributes": {"city": "Linz"}});
+    let ann = api.subscribe(&fcm("ann"), attributes).await;
+    let key = async |scopes: Value| {
+        let made = api.post("/api-keys", json!({"name": "n", "scopes": scopes})).await.ok(201);
+        made["secret"].as_str().unwrap().to_owned()
+    };
+    let (sender, reader) = (key(json!(["send"])).await, key(json!(["send", "read"])).await);
+    let preview = async |key: &str, whom: Value| {
+        let mut body = json!({"template": template("{{ attributes.city }}")});
+        body.as_object_mut().unwrap().extend(whom.as_object().unwrap().clone());
+        api.call(Method::POST, "/v1/apps/shop/templates/preview", Some(key), Some(body)).await
+    };
+    for whom in [json!({"user": "ann"}), json!({"subscription": ann["id"]}), json!({"user": "nobody"})] {
+        let refused = preview(&sender, whom.clone()).await;
+        assert_eq!(refused.refusal(), (403, "forbidden", vec![]), "{whom}");
+        assert!(refused.json["detail"].as_str().unwrap().contains("`read`"), "{}", refused.json);
+    }
+    let title = |shown: Value| shown["variants"][0]["content"]["title"].clone();
+    for whom in [json!({"user": "ann"}), json!({"subscription": ann["id"]})] {
+        assert_eq!(title(preview(&reader, whom).await.ok(200)), "Linz");
+    }
+    let made_up = json!({"recipient": {"attributes": {"city": "Graz"}}});
+    assert_eq!(title(preview(&sender, made_up).await.ok(200)), "Graz");
+    preview(&sender, json!({})).await.ok(200);
+    let teammate = api.teammate("sam@example.com", json!([{"app": "shop", "role": "sender"}])).await;
+    let body = Some(json!({"template": template("{{ attributes.city }}"), "user": "ann"}));
+    assert_eq!(title(teammate.call(Method::POST, "/v1/apps/shop/templates/preview", body).await.ok(200)), "Linz");
+}

@@ -1977,7 +1977,7 @@ export interface paths {
         put?: never;
         /**
          * Fills a template in, in every language that it has.
-         * @description Nothing is sent.
+         * @description Nothing is sent. What comes of it tells what the app knows of a `user` or a `subscription`, so that these take the scope `read`, too.
          *
          *     Takes an API key with the scope `send`, or a session of somebody with the role `sender`.
          */
@@ -7712,11 +7712,11 @@ export interface components {
             /** @description What the message would tell it. */
             data?: Record<string, never> | null;
             recipient?: components["schemas"]["SomebodyBody"] | null;
-            /** @description For this subscription. */
+            /** @description For this subscription. It takes a key that has the scope `read`, too. */
             subscription?: string | null;
             /** @description The name of a stored template, or one in the same form. */
             template: components["schemas"]["TemplateRef"];
-            /** @description For the first active subscription of this user. */
+            /** @description For the first active subscription of this user. It takes a key that has the scope `read`, too. */
             user?: string | null;
         };
         /** @description What the schema of [`TemplateRef`] looks like. */
