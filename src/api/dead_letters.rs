@@ -219,7 +219,12 @@ pub(crate) async fn show(
     State(state): State<ApiState>,
     At(id): At<DeadLetterId>,
 ) -> Result<axum::Json<Opened>, Problem> {
-    let opened = open(&state, server.app.id, &server.caller, id).await?;
+    give(&state, &server, id).await
+}
+
+/// Answers with a dead letter, whatever was done to it. Whoever is shown its content is in the audit log.
+async fn give<S>(state: &ApiState, server: &Server<S>, id: DeadLetterId) -> Result<axum::Json<Opened>, Problem> {
+    let opened = open(state, server.app.id, &server.caller, id).await?;
     if opened.content_state == ContentState::Shown {
         let entry = server.did(Action::DeadLettersExported, id);
         entry.record(&mut *state.pool.acquire().await?, 1, state.clock.now()).await?;

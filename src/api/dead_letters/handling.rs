@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Opened, Standing, find, open};
+use super::{Opened, Standing, find, give};
 use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
 use crate::api::extract::{At, Json, Query};
@@ -195,7 +195,7 @@ async fn counted(state: &ApiState, operation: Operation, found: Found, left_alon
     Ok(Handled { dry_run: true, id: None, by_reason, by_message, ..handled })
 }
 
-/// Replays one dead letter.
+/// Replays one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path), ReplayOne),
     security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
@@ -215,10 +215,10 @@ pub(crate) async fn replay_one(
         must_be_open(&state, app, id).await?;
         return Err(not_replayable(handling::count(&state.pool, &operation).await?));
     }
-    open(&state, app, caller, id).await.map(axum::Json)
+    give(&state, &server, id).await
 }
 
-/// Discards one dead letter.
+/// Discards one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
     params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
     security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
@@ -233,7 +233,7 @@ pub(crate) async fn discard_one(
     if handling::discard(&state.pool, &state.clock, &operation, 1).await? == 0 {
         must_be_open(&state, app, id).await?;
     }
-    open(&state, app, caller, id).await.map(axum::Json)
+    give(&state, &server, id).await
 }
 
 /// 409: why a dead letter stays open.

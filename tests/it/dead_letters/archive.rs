@@ -66,6 +66,28 @@ async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only
     app.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_is_shown_a_letters_content_as_it_is_replayed_or_discarded_is_in_the_audit_log_too() {
+    let app = TestApp::start().await;
+    let (subscribers, _) = letters_of(&app, 2).await;
+    let [first, second] = [letter_of(&app, &subscribers[0]).await, letter_of(&app, &subscribers[1]).await];
+    let steward = key(&app, &[Scope::Messages, Scope::Export]).await;
+    let logged = async || {
+        let log = app.get("/v1/apps/shop/audit-log?action=dead_letters.exported").await["data"].clone();
+        let targets = log.as_array().unwrap().iter().map(|entry| entry["target"].clone());
+        targets.collect::<Vec<_>>()
+    };
+    let replayed = app.call_as(Method::POST, &format!("{}/replay", path_of(&first)), &steward, Value::Null).await;
+    assert_eq!(replayed.ok(200)["content_state"], "shown");
+    assert_eq!(logged().await, [first["id"].clone()]);
+    let discarder = key(&app, &[Scope::Messages]).await;
+    let discarded = app.call_as(Method::POST, &format!("{}/discard", path_of(&second)), &discarder, Value::Null).await;
+    assert_eq!(discarded.ok(200)["content_state"], "withheld");
+    assert_eq!(logged().await, [first["id"].clone()], "nothing was shown");
+    app.run_until_idle().await;
+    app.finish().await;
+}
+
 fn path_of(letter: &Value) -> String {
     format!("{LETTERS}/{}", letter["id"].as_str().unwrap())
 }

@@ -759,7 +759,9 @@ export interface paths {
         put?: never;
         /**
          * Discards one dead letter.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * @description As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
          */
         post: operations["dead_letters_discard_one"];
         delete?: never;
@@ -779,7 +781,9 @@ export interface paths {
         put?: never;
         /**
          * Replays one dead letter.
-         * @description Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
+         * @description As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
+         *
+         *     Takes an API key with the scope `messages`, or a session of somebody with the role `sender`.
          */
         post: operations["dead_letters_replay_one"];
         delete?: never;
