@@ -369,6 +369,17 @@ async fn of_server(parts: &mut Parts, state: &ApiState) -> Result<Caller, Proble
     Ok(Caller::new(holder, None, parts, state))
 }
 
+/// The app that the path names, if whoever makes the request has to do with it.
+pub(super) async fn app_of(parts: &Parts, state: &ApiState) -> Option<AppId> {
+    let mut parts = parts.clone();
+    let app: AppRef = path_param(&mut parts, state, "app").await.ok()?.as_str().into();
+    let app = match is_local(&parts.extensions) {
+        true => Some(named_app(state, app).await.ok()?),
+        false => authenticate(&mut parts, state, Some(app)).await.ok()?.1,
+    };
+    app.map(|app| app.id)
+}
+
 /// By what right a request is made, and the app that it names, if that right has to do with it.
 async fn authenticate(
     parts: &mut Parts,

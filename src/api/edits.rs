@@ -2,8 +2,8 @@
 //!
 //! What is read is tagged by a hash of the answer. Whoever changes something and says with `If-Match` what they have seen gets
 //! 412 if it is not that any more: the layer reads it as they would, by the `GET` of the same path, and lets the change through
-//! only if the tag is still the same, while others who come with a condition for such a thing wait. A change that comes without
-//! one asks for nothing, and waits for nobody.
+//! only if the tag is still the same, while others who come with a condition for such a thing of the same app wait. A change that comes
+//! without one asks for nothing, and waits for nobody.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,13 +21,15 @@ use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn}
 use utoipa::openapi::{Header, ObjectBuilder, OpenApi, RefOr, ResponseBuilder, Type};
 
 use super::ApiState;
+use super::auth;
 use super::etag::{self, Comparison};
 use super::extract::read_body;
 use super::places::{Busy, Places};
 use super::problem::Problem;
 use crate::store::operations::edits;
 
-/// Changes with a condition that are made at a time: each holds one connection to the database, and works with another.
+/// Changes with a condition that are made at a time, of one app half of them: each holds one connection to the database, and works with
+/// another.
 const AT_ONCE: usize = 4;
 /// How long a change waits for another one to the same kind of thing.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,7 +54,7 @@ impl Edits {
             item.get.is_some() && changes.iter().any(|change| change.is_some())
         });
         let editable = editable.map(|(path, _)| path.clone()).collect();
-        Arc::new(Self { state, routes, editable, turns: Places::new(2 * AT_ONCE) }) // no app is named: half of them
+        Arc::new(Self { state, routes, editable, turns: Places::new(AT_ONCE) })
     }
 
     /// Reads what a request is about, as whoever makes it. None: there is none. The error: they may not, or cannot.
@@ -100,12 +102,19 @@ impl Edits {
         let (parts, body) = request.into_parts();
         // Before anything of the body is read: by this it is known, too, who asks.
         self.check(&parts).await?;
+        let is_of_app = route(&parts).starts_with("/v1/apps/{app}");
+        let app = if is_of_app { auth::app_of(&parts, &self.state).await } else { None };
+        if is_of_app && app.is_none() {
+            // It will be refused: nobody has to wait for it.
+            return Ok(next.run(Request::from_parts(parts, body)).await);
+        }
         let settings = &self.state.settings;
         let read = read_body(Request::new(body), settings.body_max_bytes, settings.body_timeout);
         let octets = read.await.map_err(refuse)?;
-        let _turn = self.turns.take(None, settings.place_patience, &BUSY).await.map_err(refuse)?;
+        let _turn = self.turns.take(app, settings.place_patience, &BUSY).await.map_err(refuse)?;
         let mut tx = self.state.pool.begin().await.map_err(|error| refuse(error.into()))?;
-        let held = edits::take_turn(&mut tx, route(&parts), PATIENCE).await.map_err(|error| refuse(error.into()))?;
+        let held =
+            edits::take_turn(&mut tx, app, route(&parts), PATIENCE).await.map_err(|error| refuse(error.into()))?;
         if !held {
             let waiting = "Somebody else is changing such a thing, and takes long.";
             return Err(refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY.code, waiting)));

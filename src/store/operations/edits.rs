@@ -4,9 +4,17 @@ use std::time::Duration;
 
 use sqlx::PgConnection;
 
-/// Waits for the turn of whoever changes a thing of that kind, over all processes: it lasts as long as the transaction. False: it
-/// took longer than `patience`, and the transaction is of no further use.
-pub(crate) async fn take_turn(conn: &mut PgConnection, kind: &str, patience: Duration) -> sqlx::Result<bool> {
+use crate::model::id::AppId;
+
+/// Waits for the turn of whoever changes a thing of that kind, of that app or (none) of the server, over all processes: it lasts as
+/// long as the transaction. False: it took longer than `patience`, and the transaction is of no further use.
+pub(crate) async fn take_turn(
+    conn: &mut PgConnection,
+    app: Option<AppId>,
+    kind: &str,
+    patience: Duration,
+) -> sqlx::Result<bool> {
+    let kind = app.map_or_else(|| kind.to_owned(), |app| format!("{kind} {app}"));
     let patience = crate::store::milliseconds(patience);
     sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", patience).fetch_one(&mut *conn).await?;
     let turn =

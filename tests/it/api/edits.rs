@@ -1,9 +1,15 @@
 //! `If-Match` and `If-None-Match` where two people may edit. That everything knows them is in [`super::walk`].
 
+use std::time::Duration;
+
 use axum::http::Method;
+use bellwire::testkit::api::Settings;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi};
+use crate::support::app::until_waiting;
 
 const SEGMENT: &str = "/v1/apps/shop/segments/beta";
 
@@ -74,4 +80,54 @@ async fn what_has_not_changed_is_not_sent_again() {
     let tag = show(&api).await.header("etag").to_owned();
     let again = api.call_with(Method::GET, SEGMENT, Some(&api.key), None, &[("if-none-match", &tag)]).await;
     assert_eq!((again.status, &again.json, again.header("etag")), (304, &Value::Null, &*tag));
+}
+
+#[tokio::test]
+async fn an_app_whose_changes_wait_for_one_another_keeps_no_other_app_from_changing_anything() {
+    let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
+    let (_, other) = api.make_app("other").await;
+    set(&api, "tag(\"a\")", &[]).await.ok(201);
+    let mut held = api.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM segments FOR UPDATE").execute(&mut *held).await.unwrap();
+    let mut waiting = FuturesUnordered::new();
+    // As many as one app may make at a time.
+    let refused = loop {
+        waiting.push(set(&api, "tag(\"b\")", &[("if-match", "*")]));
+        let n = waiting.len() as i64;
+        tokio::select! {
+            refused = waiting.next() => break refused.unwrap(),
+            () = until_waiting(&api.pool, n) => {}
+        }
+    };
+    assert_eq!(refused.refusal(), (503, "edits_busy", vec![]));
+    let make = async |path: &str, body: Value| {
+        let path = format!("/v1/apps/other{path}");
+        api.call_with(Method::PUT, &path, Some(&other), Some(body), &[("if-none-match", "*")]).await
+    };
+    let same_kind = make("/segments/beta", json!({"expression": "tag(\"a\")"})).await;
+    let another_kind = make("/templates/hello", json!({"content": super::content()})).await;
+    held.rollback().await.unwrap();
+    while let Some(reply) = waiting.next().await {
+        reply.ok(200);
+    }
+    same_kind.ok(201);
+    another_kind.ok(201);
+}
+
+#[tokio::test]
+async fn who_names_another_ones_app_takes_none_of_its_turns() {
+    let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
+    let (_, stranger) = api.make_app("other").await;
+    set(&api, "tag(\"a\")", &[]).await.ok(201);
+    let mut held = api.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM segments FOR UPDATE").execute(&mut *held).await.unwrap();
+    let own = set(&api, "tag(\"b\")", &[("if-match", "*")]);
+    let meanwhile = async {
+        until_waiting(&api.pool, 1).await;
+        let body = Some(json!({"expression": "tag(\"c\")"}));
+        let reply = api.call_with(Method::PUT, SEGMENT, Some(&stranger), body, &[("if-none-match", "*")]).await;
+        held.rollback().await.unwrap();
+        assert_eq!(reply.refusal(), (404, "not_found", vec![]), "it waits for nobody");
+    };
+    tokio::join!(own, meanwhile).0.ok(200);
 }
