@@ -2,12 +2,13 @@
 //! that of two parts.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
-use axum::body::BodyDataStream;
+use axum::body::{BodyDataStream, Bytes};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::task::yield_now;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::super::ApiState;
 use super::super::auth::{Caller, MayChangeSubscribers, Server};
@@ -35,6 +36,10 @@ use crate::store::keys::vapid_keys;
 const PART: usize = 2_000;
 /// Octets of records after which a part ends, however few they are: those of common records come to half of it.
 const PART_OCTETS: usize = 4 * 1024 * 1024;
+/// A part may take so many times as long as the octets that are waited for at once: whoever sends a few now and then keeps no place.
+const PATIENCES: u32 = 10;
+/// How often it is asked, while a file comes in, whether whoever sends it still may.
+const RECHECK_EVERY: Duration = Duration::from_secs(1);
 /// Records that are checked before others have their turn on this thread.
 const TURN: usize = 50;
 /// Ways to name a VAPID key that are remembered.
@@ -181,6 +186,11 @@ pub(super) struct Source<'a> {
     active: VapidKeyId,
     lines: i64,
     from: i64,
+    recheck: Option<Recheck>,
+    /// When that is asked again.
+    recheck_at: Instant,
+    /// By when the part that is being read has to be there.
+    part_until: Instant,
 }
 
 impl<'a> Source<'a> {
@@ -195,13 +205,31 @@ impl<'a> Source<'a> {
         let first = if format == Format::Csv { 1 } else { incoming.from };
         let (splitter, hosts, keys) = (Splitter::new(format, first), Hosts::default(), HashMap::new());
         let (app, caller, lines, from) = (&server.app, &server.caller, incoming.lines, incoming.from);
-        Ok(Self { state, app, caller, body, format, splitter, reader, hosts, keys, active, lines, from })
+        let (recheck, now) = (incoming.recheck.clone(), Instant::now());
+        Ok(Self {
+            state,
+            app,
+            caller,
+            body,
+            format,
+            splitter,
+            reader,
+            hosts,
+            keys,
+            active,
+            lines,
+            from,
+            recheck,
+            recheck_at: now + RECHECK_EVERY,
+            part_until: now,
+        })
     }
 
     /// The next part of the file, without what is dealt with already.
     async fn gather(&mut self) -> Result<Part, Problem> {
         let mut part = Part { lines: self.lines, ..Part::default() };
         let (mut records, mut octets) = (0, 0);
+        self.part_until = Instant::now() + PATIENCES * self.state.settings.body_timeout;
         while records < PART && octets < PART_OCTETS && part.faults.len() < PART {
             let Some(record) = self.next().await? else {
                 part.lines = part.lines.max(self.splitter.ended());
@@ -243,10 +271,39 @@ impl<'a> Source<'a> {
             if let Some(record) = self.splitter.next().map_err(no_file)? {
                 return Ok(Some(record));
             }
-            let patience = self.state.settings.body_timeout;
-            match timeout(patience, self.body.next()).await.map_err(|_| too_slow(patience))? {
-                Some(octets) => self.splitter.feed(octets.map_err(|_| malformed("The body broke off.".into()))?),
+            match self.octets().await? {
+                Some(octets) => self.splitter.feed(octets),
                 None => return self.splitter.finish().map_err(no_file),
+            }
+        }
+    }
+
+    /// The next octets of the body. 401: whoever sends it may not any more, however they come. 408: these, or the part of the file that
+    /// they belong to, take too long.
+    async fn octets(&mut self) -> Result<Option<Bytes>, Problem> {
+        let patience = self.state.settings.body_timeout;
+        let until = Instant::now() + patience;
+        loop {
+            let now = Instant::now();
+            if now >= until {
+                return Err(too_slow(patience));
+            }
+            if now >= self.part_until {
+                let within = PATIENCES * patience;
+                let mut problem = too_slow(within);
+                problem.detail = format!("A part of the file did not come within {} s.", within.as_secs_f64());
+                return Err(problem);
+            }
+            if now >= self.recheck_at {
+                if let Some(recheck) = &self.recheck {
+                    recheck.ask(self.state).await?;
+                }
+                self.recheck_at = now + RECHECK_EVERY;
+            }
+            match timeout_at(until.min(self.part_until).min(self.recheck_at), self.body.next()).await {
+                Ok(None) => return Ok(None),
+                Ok(Some(octets)) => return octets.map(Some).map_err(|_| malformed("The body broke off.".into())),
+                Err(_) => {}
             }
         }
     }

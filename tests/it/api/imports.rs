@@ -1,18 +1,25 @@
 //! Files of subscriptions, taken in as they come.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request};
+use bellwire::testkit::api::Settings;
 use bellwire::testkit::webpush::keys::SigningKey;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use super::{HERE, Reply, TestApi, fcm, push_subscription};
 
 async fn send(api: &TestApi, path: &str, kind: &str, body: impl Into<Body>) -> Reply {
+    send_as(api, &api.key, path, kind, body).await
+}
+
+async fn send_as(api: &TestApi, key: &str, path: &str, kind: &str, body: impl Into<Body>) -> Reply {
     let request = Request::builder()
         .method(Method::POST)
         .uri(format!("/v1/apps/shop/imports{path}"))
-        .header("authorization", format!("Bearer {}", api.key))
+        .header("authorization", format!("Bearer {key}"))
         .header("content-type", kind)
         .extension(HERE);
     api.send(request.body(body.into()).unwrap()).await
@@ -277,4 +284,43 @@ async fn notes_of_who_is_new_are_of_minutes_hours_and_days_and_not_one_for_each(
         .unwrap();
     assert_eq!(notes.1, 60);
     assert!(notes.0 <= 8, "two times in two halves, at most twice as many at the turn of an hour: {notes:?}");
+}
+
+/// A file that never ends: blank lines, each after others had their turn.
+fn endless() -> Body {
+    Body::from_stream(stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"\n"))).then(
+        |line| async move {
+            tokio::task::yield_now().await;
+            line
+        },
+    ))
+}
+
+#[tokio::test]
+async fn an_import_ends_with_the_right_to_it_whether_its_file_drips_or_stands_still() {
+    let api = TestApi::start().await;
+    for body in [Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>()), endless()] {
+        let made = api.post("/api-keys", json!({"name": "n", "scopes": ["subscribers"]})).await.ok(201);
+        let begun = api.get("/imports").await.ok(200)["data"].as_array().unwrap().len() + 1;
+        let revoke = async {
+            while api.get("/imports").await.ok(200)["data"].as_array().unwrap().len() < begun {}
+            let path = format!("/v1/apps/shop/api-keys/{}", made["id"].as_str().unwrap());
+            api.call(Method::DELETE, &path, Some(&api.key), None).await.ok(200);
+        };
+        let key = made["secret"].as_str().unwrap();
+        let (reply, ()) = tokio::join!(send_as(&api, key, "", "application/x-ndjson", body), revoke);
+        assert_eq!(reply.refusal(), (401, "unauthorized", vec![]));
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_drips_for_ever_loses_its_place_and_can_go_on_later() {
+    let settings = Settings { body_timeout: Duration::from_millis(50), ..Settings::default() };
+    let api = TestApi::with(settings, None).await;
+    let first = Bytes::from(format!("{}\n", line("0", json!({}))));
+    let drips = stream::iter([Ok(first.clone())]).chain(endless().into_data_stream());
+    let reply = send(&api, "", "application/x-ndjson", Body::from_stream(drips)).await;
+    assert_eq!(reply.refusal(), (408, "body_too_slow", vec![]));
+    let id = reply.header("location").strip_prefix("/v1/apps/shop/imports").unwrap().to_owned();
+    assert_eq!(counts(&send(&api, &id, "application/x-ndjson", first).await.ok(200)), [1, 1, 0, 0, 0]);
 }
