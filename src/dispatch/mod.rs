@@ -269,13 +269,16 @@ impl Dispatcher {
         self.kick();
     }
 
-    /// Takes over queue rows that were born under `lease`, so that a single send need not be found first. What this
+    /// Takes over queue rows that were born under `lease`, so that a code need not be found first. What this
     /// process does not manage to send comes back when the lease, which began at `claimed_at`, runs out.
     pub fn hand_over(self: &Arc<Self>, born: Vec<Born>, lease: Uuid, claimed_at: Instant) {
         let (mut rows, mut written) = (Vec::with_capacity(born.len()), Written::default());
         for Born { lane, row, message, conditions } in born {
             written.conditions.extend(conditions.map(|conditions| ((message.app, message.tier), conditions)));
-            written.messages.push(message);
+            // Those of one message come one after the other, and it is opened once.
+            if written.messages.last().is_none_or(|last| last.id != message.id) {
+                written.messages.push(message);
+            }
             rows.push((lane, row));
         }
         let line = self.line.clone();

@@ -302,15 +302,19 @@ async fn what_a_refused_message_did_not_bring_is_read_for_those_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_read_of_a_message_to_one_subscription_before_it_is_sent() {
+async fn nothing_is_read_or_claimed_of_a_message_to_a_few_before_it_is_sent() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
-    let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
-    for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
-        app.proxy().cut_at(Moment::Before, read);
-        let message = app.send(to.clone(), json!({"tier": "transactional"})).await;
-        app.run_until_idle().await;
-        assert_eq!((app.counts(&message).await["accepted"], app.proxy().sprung()), (1, 0), "{read}");
+    let browsers = app.subscribe_with("fcm", 0..2, json!({"user_id": "ann"})).await;
+    let (one, ann) = (json!({"subscriptions": [browsers[0].id]}), json!({"users": ["ann"]}));
+    for (to, n) in [(one, 1), (ann, 2)] {
+        for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
+            app.proxy().cut_at(Moment::Before, read);
+            let message = app.send(to.clone(), json!({"tier": "transactional"})).await;
+            app.run_until_idle().await;
+            assert_eq!((app.counts(&message).await["accepted"], app.proxy().sprung()), (n, 0), "{to} {read}");
+        }
     }
+    assert_eq!(app.metrics.claims.get(), 0);
     app.finish().await;
 }
 

@@ -28,10 +28,14 @@ pub(crate) const WRITERS: u32 = 2;
 /// Largest topic, or whole app, that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
 
+/// Largest number of recipients whose deliveries are born leased: a person's browsers. More of them are found faster by workers
+/// than by one process, and more than one worker shares in them.
+const HELD_MAX: usize = 4;
+
 /// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
-/// is left out, and does the others no harm; so is one whose key another message has. What goes to one named subscription
-/// is born leased to the holder, if there is one and it is not for later; the rest is due when it is accepted. Returns what
-/// became of each, in their order.
+/// is left out, and does the others no harm; so is one whose key another message has. What goes to [`HELD_MAX`] named recipients
+/// at most is born leased to the holder, if there is one and it is not for later; the rest is due when it is accepted. Returns
+/// what became of each, in their order.
 pub(crate) async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -72,8 +76,8 @@ async fn write(
         }
         match reach {
             Reach::Rows(ids) => {
-                let is_single = matches!(audience, Audience::Subscriptions(ids) if ids.len() == 1);
-                let is_held = holder.is_some() && is_single && !message.is_for_later;
+                let are_few = audience.is_named() && (1..=HELD_MAX).contains(&ids.len());
+                let is_held = holder.is_some() && are_few && !message.is_for_later;
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }

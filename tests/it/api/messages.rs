@@ -137,8 +137,61 @@ async fn a_single_send_is_born_leased_where_dispatch_has_room() {
     assert_eq!((&counts["dispatching"], &counts["queued"]), (&json!(1), &json!(0)));
     let delivery = api.get(&format!("/messages/{}/deliveries/{}", sent["id"].as_str().unwrap(), to[0])).await.ok(200);
     assert_eq!(delivery["state"], "dispatching");
-    api.post("/messages", json!({"to": {"subscriptions": to}, "content": content()})).await.ok(202);
-    assert!(matches!(api.told()[..], [Work::Due]), "two are left to whoever looks first");
+}
+
+#[tokio::test]
+async fn what_goes_to_a_few_is_born_leased_by_whatever_name_they_are_reached() {
+    let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
+    let ann = subscribers(&api, 2, json!({"user_id": "ann"})).await;
+    let ben = subscribers(&api, 3, json!({"user_id": "ben"})).await;
+    subscribers(&api, 1, json!({"user_id": "cid", "topics": ["news"]})).await;
+    let four = [&ann[..], &ben[..2]].concat();
+    for (to, n, more) in [
+        (json!({"users": ["ann"]}), 2, json!({})),
+        (json!({"users": ["ann", "cid", "nobody"]}), 3, json!({})),
+        (json!({"subscriptions": four}), 4, json!({})),
+        (json!({"subscriptions": [&four[..], &ben[2..]].concat()}), 0, json!({})),
+        (json!({"users": ["ann", "ben"]}), 0, json!({})),
+        (json!({"topic": "news"}), 0, json!({})),
+        (json!({"users": ["ann"]}), 0, json!({"send_at": (api.clock.now() + Duration::from_secs(60)).to_rfc3339()})),
+    ] {
+        let mut body = json!({"to": to, "content": content()});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let sent = api.post("/messages", body).await.ok(202);
+        let (told, mut born) = (api.told(), 0);
+        for work in &told {
+            let Work::Born { rows, .. } = work else { continue };
+            assert!(
+                rows.iter()
+                    .all(|born| born.row.message.to_string() == sent["id"] && !born.row.recipient.address.is_empty())
+            );
+            born += rows.len();
+        }
+        assert_eq!((born, told.len()), (n, 1), "{to}");
+        assert_eq!(api.counts(sent["id"].as_str().unwrap()).await["dispatching"], n, "{to}");
+    }
+}
+
+#[tokio::test]
+async fn of_a_few_only_those_are_born_who_can_be_reached() {
+    let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
+    let ids = subscribers(&api, 3, json!({"user_id": "ann"})).await;
+    sqlx::query("UPDATE subscriptions SET expires_at = $1 WHERE id = (SELECT max(id::text)::uuid FROM subscriptions)")
+        .bind(api.clock.now())
+        .execute(&api.pool)
+        .await
+        .unwrap();
+    for to in [json!({"users": ["ann"]}), json!({"subscriptions": ids})] {
+        let sent = api.post("/messages", json!({"to": to, "content": content()})).await.ok(202);
+        assert_eq!((&sent["audience_estimate"], &sent["unreachable"]), (&json!(2), &json!(1)), "{to}");
+        let told = api.told();
+        assert!(matches!(&told[..], [Work::Born { rows, .. }] if rows.len() == 2), "{told:?}");
+        assert_eq!(api.counts(sent["id"].as_str().unwrap()).await["dispatching"], 2);
+    }
+    let unknown = "sub_019aa000-0000-7000-8000-000000000000";
+    let to = json!({"subscriptions": [&ids[0], unknown]});
+    api.post("/messages", json!({"to": to, "content": content()})).await.ok(422);
+    assert!(api.told().is_empty(), "nothing of it is born");
 }
 
 #[tokio::test]

@@ -140,8 +140,8 @@ pub struct Born {
     pub row: ClaimedRow,
     /// Its message, as if it had been read.
     pub(crate) message: MessageRow,
-    /// On which messages of its app and tier are delivered, as of when it was stored. The first of those that are written together
-    /// has them; none has, if that one is refused.
+    /// On which messages of its app and tier are delivered, as of when it was stored. Deliveries of the first message of those
+    /// that are written together have them; none has, if that one is refused, or reaches nobody.
     pub(crate) conditions: Option<Conditions>,
 }
 

@@ -8,6 +8,7 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::HELD_MAX;
 use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
 use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
@@ -326,7 +327,10 @@ fn born(message: &NewMessage, recipient: Recipient, token: Vec<u8>) -> ClaimedRo
     }
 }
 
-/// A message to one named subscription as if it had been read.
+// None of what is born leased has figures over time of its own, whatever part of its recipients is live.
+const _: () = assert!(HELD_MAX as i64 <= CHARTED_ABOVE);
+
+/// A message to a few named recipients as if it had been read.
 fn stored(message: &NewMessage) -> MessageRow {
     MessageRow {
         id: message.id,
@@ -341,7 +345,7 @@ fn stored(message: &NewMessage) -> MessageRow {
         topic_policy: None,
         personal: true,
         accepted_at: message.accepted_at,
-        charted: CHARTED_ABOVE < 1,
+        charted: false,
         expires_at: message.expires_at(),
         traceparent: message.traceparent.clone(),
     }
