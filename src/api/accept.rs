@@ -10,7 +10,7 @@ use tracing::Instrument as _;
 
 use super::accepted::Accepted;
 use super::compose::Composed;
-use super::intake::{NotTaken, tell};
+use super::intake::{NotTaken, Once, Outcome, tell};
 use super::once::REPLAYED;
 use super::problem::Problem;
 use super::{ApiState, Work};
@@ -87,11 +87,62 @@ pub(super) async fn accept_under(
 ) -> Result<Response, Problem> {
     let Some(key) = key else { return Ok(answer(&accept(state, app, composed).await?)) };
     let keyed = Keyed { composed, key: key.to_owned(), body_hash };
-    match accept_once(state, app, route, vec![keyed]).await.pop().expect("an answer for each message")? {
+    let taken = match keyed.composed.addressed.audience.is_named() {
+        true => accept_shared(state, app, route, keyed).await?,
+        false => accept_alone(state, app, route, keyed).await?,
+    };
+    match taken {
         Taken::Now(accepted) => Ok(answer(&accepted)),
         Taken::Before { status, response } => {
             Ok((status, [(REPLAYED, HeaderValue::from_static("true"))], axum::Json(response)).into_response())
         }
+    }
+}
+
+/// Stores a message to named recipients under an idempotency key, in a commit that it shares with others. It waits for its turn
+/// at the key outside of all groups: here for others of this process, and in a transaction of its own for those of another.
+async fn accept_shared(
+    state: &ApiState,
+    app: &App,
+    route: &'static str,
+    Keyed { composed, key, body_hash }: Keyed,
+) -> Result<Taken, Problem> {
+    let Composed { addressed, asked, trial } = composed;
+    let turn = state.turns.take(app.id, route, &key, PATIENCE).await.ok_or_else(in_progress)?;
+    let accepted = {
+        let (app, asked) = (app.clone(), asked.clone());
+        move |sent: &Sent| Accepted::new(&app, asked.clone(), sent).ok().map(|accepted| accepted.to_json())
+    };
+    let once = Once { app: app.id, route, key, body_hash, answer: Box::new(accepted), turn };
+    match state.intake.write_once(addressed, once).await? {
+        Outcome::Sent(sent) => {
+            let accepted = Accepted::new(app, asked, &sent)?;
+            accepted.note(state, app, true);
+            Ok(Taken::Now(accepted))
+        }
+        Outcome::Before(claim) => taken_before(claim),
+        Outcome::Elsewhere(again) => {
+            // Its turn goes on, so that of this process one waits at a time.
+            let (addressed, Once { key, body_hash, turn: _turn, .. }) = *again;
+            let composed = Composed { addressed, asked, trial };
+            accept_alone(state, app, route, Keyed { composed, key, body_hash }).await
+        }
+    }
+}
+
+async fn accept_alone(state: &ApiState, app: &App, route: &'static str, keyed: Keyed) -> Result<Taken, Problem> {
+    accept_once(state, app, route, vec![keyed]).await.pop().expect("an answer for each message")
+}
+
+/// What is answered to a message whose key was not free.
+fn taken_before(claim: Claim) -> Result<Taken, Problem> {
+    match claim {
+        Claim::Answered { status, response } => {
+            let status = u16::try_from(status).ok().and_then(|code| StatusCode::from_u16(code).ok());
+            Ok(Taken::Before { status: status.unwrap_or(StatusCode::ACCEPTED), response })
+        }
+        Claim::OtherBody => Err(reused()),
+        Claim::First | Claim::InProgress => Err(in_progress()),
     }
 }
 
@@ -132,28 +183,27 @@ pub(super) async fn accept_once(
     route: &'static str,
     messages: Vec<Keyed>,
 ) -> Vec<Result<Taken, Problem>> {
-    let (n, once) = (messages.len(), Once { state: state.clone(), app: app.clone(), route });
+    let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone(), route });
     // A task of its own: what is born leased to this process must be handed to dispatch, whoever waits for the answer.
     let taken = tokio::spawn(async move { once.accept(&messages).await }.in_current_span()).await;
     taken.unwrap_or_else(|_| (0..n).map(|_| Err(Problem::internal())).collect())
 }
 
 /// One request with idempotency keys.
-struct Once {
+struct InOne {
     state: ApiState,
     app: App,
     route: &'static str,
 }
 
-impl Once {
+impl InOne {
     async fn accept(&self, messages: &[Keyed]) -> Vec<Result<Taken, Problem>> {
         match self.try_all(messages, PATIENCE).await {
             Ok(Some(taken)) => return taken,
             Ok(None) if messages.len() == 1 => return vec![Err(in_progress())],
             Ok(None) => {}
             // What Postgres refuses for good it may refuse because of one: see `super::intake`.
-            Err(error) if messages.len() > 1 && error.as_database_error().is_some() && !store::is_transient(&error) => {
-            }
+            Err(error) if messages.len() > 1 && is_of_one(&error) => {}
             Err(error) => return messages.iter().map(|_| Err(Problem::from(&error))).collect(),
         }
         let mut taken = Vec::with_capacity(messages.len());
@@ -186,7 +236,8 @@ impl Once {
         let mut sent = sending::send(&mut tx, &state.vault, &claimed, holder).await?;
         let answers = self.answers(messages, claims, &sent);
         idempotency::remember(&mut tx, place, &answers.stored, 202).await?;
-        idempotency::release(&mut tx, place, &answers.unused).await?;
+        let unused: Vec<_> = answers.unused.iter().map(|key| (place, *key)).collect();
+        idempotency::release(&mut tx, &unused).await?;
         tx.commit().await?;
         tell(&state.engine, lease, since, &mut sent);
         for (Keyed { composed, .. }, taken) in messages.iter().zip(&answers.taken) {
@@ -211,17 +262,18 @@ impl Once {
                     }
                     accepted.map(Taken::Now)
                 }
-                Claim::Answered { status, response } => {
-                    let status = u16::try_from(status).ok().and_then(|code| StatusCode::from_u16(code).ok());
-                    Ok(Taken::Before { status: status.unwrap_or(StatusCode::ACCEPTED), response })
-                }
-                Claim::OtherBody => Err(reused()),
-                Claim::InProgress => Err(in_progress()),
+                claim => taken_before(claim),
             };
             answers.taken.push(taken);
         }
         answers
     }
+}
+
+/// Whether Postgres may have refused a group because of one of its messages.
+fn is_of_one(error: &sqlx::Error) -> bool {
+    let is_refused = error.as_database_error().is_some() && !store::is_transient(error);
+    is_refused || store::is_lock_timeout(error)
 }
 
 /// What a group of messages with idempotency keys came to.

@@ -3,19 +3,26 @@
 //!
 //! Each request is answered after the commit that its message is in. What becomes of it does not depend on the others of its
 //! group, nor on whoever asked for it: once a message is being written, a client that hangs up changes nothing.
+//!
+//! Messages with idempotency keys are no exception: their keys are claimed, and their answers kept, in the transaction of their
+//! group. It waits for no key that another process works under: who has it waits outside, and nobody waits with them.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use sqlx::PgPool;
+use serde_json::Value;
+use sqlx::{PgConnection, PgPool};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::turns::Turn;
 use super::{Engine, Work};
 use crate::model::clock::Clock;
+use crate::model::id::AppId;
 use crate::panics;
 use crate::store;
 use crate::store::queue::claims::LEASE;
+use crate::store::queue::idempotency::{self, Claim, Key, KeyScope};
 use crate::store::queue::sending::{self, Addressed, Audience, Holder, Sent, WRITERS};
 use crate::vault::Vault;
 
@@ -36,11 +43,52 @@ pub(crate) enum NotTaken {
 }
 
 /// What became of a message, once that is durable.
-pub(crate) type Answer = Result<Sent, NotTaken>;
+pub(crate) type Answer = Result<Outcome, NotTaken>;
+
+/// What became of a message that was looked at.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It was written, unless there is something wrong with it.
+    Sent(Sent),
+    /// Its idempotency key was used before.
+    Before(Claim),
+    /// Another process is at work under its idempotency key: here it is again.
+    Elsewhere(Box<(Addressed, Once)>),
+}
+
+/// What the first message with an idempotency key is stored with.
+pub(crate) struct Once {
+    /// The app where the key counts.
+    pub app: AppId,
+    /// The route where it does.
+    pub route: &'static str,
+    /// The key.
+    pub key: String,
+    /// What its request is told from others by.
+    pub body_hash: Vec<u8>,
+    /// The answer to keep, by what became of the message. None: the message is refused, and the key unused.
+    pub answer: Box<dyn Fn(&Sent) -> Option<Value> + Send + Sync>,
+    /// Ends when the key is free for others of this process: no group has it twice.
+    pub turn: Turn,
+}
+
+/// Without what it is answered by.
+impl std::fmt::Debug for Once {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Once").field("app", &self.app).field("route", &self.route).finish_non_exhaustive()
+    }
+}
+
+impl Once {
+    fn scope(&self) -> KeyScope<'_> {
+        KeyScope { app: self.app, route: self.route }
+    }
+}
 
 /// A message that waits to be written.
 struct Waiting {
     addressed: Addressed,
+    once: Option<Once>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -65,13 +113,27 @@ impl Intake {
 
     /// Has messages written that name their recipients, and waits until each is durable or refused. All of them are taken in,
     /// or none.
-    pub(crate) async fn write(&self, messages: Vec<Addressed>) -> Result<Vec<Answer>, NotTaken> {
+    pub(crate) async fn write(&self, messages: Vec<Addressed>) -> Result<Vec<Result<Sent, NotTaken>>, NotTaken> {
+        let sent = |answer: Answer| match answer? {
+            Outcome::Sent(sent) => Ok(sent),
+            Outcome::Before(_) | Outcome::Elsewhere(_) => unreachable!("it has no idempotency key"),
+        };
+        let messages = messages.into_iter().map(|addressed| (addressed, None)).collect();
+        Ok(self.take_in(messages).await?.into_iter().map(sent).collect())
+    }
+
+    /// Has a message written that names its recipients, once, and waits until it is durable or refused.
+    pub(crate) async fn write_once(&self, message: Addressed, once: Once) -> Answer {
+        self.take_in(vec![(message, Some(once))]).await?.pop().expect("an answer for each message")
+    }
+
+    async fn take_in(&self, messages: Vec<(Addressed, Option<Once>)>) -> Result<Vec<Answer>, NotTaken> {
         let inbox = self.inbox();
         let room = inbox.try_reserve_many(messages.len()).map_err(|_| NotTaken::Busy)?;
         let mut answers = Vec::with_capacity(messages.len());
-        for (place, addressed) in room.zip(messages) {
+        for (place, (addressed, once)) in room.zip(messages) {
             let (answer, answered) = oneshot::channel();
-            place.send(Waiting { addressed, answer });
+            place.send(Waiting { addressed, once, answer });
             answers.push(answered);
         }
         let died = || NotTaken::Failed(Arc::new(sqlx::Error::WorkerCrashed));
@@ -144,36 +206,116 @@ impl Writer {
     /// Writes a group and answers everybody. If Postgres refuses the whole because of one, each is tried alone.
     async fn write_group(&self, group: Vec<Waiting>) {
         match self.write(&group).await {
-            Ok(sent) => answer(group, sent),
+            Ok(outcomes) => answer(group, outcomes),
+            Err(error) if group.len() > 1 && store::is_lock_timeout(&error) => self.write_apart(group).await,
             // Refused by Postgres itself: nothing of it is stored. What passes by itself would meet each of them, too.
             Err(error) if group.len() > 1 && error.as_database_error().is_some() && !store::is_transient(&error) => {
-                for waiting in group {
-                    let alone = vec![waiting];
-                    match self.write(&alone).await {
-                        Ok(sent) => answer(alone, sent),
-                        Err(error) => refuse(alone, error),
-                    }
-                }
+                self.write_alone(group).await;
             }
             Err(error) => refuse(group, error),
         }
     }
 
+    /// Writes a group that waited in vain for a message's key: at once those that have none, then each of the others alone.
+    async fn write_apart(&self, group: Vec<Waiting>) {
+        let (named, others): (Vec<_>, Vec<_>) =
+            group.into_iter().partition(|waiting| waiting.addressed.message.key.is_some());
+        match self.write(&others).await {
+            Ok(outcomes) => answer(others, outcomes),
+            Err(error) if error.as_database_error().is_some() && !store::is_transient(&error) => {
+                self.write_alone(others).await;
+            }
+            Err(error) => refuse(others, error),
+        }
+        self.write_alone(named).await;
+    }
+
+    async fn write_alone(&self, group: Vec<Waiting>) {
+        for waiting in group {
+            let alone = vec![waiting];
+            match self.write(&alone).await {
+                Ok(outcomes) => answer(alone, outcomes),
+                Err(error) => refuse(alone, error),
+            }
+        }
+    }
+
     /// Writes a group in one commit, and tells dispatch of what is to be sent.
-    async fn write(&self, group: &[Waiting]) -> sqlx::Result<Vec<Sent>> {
+    async fn write(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
         if group.is_empty() {
             return Ok(Vec::new());
         }
+        match group.iter().all(|waiting| waiting.once.is_none()) {
+            true => self.write_plain(group).await,
+            false => self.write_keyed(group).await,
+        }
+    }
+
+    async fn write_plain(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
         let messages: Vec<&Addressed> = group.iter().map(|waiting| &waiting.addressed).collect();
         let mut conn = self.pool.acquire().await?;
-        // From here on the lease runs.
-        let (lease, since) = ((self.engine.lease)(), Instant::now());
-        let holder = lease.map(|lease| Holder { lease, until: self.clock.now() + LEASE });
+        let (holder, since) = self.holder();
         let mut sent = sending::send(&mut conn, &self.vault, &messages, holder).await?;
         drop(conn);
-        tell(&self.engine, lease, since, &mut sent);
-        Ok(sent)
+        tell(&self.engine, holder.map(|holder| holder.lease), since, &mut sent);
+        Ok(sent.into_iter().map(Written::Sent).collect())
     }
+
+    /// Claims their idempotency keys, writes those messages whose keys are free or that have none, and keeps the answers.
+    async fn write_keyed(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
+        let once: Vec<&Once> = group.iter().filter_map(|waiting| waiting.once.as_ref()).collect();
+        let keys: Vec<_> =
+            once.iter().map(|once| (once.scope(), Key { key: &once.key, body_hash: &once.body_hash })).collect();
+        let mut tx = self.pool.begin().await?;
+        let mut claims = idempotency::claim_free(&mut tx, &keys, self.clock.now()).await?.into_iter();
+        let mut met = Vec::with_capacity(group.len());
+        for waiting in group {
+            let claim = waiting.once.as_ref().and_then(|_| claims.next());
+            met.push(claim.filter(|claim| !matches!(claim, Claim::First)));
+        }
+        let free: Vec<&Waiting> =
+            group.iter().zip(&met).filter(|(_, met)| met.is_none()).map(|(free, _)| free).collect();
+        let messages: Vec<&Addressed> = free.iter().map(|waiting| &waiting.addressed).collect();
+        let (holder, since) = self.holder();
+        let mut sent = sending::send(&mut tx, &self.vault, &messages, holder).await?;
+        keep(&mut tx, &free, &sent).await?;
+        tx.commit().await?;
+        tell(&self.engine, holder.map(|holder| holder.lease), since, &mut sent);
+        let mut sent = sent.into_iter();
+        let written = met.into_iter().map(|met| match met {
+            Some(claim) => Written::Met(claim),
+            None => Written::Sent(sent.next().expect("what became of each message")),
+        });
+        Ok(written.collect())
+    }
+
+    /// Who holds what is born leased from now on, which is when the lease begins.
+    fn holder(&self) -> (Option<Holder>, Instant) {
+        let (lease, since) = ((self.engine.lease)(), Instant::now());
+        (lease.map(|lease| Holder { lease, until: self.clock.now() + LEASE }), since)
+    }
+}
+
+/// What became of a message of a group.
+enum Written {
+    Sent(Sent),
+    /// What the idempotency key met of a message that was not written.
+    Met(Claim),
+}
+
+/// Keeps the answers to messages that were written under idempotency keys, and gives back the keys of those that are refused.
+async fn keep(conn: &mut PgConnection, messages: &[&Waiting], sent: &[Sent]) -> sqlx::Result<()> {
+    let (mut kept, mut unused) = (Vec::new(), Vec::new());
+    for (waiting, sent) in messages.iter().zip(sent) {
+        let Some(once) = &waiting.once else { continue };
+        match (once.answer)(sent) {
+            Some(answer) => kept.push((once.scope(), once.key.as_str(), answer)),
+            None => unused.push((once.scope(), once.key.as_str())),
+        }
+    }
+    let kept: Vec<_> = kept.iter().map(|(scope, key, answer)| (*scope, *key, answer)).collect();
+    idempotency::remember_each(conn, &kept, 202).await?;
+    idempotency::release(conn, &unused).await
 }
 
 /// Tells dispatch what was stored: what is born leased to it goes out at once, and there may be more to look for.
@@ -189,9 +331,14 @@ pub(super) fn tell(engine: &Engine, lease: Option<uuid::Uuid>, since: Instant, s
 }
 
 /// Whoever hung up meanwhile hears nothing; what was stored is sent all the same.
-fn answer(group: Vec<Waiting>, sent: Vec<Sent>) {
-    for (Waiting { answer, .. }, sent) in group.into_iter().zip(sent) {
-        let _ = answer.send(Ok(sent));
+fn answer(group: Vec<Waiting>, written: Vec<Written>) {
+    for (Waiting { addressed, once, answer }, written) in group.into_iter().zip(written) {
+        let outcome = match (written, once) {
+            (Written::Sent(sent), _) => Outcome::Sent(sent),
+            (Written::Met(Claim::InProgress), Some(once)) => Outcome::Elsewhere(Box::new((addressed, once))),
+            (Written::Met(claim), _) => Outcome::Before(claim),
+        };
+        let _ = answer.send(Ok(outcome));
     }
 }
 

@@ -85,6 +85,7 @@ pub(crate) mod template_trials;
 pub(crate) mod templated;
 pub(crate) mod templates;
 pub(crate) mod topics;
+mod turns;
 pub(crate) mod users;
 pub(crate) mod vapid_keys;
 pub(crate) mod webhooks;

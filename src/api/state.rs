@@ -18,6 +18,7 @@ use super::remembered::Remembered;
 use super::session::cookie::Cookies;
 use super::session::oidc;
 use super::session::relying_party::RelyingParty;
+use super::turns::Turns;
 use super::{batch, checks as api_checks, cors, example, health};
 use crate::checks;
 use crate::gateway::Gateways;
@@ -69,6 +70,8 @@ pub struct Shared {
     pub settings: Arc<Settings>,
     pub(super) limits: Arc<Limits>,
     pub(super) intake: Intake,
+    /// Who has which idempotency key of a send.
+    pub(super) turns: Turns,
     pub(super) receipts: Receipts,
     pub(super) live: Live,
     /// Places for charts that are made at a time.
@@ -265,6 +268,7 @@ impl ApiState {
             settings: Arc::new(settings),
             limits,
             intake,
+            turns: Turns::default(),
             receipts,
             live,
             charts,

@@ -1,10 +1,11 @@
 //! First answers to requests with an `Idempotency-Key`, written in the transaction that does the work.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::PgConnection;
+use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::AppId;
@@ -58,42 +59,86 @@ pub async fn claim(
 ) -> sqlx::Result<Option<Vec<Claim>>> {
     let patience = crate::store::milliseconds(patience);
     sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", patience).fetch_one(&mut *conn).await?;
-    let (names, hashes): (Vec<&str>, Vec<&[u8]>) = keys.iter().map(|key| (key.key, key.body_hash)).unzip();
-    let inserted = sqlx::query_scalar!(
+    let keys: Vec<_> = keys.iter().map(|key| (place, *key)).collect();
+    match claim_each(conn, &keys, Wait::InTurn, now).await {
+        Ok(met) => Ok(Some(met)),
+        Err(error) if crate::store::is_lock_timeout(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Claims keys of any scopes, each named once, and waits for nobody: what others work under is [`Claim::InProgress`], and the
+/// transaction does the rest.
+pub(crate) async fn claim_free(
+    conn: &mut PgConnection,
+    keys: &[(KeyScope<'_>, Key<'_>)],
+    now: Timestamp,
+) -> sqlx::Result<Vec<Claim>> {
+    claim_each(conn, keys, Wait::Never, now).await
+}
+
+/// What to do about a key that somebody else works under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    InTurn,
+    Never,
+}
+
+/// Whoever claims a key has a lock on its name until the transaction ends. Of a row alone, which nobody else sees before that, no
+/// other transaction could tell that it is there without waiting for its end.
+async fn claim_each(
+    conn: &mut PgConnection,
+    keys: &[(KeyScope<'_>, Key<'_>)],
+    wait: Wait,
+    now: Timestamp,
+) -> sqlx::Result<Vec<Claim>> {
+    let named: BTreeMap<_, _> = keys.iter().map(|(at, key)| ((at.app.0, at.route, key.key), key.body_hash)).collect();
+    let (apps, routes, names, hashes) =
+        columns(named.iter().map(|((app, route, key), hash)| (*app, *route, *key, *hash)));
+    let inserted = sqlx::query!(
         "INSERT INTO idempotency_keys (app, route, key, body_hash, status, response, created_at)
-         SELECT $1, $2, t.key, t.body_hash, 0, 'null', $5 FROM unnest($3::text[], $4::bytea[]) AS t (key, body_hash)
-         ORDER BY t.key
-         ON CONFLICT (app, route, key) DO NOTHING RETURNING key",
-        place.app.0,
-        place.route,
+         SELECT t.app, t.route, t.key, t.body_hash, 0, 'null', $5
+         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::bytea[]) AS t (app, route, key, body_hash),
+           LATERAL (SELECT hashtextextended(concat_ws(' ', 'bellwire.idempotency_keys', t.app, t.route, t.key), 0)) AS lock (id)
+         WHERE CASE WHEN $6 THEN pg_advisory_xact_lock(lock.id) IS NOT NULL ELSE pg_try_advisory_xact_lock(lock.id) END
+         ON CONFLICT (app, route, key) DO NOTHING RETURNING app, route, key",
+        &apps,
+        &routes as &[&str],
         &names as &[&str],
         &hashes as &[&[u8]],
-        now
+        now,
+        wait == Wait::InTurn
     )
     .fetch_all(&mut *conn)
-    .await;
-    let first: HashSet<String> = match inserted {
-        Ok(first) => first.into_iter().collect(),
-        Err(error) if crate::store::is_lock_timeout(&error) => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    .await?;
+    let first: HashSet<(Uuid, &str, &str)> =
+        inserted.iter().map(|row| (row.app, row.route.as_str(), row.key.as_str())).collect();
     let mut stored = HashMap::new();
     if first.len() < keys.len() {
         let rows = sqlx::query!(
-            "SELECT key, body_hash, status, response FROM idempotency_keys WHERE app = $1 AND route = $2 AND key = ANY($3)",
-            place.app.0,
-            place.route,
+            r#"SELECT i.app, i.route, i.key, i.body_hash, i.status, i.response
+             FROM unnest($1::uuid[], $2::text[], $3::text[]) AS t (app, route, key)
+             JOIN idempotency_keys i ON i.app = t.app AND i.route = t.route AND i.key = t.key"#,
+            &apps,
+            &routes as &[&str],
             &names as &[&str]
         );
-        stored.extend(rows.fetch_all(conn).await?.into_iter().map(|row| (row.key.clone(), row)));
+        let rows = rows.fetch_all(conn).await?.into_iter();
+        stored.extend(rows.map(|row| ((row.app, row.route.clone(), row.key.clone()), row)));
     }
-    let met = keys.iter().map(|key| match stored.remove(key.key) {
-        _ if first.contains(key.key) => Claim::First,
-        None => Claim::InProgress, // retention removed it between the two statements: the caller may try again
+    let met = keys.iter().map(|(at, key)| match stored.remove(&(at.app.0, at.route.to_owned(), key.key.to_owned())) {
+        _ if first.contains(&(at.app.0, at.route, key.key)) => Claim::First,
+        // Somebody is at work under it, or retention removed it between the two statements: the caller may try again.
+        None => Claim::InProgress,
         Some(row) if row.body_hash != key.body_hash => Claim::OtherBody,
         Some(row) => Claim::Answered { status: row.status, response: row.response },
     });
-    Ok(Some(met.collect()))
+    Ok(met.collect())
+}
+
+/// Members of tuples as arrays.
+fn columns<A, B, C, D>(rows: impl Iterator<Item = (A, B, C, D)>) -> (Vec<A>, Vec<B>, Vec<C>, Vec<D>) {
+    rows.collect()
 }
 
 /// Stores the answers of claimed requests, all with that status.
@@ -103,15 +148,27 @@ pub async fn remember(
     answers: &[(&str, Value)],
     status: i16,
 ) -> sqlx::Result<()> {
+    let answers: Vec<_> = answers.iter().map(|(key, response)| (place, *key, response)).collect();
+    remember_each(conn, &answers, status).await
+}
+
+/// The same of any scopes.
+pub(crate) async fn remember_each(
+    conn: &mut PgConnection,
+    answers: &[(KeyScope<'_>, &str, &Value)],
+    status: i16,
+) -> sqlx::Result<()> {
     if answers.is_empty() {
         return Ok(());
     }
-    let (keys, responses): (Vec<&str>, Vec<&Value>) = answers.iter().map(|(key, response)| (*key, response)).unzip();
+    let (apps, routes, keys, responses) =
+        columns(answers.iter().map(|(at, key, response)| (at.app.0, at.route, *key, *response)));
     sqlx::query!(
         "UPDATE idempotency_keys i SET status = $5, response = t.response
-         FROM unnest($3::text[], $4::jsonb[]) AS t (key, response) WHERE i.app = $1 AND i.route = $2 AND i.key = t.key",
-        place.app.0,
-        place.route,
+         FROM unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) AS t (app, route, key, response)
+         WHERE i.app = t.app AND i.route = t.route AND i.key = t.key",
+        &apps,
+        &routes as &[&str],
         &keys as &[&str],
         &responses as &[&Value],
         status
@@ -122,15 +179,17 @@ pub async fn remember(
 }
 
 /// Gives back claimed keys whose requests were refused: they were not used.
-pub(crate) async fn release(conn: &mut PgConnection, place: KeyScope<'_>, keys: &[&str]) -> sqlx::Result<()> {
+pub(crate) async fn release(conn: &mut PgConnection, keys: &[(KeyScope<'_>, &str)]) -> sqlx::Result<()> {
     if keys.is_empty() {
         return Ok(());
     }
+    let (apps, routes, names, _) = columns(keys.iter().map(|(at, key)| (at.app.0, at.route, *key, ())));
     sqlx::query!(
-        "DELETE FROM idempotency_keys WHERE app = $1 AND route = $2 AND key = ANY($3)",
-        place.app.0,
-        place.route,
-        keys as &[&str]
+        "DELETE FROM idempotency_keys i USING unnest($1::uuid[], $2::text[], $3::text[]) AS t (app, route, key)
+         WHERE i.app = t.app AND i.route = t.route AND i.key = t.key",
+        &apps,
+        &routes as &[&str],
+        &names as &[&str]
     )
     .execute(conn)
     .await

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::{Settings, Work};
+use bellwire::testkit::store::queue::idempotency::{self, KeyScope};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};
@@ -33,11 +34,22 @@ async fn stall(pool: &PgPool) -> Transaction<'static, Postgres> {
     stalled
 }
 
+/// A send, under an idempotency key if there is one.
+async fn post(api: &TestApi, key: Option<String>, body: Value) -> Reply {
+    let headers: Vec<_> = key.iter().map(|key| ("idempotency-key", key.as_str())).collect();
+    api.call_with(Method::POST, "/v1/apps/shop/messages", Some(&api.key), Some(body), &headers).await
+}
+
 /// Has these requests answered that arrive while nothing can be written.
 async fn all_at_once(api: &TestApi, bodies: Vec<Value>) -> Vec<Reply> {
+    all_under(api, bodies.into_iter().map(|body| (None, body)).collect()).await
+}
+
+/// The same with idempotency keys.
+async fn all_under(api: &TestApi, requests: Vec<(Option<String>, Value)>) -> Vec<Reply> {
     api.get("").await.ok(200); // the key is known from here on, so that nobody waits for it
     let stalled = stall(&api.pool).await;
-    let requests = join_all(bodies.into_iter().map(|body| api.post("/messages", body)));
+    let requests = join_all(requests.into_iter().map(|(key, body)| post(api, key, body)));
     let release = async {
         until_waiting(&api.pool, 1).await;
         stalled.rollback().await.unwrap();
@@ -64,6 +76,90 @@ async fn sends_that_arrive_while_a_commit_is_under_way_share_the_next_one() {
     assert_eq!(reached[36..], [(2, 1), (4, 0)]);
     let commits = scalar(&api.pool, "SELECT count(DISTINCT xmin::text) FROM messages").await;
     assert!(commits <= 3, "{commits} commits for 38 messages");
+}
+
+#[tokio::test]
+async fn sends_with_idempotency_keys_share_commits_and_each_is_answered_again_as_the_first_time() {
+    let api = TestApi::start().await;
+    let ids = subscribers(&api, 4).await;
+    let keyed = |n: usize| {
+        let to = if n.is_multiple_of(2) {
+            to(&ids[n % 4])
+        } else {
+            json!({"to": {"users": ["user-1"]}, "content": content()})
+        };
+        (Some(format!("k{n}")), to)
+    };
+    let requests: Vec<_> = (0..36).map(keyed).chain([(None, to(&ids[0])), (None, to(&ids[1]))]).collect();
+    let first = all_under(&api, requests.clone()).await;
+    assert!(first.iter().all(|reply| reply.status == 202 && reply.header("idempotent-replayed").is_empty()));
+    let commits = scalar(&api.pool, "SELECT count(DISTINCT xmin::text) FROM messages").await;
+    assert!(commits <= 3, "{commits} commits for 38 messages");
+    let again = join_all(requests.into_iter().take(36).map(|(key, body)| post(&api, key, body))).await;
+    for (again, first) in again.iter().zip(&first) {
+        assert_eq!((again.header("idempotent-replayed"), &again.json), ("true", &first.json));
+    }
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 38);
+}
+
+#[tokio::test]
+async fn of_sends_with_idempotency_keys_each_is_refused_for_itself_and_one_at_a_time_has_a_key() {
+    let api = TestApi::start().await;
+    let ids = subscribers(&api, 2).await;
+    sqlx::query("ALTER TABLE messages ADD CHECK (ttl_s <> 7)").execute(&api.pool).await.unwrap();
+    let unknown = to("sub_019aa000-0000-7000-8000-000000000000");
+    let impossible = json!({"to": {"subscriptions": [ids[0]]}, "content": content(), "ttl": 7});
+    let key = |key: &str| Some(key.to_owned());
+    let requests = vec![
+        (key("a"), to(&ids[0])),
+        (key("b"), unknown),
+        (key("a"), to(&ids[0])),
+        (key("a"), to(&ids[1])),
+        (key("c"), impossible),
+        (key("d"), to(&ids[1])),
+        (None, to(&ids[1])),
+    ];
+    let replies = all_under(&api, requests).await;
+    let status: Vec<_> = replies.iter().map(|reply| reply.status).collect();
+    assert_eq!(status, [202, 422, 202, 422, 500, 202, 202]);
+    assert_eq!((replies[2].header("idempotent-replayed"), &replies[2].json), ("true", &replies[0].json));
+    assert_eq!((replies[1].refusal().1, replies[3].refusal().1), ("invalid", "idempotency_key_reused"));
+    for unused in ["b", "c"] {
+        let first = post(&api, key(unused), to(&ids[0])).await;
+        assert_eq!((first.status, first.header("idempotent-replayed")), (202, ""), "{unused}");
+    }
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 5);
+}
+
+#[tokio::test]
+async fn who_has_one_key_for_long_holds_up_nobody_else() {
+    let api = TestApi::start().await;
+    let ids = subscribers(&api, 1).await;
+    api.get("").await.ok(200);
+    // Another process has a key of each kind, and comes to no end.
+    let mut elsewhere = api.pool.begin().await.unwrap();
+    let place = KeyScope { app: api.app_id(), route: "POST /v1/apps/{app}/messages" };
+    let slow = [idempotency::Key { key: "slow", body_hash: &[0; 32] }];
+    idempotency::claim(&mut elsewhere, place, &slow, PATIENCE, api.clock.now()).await.unwrap();
+    sqlx::query("INSERT INTO message_keys (app, key, message) SELECT id, 'reminder', gen_random_uuid() FROM apps")
+        .execute(&mut *elsewhere)
+        .await
+        .unwrap();
+    let mut named = to(&ids[0]);
+    named["key"] = json!("reminder");
+    let slow =
+        join_all([(Some("slow".to_owned()), to(&ids[0])), (None, named)].map(|(key, body)| post(&api, key, body)));
+    let others = join_all((0..20).map(|n| post(&api, (n % 2 == 0).then(|| format!("k{n}")), to(&ids[0]))));
+    tokio::pin!(slow);
+    tokio::select! {
+        replies = &mut slow => panic!("{replies:?}"),
+        replies = others => assert!(replies.iter().all(|reply| reply.status == 202), "{replies:?}"),
+    }
+    let slow = slow.await;
+    assert_eq!((slow[0].refusal().1, slow[1].status), ("idempotency_key_in_progress", 503));
+    elsewhere.rollback().await.unwrap();
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 20);
+    post(&api, Some("slow".to_owned()), to(&ids[0])).await.ok(202);
 }
 
 #[tokio::test]

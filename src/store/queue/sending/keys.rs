@@ -9,6 +9,11 @@ use uuid::Uuid;
 use super::addressed::Addressed;
 use crate::model::id::MessageId;
 
+/// How long to wait for whoever is just storing a message under one of the keys, which takes some milliseconds: messages of others
+/// wait with it. After that it is a lock timeout, and [`crate::store::is_lock_timeout`] tells.
+const PATIENCE: &str = "SET LOCAL lock_timeout = '300ms'";
+const NO_MORE_PATIENCE: &str = "SET LOCAL lock_timeout TO DEFAULT";
+
 /// Claims the keys of messages that are about to be stored in this transaction. Returns of each which other message has its
 /// key; none: it has none, or has it to itself now.
 pub(super) async fn claim(
@@ -27,7 +32,9 @@ pub(super) async fn claim(
     }
     // Whoever has a key before is locked with it; what became of their message is looked at when no other transaction can be
     // about to store one under it.
-    let held = hold(conn, messages, &first).await?;
+    sqlx::raw_sql(PATIENCE).execute(&mut *conn).await?;
+    let held = hold(&mut *conn, messages, &first).await?;
+    sqlx::raw_sql(NO_MORE_PATIENCE).execute(&mut *conn).await?;
     let rivals = held.into_iter().filter(|(place, holder)| messages[*place].message.id != *holder);
     let rivals: BTreeMap<usize, MessageId> = rivals.collect();
     if !rivals.is_empty() {
