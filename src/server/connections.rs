@@ -10,17 +10,22 @@
 //! *Half* is of `BELLWIRE_DATABASE_CONNECTIONS` (fewer beside an embedded Postgres with little memory) without those for sends and the heartbeat, whatever roles the process has: one that has
 //! fewer opens fewer. Nothing listens: there is no `LISTEN` that would keep one more.
 
+use std::time::Duration;
+
 use sqlx::PgPool;
 use tracing::{info, warn};
 
 use super::context::Context;
 use crate::config::{Config, Roles};
 use crate::store;
+use crate::store::connections::try_all;
 use crate::store::operations::setup::{self, Settings};
 use crate::store::queue::sending::WRITERS;
 
 /// Connections of a worker that nothing but its heartbeat uses.
 const HEARTBEAT: u32 = 1;
+/// How often connections that stay open are tried: more often than firewalls forget those that say nothing.
+const TRY_EVERY: Duration = Duration::from_secs(60);
 /// Connections for requests of a process that is asked for its health and metrics alone.
 const ASIDE: u32 = 2;
 
@@ -80,6 +85,14 @@ pub(super) async fn open(context: &Context, config: &Config) {
         Err(error) => {
             info!(%error, most = shares.sum(), open, "Postgres could not be asked how many connections it has")
         }
+    }
+}
+
+/// Tries connections that stay open, now and then, for ever.
+pub(super) async fn try_on(pool: PgPool) {
+    loop {
+        tokio::time::sleep(TRY_EVERY).await;
+        try_all(&pool).await;
     }
 }
 

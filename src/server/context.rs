@@ -107,8 +107,8 @@ impl Context {
         let session = Session::from(options).of(&primary);
         let pool = store::connect(session.clone(), shares.requests).await.context("cannot connect to the database")?;
         let session = store::by_index_only(session);
-        let sending_pool = store::connect_lazily(session.clone(), shares.sends.max(1));
-        let worker_pool = store::connect_lazily(session, shares.dispatch.max(1));
+        let sending_pool = store::connect_to_stay(session.clone(), shares.sends.max(1));
+        let worker_pool = store::connect_to_stay(session, shares.dispatch.max(1));
         let reads = reads(config, &pool, shares.requests)?;
         clock.follow(store::database_now(&pool).await?);
         match partitions::ensure(&pool, clock.now()).await {

@@ -178,6 +178,9 @@ fn watch_surroundings(context: &Context, metrics: &Arc<Metrics>, rest: Arc<Rest>
     } else {
         metrics.database_writable.set(1); // it is embedded
     }
+    for pool in [&context.sending_pool, &context.worker_pool].map(Clone::clone) {
+        engines.spawn(begun_again("trying connections", move || connections::try_on(pool.clone())));
+    }
     let (pool, clock) = (context.pool.clone(), context.clock.clone());
     let follow = move || telemetry::follow_on(pool.clone(), clock.clone(), rest.clone());
     engines.spawn(begun_again("following the log's level", follow));

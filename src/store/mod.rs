@@ -43,7 +43,7 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgExecutor};
 
 use crate::model::clock::Timestamp;
-pub(crate) use connections::{alone_beside, open_all};
+pub(crate) use connections::{alone_beside, connect_to_stay, open_all};
 pub use connections::{by_index_only, connect, connect_lazily};
 pub(crate) use operations::schema::migrate_new;
 pub use operations::schema::{Beside, SchemaError, check_schema, migrate};

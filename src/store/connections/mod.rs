@@ -138,6 +138,18 @@ pub async fn connect(session: impl Into<Session>, connections: u32) -> Result<Pg
 pub fn connect_lazily(session: impl Into<Session>, connections: u32) -> PgPool {
     let session = session.into();
     let options = for_pool(session.options.clone());
+    pool_options(session, connections).connect_lazy_with(options)
+}
+
+/// The same for what may rest for hours, and is in a hurry then: what it has opened it keeps. Who opens a connection waits for
+/// that, and for every statement to be parsed and planned on it. Of a former primary none stays: see [`primary`].
+pub(crate) fn connect_to_stay(session: impl Into<Session>, connections: u32) -> PgPool {
+    let session = session.into();
+    let options = for_pool(session.options.clone());
+    pool_options(session, connections).idle_timeout(None).max_lifetime(None).connect_lazy_with(options)
+}
+
+fn pool_options(session: Session, connections: u32) -> PgPoolOptions {
     let primary = session.primary.clone();
     PgPoolOptions::new()
         .max_connections(connections)
@@ -156,7 +168,6 @@ pub fn connect_lazily(session: impl Into<Session>, connections: u32) -> PgPool {
                 Ok(!is_stale)
             })
         })
-        .connect_lazy_with(options)
 }
 
 /// How a pool connects to a host. `extra_float_digits` is left to Postgres, whose default since version 12 is exact, too: PgBouncer
@@ -190,4 +201,31 @@ pub(crate) fn alone_beside(pool: &PgPool) -> PgPool {
 pub(crate) async fn open_all(pool: &PgPool) {
     let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
     drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
+}
+
+/// Tries what a pool has open, one connection after the other, and closes those that lead nowhere any more. A firewall on the way
+/// forgets a connection that says nothing for some minutes, and whoever needs it next would find that out by waiting.
+pub(crate) async fn try_all(pool: &PgPool) {
+    for _ in 0..pool.size() {
+        drop(pool.acquire().await); // it is tried because it rested; they come by in turn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_to_stay_open_is_closed_for_no_rest_and_no_age() {
+        let nowhere = || PgConnectOptions::new().socket("/nonexistent");
+        let staying = connect_to_stay(nowhere(), 3);
+        let options = staying.options();
+        assert_eq!((options.get_idle_timeout(), options.get_max_lifetime()), (None, None));
+        assert_eq!(
+            (options.get_max_connections(), options.get_min_connections()),
+            (3, 0),
+            "of no use where nothing is sent"
+        );
+        assert!(connect_lazily(nowhere(), 3).options().get_idle_timeout().is_some());
+    }
 }
