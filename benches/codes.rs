@@ -1,5 +1,6 @@
 //! How many one-time codes go out when nothing else does: single sends through the real server over keep-alive, each answered
-//! when it is durable and delivered to the simulated gateways; and the same in batches. `scripts/bench codes`
+//! when it is durable and delivered to the simulated gateways; the same in batches; and the same as backends send them, to a user
+//! and under an idempotency key. `scripts/bench codes`
 //!
 //! `SECONDS` (5) of requests over each of several numbers of connections, as fast as they are answered; the fastest counts.
 //! Then as long at half of that rate, whether or not earlier requests were answered; and once more beside a floor, a bare client
@@ -14,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use bellwire::testkit::model::id::{AppId, SubscriptionId};
 use futures_util::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
+use uuid::Uuid;
 
 use crate::support::client::Client;
-use crate::support::codes::code;
+use crate::support::codes::{self, code, code_to_user};
 use crate::support::cpu::{Usage, per};
 use crate::support::harness::Harness;
 use crate::support::table::{Bar, figure, heading, number, percentiles};
@@ -36,6 +38,15 @@ const CONNECTIONS: [usize; 4] = [16, 64, 128, 256];
 const BATCH: usize = 1_000;
 /// Batches that are asked for at a time.
 const BATCHES: usize = 2;
+
+/// How a code is asked for.
+#[derive(Clone, Copy)]
+enum Way {
+    /// To a subscription, without a key.
+    Plain,
+    /// As the examples do: to a user, under an idempotency key.
+    AsExamples,
+}
 
 /// A burst of requests.
 struct Burst {
@@ -72,13 +83,16 @@ pub async fn run() {
     let app = harness.app("codes").await;
     let audience = seed::subscriptions(&harness.pool, &harness.vault, app, setting("N", 100_000)).await;
     let to = Arc::new(audience.all);
-    burst(&harness, app, &to, CONNECTIONS[0], Duration::from_secs(1)).await; // connections, plans, tokens
+    burst(&harness, app, &to, Way::Plain, CONNECTIONS[0], Duration::from_secs(1)).await; // connections, plans, tokens
     if is_counting {
         statements::forget(&harness.pool).await;
     }
     let mut bursts = Vec::new();
     for connections in CONNECTIONS {
-        bursts.push((connections, burst(&harness, app, &to, connections, Duration::from_secs(seconds.into())).await));
+        bursts.push((
+            connections,
+            burst(&harness, app, &to, Way::Plain, connections, Duration::from_secs(seconds.into())).await,
+        ));
     }
     heading("Single sends, durable, by connections");
     for (connections, burst) in &bursts {
@@ -101,7 +115,7 @@ pub async fn run() {
     if is_counting {
         statements::forget(&harness.pool).await;
     }
-    let half = steady(&harness, app, &to, half_rate, seconds).await;
+    let half = steady(&harness, app, &to, Way::Plain, half_rate, seconds).await;
     if is_counting {
         heading("What each statement took at half of that rate");
         statements::show(&harness.pool, "a send", half.sends.into()).await;
@@ -113,7 +127,7 @@ pub async fn run() {
 
     let bare = harness.bare().await;
     let (half, mut floor) =
-        tokio::join!(steady(&harness, app, &to, half_rate, seconds), bare.insert(BARE_PER_SECOND, seconds));
+        tokio::join!(steady(&harness, app, &to, Way::Plain, half_rate, seconds), bare.insert(BARE_PER_SECOND, seconds));
     heading(&format!("The same beside {BARE_PER_SECOND} commits/s of a bare client"));
     percentiles("Floor: a bare client's commit", &mut floor, [Bar::None; 2]);
     figure("From request to answer, p50", half.ms(50), "ms", Bar::None);
@@ -124,6 +138,27 @@ pub async fn run() {
     figure("Sends per second", batches.rate(), "/s", Bar::None);
     batches.report_cost(sealing, [Bar::None; 2]);
     figure("From request to answer, p50", batches.ms(50), "ms", Bar::None);
+
+    codes::name_users(&harness.pool, app).await;
+    burst(&harness, app, &to, Way::AsExamples, connections, Duration::from_secs(1)).await; // plans
+    if is_counting {
+        statements::forget(&harness.pool).await;
+    }
+    let time = Duration::from_secs(seconds.into());
+    let as_examples = burst(&harness, app, &to, Way::AsExamples, connections, time).await;
+    if is_counting {
+        heading("What each statement took for users, under idempotency keys");
+        statements::show(&harness.pool, "a send", as_examples.sends.into()).await;
+    }
+    heading(&format!("To a user, under an idempotency key, over {connections} connections"));
+    figure("Sends per second", as_examples.rate(), "/s", Bar::None);
+    as_examples.report_cost(sealing, [Bar::None; 2]);
+    figure("From request to answer, p50", as_examples.ms(50), "ms", Bar::None);
+    figure("From request to answer, p99", as_examples.ms(99), "ms", Bar::None);
+    let half = steady(&harness, app, &to, Way::AsExamples, (as_examples.rate() / 2.0) as u32, seconds).await;
+    heading(&format!("The same at half of that rate, {}/s", number(half.rate())));
+    figure("From request to answer, p50", half.ms(50), "ms", Bar::None);
+    figure("From request to answer, p99", half.ms(99), "ms", Bar::None);
 }
 
 /// Measures `sends`, which returns how long each request waited for its answer and is for `each` codes. The cost includes
@@ -148,6 +183,7 @@ async fn burst(
     harness: &Harness,
     app: AppId,
     to: &Arc<Vec<SubscriptionId>>,
+    way: Way,
     connections: usize,
     time: Duration,
 ) -> Burst {
@@ -158,8 +194,8 @@ async fn burst(
         tokio::spawn(async move {
             let (mut waits, began) = (Vec::new(), Instant::now());
             while began.elapsed() < time {
-                let body = code(to[next.fetch_add(1, Ordering::Relaxed) % to.len()]);
-                waits.push(timed(&api, &path, &body).await);
+                let to = to[next.fetch_add(1, Ordering::Relaxed) % to.len()];
+                waits.push(timed(&api, &path, way, to).await);
             }
             waits
         })
@@ -169,14 +205,30 @@ async fn burst(
 }
 
 /// How long a request waits for its answer.
-async fn timed(api: &Client, path: &str, body: &Value) -> Duration {
-    let asked = Instant::now();
-    api.post(path, body).await;
-    asked.elapsed()
+async fn timed(api: &Client, path: &str, way: Way, to: SubscriptionId) -> Duration {
+    match way {
+        Way::Plain => {
+            let (body, asked) = (code(to), Instant::now());
+            api.post(path, &body).await;
+            asked.elapsed()
+        }
+        Way::AsExamples => {
+            let (body, key, asked) = (code_to_user(to), Uuid::now_v7().to_string(), Instant::now());
+            api.post_once(path, &body, &key).await;
+            asked.elapsed()
+        }
+    }
 }
 
 /// Sends at a steady rate, whether or not earlier requests were answered.
-async fn steady(harness: &Harness, app: AppId, to: &[SubscriptionId], per_second: u32, seconds: u32) -> Burst {
+async fn steady(
+    harness: &Harness,
+    app: AppId,
+    to: &[SubscriptionId],
+    way: Way,
+    per_second: u32,
+    seconds: u32,
+) -> Burst {
     let path: Arc<str> = format!("/v1/apps/{app}/messages").into();
     let sends = async {
         let mut ticks = tokio::time::interval(Duration::from_secs(1) / per_second);
@@ -185,7 +237,7 @@ async fn steady(harness: &Harness, app: AppId, to: &[SubscriptionId], per_second
         for to in to.iter().copied().cycle().take((per_second * seconds) as usize) {
             ticks.tick().await;
             let (api, path) = (harness.api.clone(), path.clone());
-            requests.spawn(async move { timed(&api, &path, &code(to)).await });
+            requests.spawn(async move { timed(&api, &path, way, to).await });
         }
         requests.join_all().await
     };

@@ -59,6 +59,14 @@ impl Client {
         body
     }
 
+    /// `POST` under an idempotency key, which must succeed.
+    pub async fn post_once(&self, path: &str, body: &Value, key: &str) -> Value {
+        let (status, body) =
+            self.call_with(Method::POST, path, Some(body), Some(key)).await.expect("the server answers");
+        assert!(status.is_success(), "POST {path}: {status} {body}");
+        body
+    }
+
     /// `POST` of a file, which must succeed.
     pub async fn upload(&self, path: &str, file: Bytes) -> Value {
         let request = Request::post(format!("{}{path}", self.base)).header(header::AUTHORIZATION, &self.bearer);
@@ -94,9 +102,22 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<(StatusCode, Value), hyper_util::client::legacy::Error> {
+        self.call_with(method, path, body, None).await
+    }
+
+    async fn call_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        idempotency_key: Option<&str>,
+    ) -> Result<(StatusCode, Value), hyper_util::client::legacy::Error> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         if !self.bearer.is_empty() {
             request = request.header(header::AUTHORIZATION, &self.bearer);
+        }
+        if let Some(key) = idempotency_key {
+            request = request.header("idempotency-key", key);
         }
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
 use bellwire::testkit::webpush::stamp::delivery_id;
 use serde_json::{Value, json};
+use sqlx::PgPool;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -29,8 +30,28 @@ impl Sent {
 
 /// The request that sends one.
 pub fn code(to: SubscriptionId) -> Value {
+    code_to(&json!({"subscriptions": [to]}))
+}
+
+/// The same to whoever uses a subscription, by [`user`].
+pub fn code_to_user(to: SubscriptionId) -> Value {
+    code_to(&json!({"users": [user(to)]}))
+}
+
+fn code_to(to: &Value) -> Value {
     let content = json!({"title": "Your code is 123 456", "body": "It is good for ten minutes."});
-    json!({"to": {"subscriptions": [to]}, "tier": "transactional", "content": content})
+    json!({"to": to, "tier": "transactional", "content": content})
+}
+
+fn user(of: SubscriptionId) -> String {
+    of.0.to_string()
+}
+
+/// Gives each subscription of an app a user of its own, whose id is the subscription's as Postgres writes it.
+pub async fn name_users(pool: &PgPool, app: AppId) {
+    let named = sqlx::query("UPDATE subscriptions SET user_id = id::text WHERE app = $1").bind(app.0);
+    named.execute(pool).await.expect("users");
+    sqlx::query("VACUUM ANALYZE subscriptions").execute(pool).await.expect("maintenance of a table");
 }
 
 /// Sends at a steady rate, whether or not earlier requests were answered.
