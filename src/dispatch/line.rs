@@ -20,8 +20,8 @@ use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
 use crate::otlp::Stage;
 use crate::panics::{self, Panicked};
 
-/// Deliveries that are sealed at once by whoever lines them up: some 100 µs each, in which its thread does nothing else.
-pub(super) const SEALED_HERE_MAX: usize = 3;
+/// Deliveries that are sealed at once by whoever lines them up, a person's browsers: some 100 µs each, in which its thread does nothing else.
+pub(super) const SEALED_HERE_MAX: usize = 4;
 
 /// The stages in their order.
 pub(super) struct Line {
