@@ -63,6 +63,40 @@ const TOKENS_REST: Duration = Duration::from_millis(20);
 /// A draw under way, as what it draws and what that comes to.
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
 
+/// What of a lane's room a source may take up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All of it. A batch may be larger: what is more waits.
+    Whole,
+    /// Half of it, since there is work elsewhere, too: however many retries are due, messages that have not begun do so, and
+    /// none of them waits for the end of a campaign.
+    Half,
+    /// What half of it left, and no more: a large batch would have the lane to itself for as long as it takes. What becomes
+    /// free meanwhile is left to the next draw, lest it be handed out by ones.
+    Rest,
+}
+
+impl Part {
+    /// How many of so many that is. Of an odd one, the half is now the larger, now the smaller: by turns a room of one is for
+    /// each.
+    fn of(self, room: usize) -> usize {
+        match self {
+            Self::Whole => usize::MAX,
+            Self::Rest => room,
+            Self::Half => (room + usize::from(rand::random::<bool>())) / 2,
+        }
+    }
+}
+
+/// What was drawn of one source.
+#[derive(Default)]
+struct Drew {
+    /// Deliveries.
+    n: usize,
+    /// Whether more may be due there than its part took in.
+    is_cut: bool,
+}
+
 /// The stage that claims.
 pub(super) struct Claims {
     pub shared: Arc<Shared>,
@@ -231,41 +265,62 @@ impl Claims {
             }
         };
         self.ask_to_probe(&lane).await?;
-        let mut claimed = 0;
-        for (source, since) in due.sources.iter() {
-            claimed += self.draw_from(source, due.tier, since, &lane).await?;
+        let DueLane { tier, sources, .. } = due;
+        let (mut rows, mut others) = (Drew::default(), 0);
+        for (source, since) in sources.iter() {
+            match source {
+                Source::Queue => {
+                    let part = if sources.beside_queue() { Part::Half } else { Part::Whole };
+                    rows = self.draw_from(source, tier, since, &lane, part).await?;
+                }
+                Source::Batches | Source::Cursors => {
+                    let part = if rows.is_cut { Part::Rest } else { Part::Whole };
+                    others += self.draw_from(source, tier, since, &lane, part).await?.n;
+                }
+            }
         }
-        Ok(claimed)
+        // Another worker has taken what was found beside rows, say.
+        if let Some(since) = sources.queue.filter(|_| rows.is_cut && others == 0) {
+            others = self.draw_from(Source::Queue, tier, since, &lane, Part::Whole).await?.n;
+        }
+        Ok(rows.n + others)
     }
 
-    /// Claims of one source until it or the lane's room is used up.
+    /// Claims of one source until it or its part of the lane's room is used up.
     async fn draw_from(
         self: &Arc<Self>,
         source: Source,
         tier: Tier,
         since: Timestamp,
         lane: &LaneInfo,
-    ) -> sqlx::Result<usize> {
-        let mut claimed = 0;
-        while self.is_ready() && !self.is_behind(source) && claimed < DRAW_MAX {
+        part: Part,
+    ) -> sqlx::Result<Drew> {
+        let (mut drew, mut most) = (Drew::default(), None);
+        while self.is_ready() && !self.is_behind(source) && drew.n < DRAW_MAX {
             let now = self.shared.clock.now();
             let room = self.queue.room(lane, tier, now);
             if room.n == 0 {
                 self.note_tokens_at(room.next_at);
                 break;
             }
+            let left = most.get_or_insert_with(|| part.of(room.n)).saturating_sub(drew.n);
+            if left == 0 {
+                drew.is_cut = true;
+                break;
+            }
+            let room = Room { n: room.n.min(left), ..room };
             let (wanted, span) = (room.n.min(ROWS_MAX), Span { lane: lane.id, tier, since, now });
             let n = match source {
                 Source::Queue => self.draw_rows(span, wanted).await?,
                 Source::Batches => self.draw_lost_batch(span).await?,
-                Source::Cursors => self.draw_batch(span, room).await?,
+                Source::Cursors => self.draw_batch(span, room, part).await?,
             };
-            claimed += n;
+            drew.n += n;
             if n == 0 || source == Source::Queue && n < wanted {
                 break;
             }
         }
-        Ok(claimed)
+        Ok(drew)
     }
 
     /// Whether so much of what this source yields waits to be settled that no more should be taken from it.
@@ -323,13 +378,13 @@ impl Claims {
         Ok(n)
     }
 
-    async fn draw_batch(self: &Arc<Self>, span: Span, room: Room) -> sqlx::Result<usize> {
+    async fn draw_batch(self: &Arc<Self>, span: Span, room: Room, part: Part) -> sqlx::Result<usize> {
         let Span { lane, now, .. } = span;
         if span.tier == Tier::Engagement && self.postpone(span).await? {
             return Ok(1); // another cursor may follow
         }
         let (wanted, taken_at) = (self.batch_size(lane), Instant::now());
-        let size = if room.exact { wanted.min(room.n) } else { wanted };
+        let size = if room.exact || part == Part::Rest { wanted.min(room.n) } else { wanted };
         let batch = self.fresh_lease();
         match store::queue::claims::take_batch(&self.shared.pool, span, size, batch, now + LEASE).await? {
             Taken::Nothing => Ok(0),

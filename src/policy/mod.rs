@@ -17,6 +17,7 @@ pub(crate) mod lane;
 pub(crate) mod lane_state;
 pub(crate) mod limit;
 pub(crate) mod payload_limit;
+pub(crate) mod precedence;
 pub(crate) mod preview;
 pub(crate) mod reliability;
 pub(crate) mod runaway;

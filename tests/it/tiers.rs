@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
+use bellwire::testkit::model::delivery::Tier;
+use bellwire::testkit::model::id::{LaneId, SubscriptionId};
 use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
-use serde_json::json;
+use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
+use serde_json::{Value, json};
 
-use crate::support::app::{PATIENCE, Setup, TestApp};
+use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp};
 
 /// A lane whose gateway has parked every push that may be in flight, with as many again waiting.
 async fn saturated(tier: &str) -> (TestApp, u64, String) {
@@ -98,4 +101,74 @@ async fn a_retry_of_a_code_overtakes_a_campaign_as_well() {
     until_accepted(&app, 1).await;
     // Failures halve the lane's limit, which is no reason to begin more of the campaign.
     ends(app, hold, &campaign).await;
+}
+
+async fn flow(app: &TestApp, turn: &str) {
+    app.call(Method::POST, &format!("/v1/apps/shop/flow/{turn}"), Value::Null).await.ok(200);
+}
+
+/// Deliveries of one message that wait in the queue, since the flow is paused.
+async fn waiting(app: &TestApp, subscribers: &[Subscriber]) -> String {
+    flow(app, "pause").await;
+    let ids: Vec<_> = subscribers.iter().map(|subscriber| &subscriber.id).collect();
+    let message = app.send(json!({"subscriptions": ids}), json!({"ttl": 86_400})).await;
+    app.run_until_idle().await;
+    message
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_what_is_due_fewer_retries_are_claimed_first_and_nothing_is_passed_for_longer_than_in_memory() {
+    const LIMIT: usize = 6;
+    let app = TestApp::start().await;
+    let subscribers = app.subscribe("fcm", 0..40).await;
+    let message = waiting(&app, &subscribers).await;
+    let tried: Vec<_> = subscribers[..20].iter().map(|it| it.id.parse::<SubscriptionId>().unwrap().0).collect();
+    for (retries, passing_ms) in [(1, 2_000), (2, 2_666), (3, 3_000), (9, 3_600)] {
+        for (later_ms, not_tried) in [(1, 20), (passing_ms - 1, 20), (passing_ms + 1, 4)] {
+            let wait = "UPDATE queue SET lease = NULL, leases = 0, has_turn = false,
+                               retries = CASE WHEN subscription = ANY ($1) THEN $2 ELSE 0 END,
+                               due_at = $3 - CASE WHEN subscription = ANY ($1) THEN $4 ELSE 0 END * interval '1 ms'";
+            let now = app.clock.now();
+            let bound = sqlx::query(wait).bind(&tried).bind(retries).bind(now).bind(later_ms);
+            bound.execute(&app.pool).await.unwrap();
+            let mut first = Vec::new();
+            while first.len() < 24 {
+                let span = Span::all(LaneId(1), Tier::Promotional, now);
+                let claimed = claims::claim_rows(&app.pool, span, LIMIT, app.clock.uuid(), now + LEASE).await.unwrap();
+                assert_eq!(claimed.len(), LIMIT);
+                first.extend(claimed.into_iter().map(|row| row.retries));
+            }
+            let found = first.iter().filter(|retries| **retries == 0).count();
+            assert_eq!(found, not_tried, "due {later_ms} ms after {retries} retries: {first:?}");
+        }
+    }
+    let genuine = "UPDATE queue SET lease = NULL, leases = 0, retries = 0, due_at = scheduled_at";
+    sqlx::query(genuine).execute(&app.pool).await.unwrap();
+    flow(&app, "resume").await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 40);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_campaign_begins_while_more_waits_in_the_queue_than_its_lane_has_room_for() {
+    let dispatch = Settings { lane_limit_max: 6, ..Settings::default() };
+    let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
+    app.subscribe_with("fcm", 1_000..1_120, json!({"topics": ["news"]})).await;
+    let backlog = waiting(&app, &app.subscribe("fcm", 0..100).await).await;
+    let campaign = app.send(json!({"topic": "news"}), json!({})).await;
+    let hold = |endpoints: std::ops::Range<u32>| {
+        let rule = Rule { endpoints: Some(endpoints.collect()), ..Rule::always(Action::Hold) };
+        app.simulator.add_rule(rule).unwrap()
+    };
+    let (of_backlog, of_campaign) = (hold(0..100), hold(1_000..1_120));
+    flow(&app, "resume").await;
+    let all = |report: &Report| report.rules.iter().map(|rule| rule.held).sum::<u64>() == 5;
+    tokio::time::timeout(PATIENCE, app.simulator.wait_until(all)).await.expect("all that may be in flight");
+    assert_eq!((app.rule(of_backlog).1, app.rule(of_campaign).1), (3, 2), "each has half of the room");
+    app.simulator.remove_rule(of_backlog);
+    app.simulator.remove_rule(of_campaign);
+    app.run_until_idle().await;
+    assert_eq!((app.counts(&backlog).await["accepted"], app.counts(&campaign).await["accepted"]), (100, 120));
+    app.finish().await;
 }

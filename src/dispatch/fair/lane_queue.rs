@@ -15,10 +15,8 @@ use crate::model::clock::Timestamp;
 use crate::model::id::{AppId, LaneId};
 use crate::policy::lane::Lane;
 use crate::policy::lane_state::LaneState;
+use crate::policy::precedence::lets_pass;
 
-/// For so long at most a delivery that was tried before lets those pass that came in after it: if it were for ever, a
-/// campaign would keep its own retries back to its end.
-const LETS_PASS: Duration = Duration::from_secs(4);
 /// A tier of a lane that ran out of claimed work is owed its share of what others had meanwhile, if more came within this
 /// time: it had work, which claiming was slow to bring.
 const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
@@ -133,5 +131,5 @@ impl LaneQueue {
 
 /// The place of a delivery among those of its lane and tier: fewer retries first, then as they came in.
 fn rank(job: &Job) -> Instant {
-    job.start_before + LETS_PASS * job.retries / job.retries.saturating_add(1)
+    job.start_before + lets_pass(job.retries)
 }

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::id::{MessageId, SubscriptionId};
+use crate::policy::precedence::LETS_PASS;
 use crate::policy::token::Queued;
 use crate::store::connections::engine;
 use crate::vault::Vault;
@@ -60,7 +61,10 @@ pub struct ClaimedRow {
     pub is_in_place: bool,
 }
 
-/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`. It is as long as its statement.
+/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`, in the order of their [precedence](crate::policy::precedence):
+/// those that have been due for longest, but for what those of them that were tried before let pass. That is looked for among
+/// four times as many rows; where nothing was tried before, nowhere. A row that has its throttle's turn, which it would
+/// lose by waiting, lets nothing pass. It is as long as its statement.
 pub async fn claim_rows(
     pool: &PgPool,
     span: Span,
@@ -73,12 +77,31 @@ pub async fn claim_rows(
     }
     let rows = sqlx::query!(
         r#"
-        WITH claimed AS (
+        WITH first AS (
+            SELECT ctid AS place, due_at, retries > 0 AND NOT has_turn AS lets_pass,
+                   due_at + CASE WHEN has_turn THEN 0 ELSE $9::float8 * retries / (retries + 1) END * interval '1 second' AS rank
+            FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $8 AND $4
+            ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
+        ),
+        passing AS (
+            SELECT ctid AS place,
+                   due_at + CASE WHEN has_turn THEN 0 ELSE $9 * retries / (retries + 1) END * interval '1 second' AS rank
+            FROM queue
+            WHERE ctid = ANY (ARRAY(
+                    SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN (SELECT max(due_at) FROM first) AND $4
+                           AND due_at < (SELECT max(rank) FROM first WHERE lets_pass)
+                    ORDER BY due_at LIMIT $3 * 4))
+              AND lane + 0 = $1 AND tier + 0 = $2 AND due_at + interval '0' <= $4 -- what no index helps to look for
+              AND due_at + CASE WHEN has_turn THEN 0 ELSE $9 * retries / (retries + 1) END * interval '1 second'
+                  < (SELECT max(rank) FROM first WHERE lets_pass)
+            ORDER BY rank LIMIT $3 * 2 FOR UPDATE SKIP LOCKED
+        ),
+        claimed AS (
             UPDATE queue SET lease = $5, leases = leases + 1, due_at = $6,
                              has_turn = has_turn AND lease IS NULL AND due_at > $7
             WHERE ctid = ANY (ARRAY(
-                SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $8 AND $4
-                ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+                SELECT place FROM (SELECT place, rank FROM first UNION SELECT place, rank FROM passing) AS candidates
+                ORDER BY rank LIMIT $3))
             RETURNING shard, subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
         )
         SELECT c.subscription AS "subscription!", c.message AS "message!", c.retries AS "retries!", c.scheduled_at AS "scheduled_at!",
@@ -102,6 +125,7 @@ pub async fn claim_rows(
         until,
         span.now - TURN_KEPT,
         span.since,
+        LETS_PASS.as_secs_f64(),
     )
     .fetch_all(pool)
     .await?;

@@ -11,6 +11,7 @@ use super::recipient::Found;
 use super::{ClaimedRow, TURN_KEPT, Unopened, give_back};
 use crate::model::clock::Timestamp;
 use crate::model::id::{LaneId, MessageId, SubscriptionId};
+use crate::policy::precedence::LETS_PASS;
 use crate::store::connections::engine::shards_of;
 use crate::store::outcomes::ledger::log::logged;
 
@@ -76,12 +77,31 @@ async fn claim(pool: &PgPool, span: Span, limit: usize, lease: Uuid, until: Time
     sqlx::query_as!(
         Claimed,
         r#"
-        WITH claimed AS (
+        WITH first AS (
+            SELECT ctid AS place, due_at, retries > 0 AND NOT has_turn AS lets_pass,
+                   due_at + CASE WHEN has_turn THEN 0 ELSE $9::float8 * retries / (retries + 1) END * interval '1 second' AS rank
+            FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $8 AND $4
+            ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
+        ),
+        passing AS (
+            SELECT ctid AS place,
+                   due_at + CASE WHEN has_turn THEN 0 ELSE $9 * retries / (retries + 1) END * interval '1 second' AS rank
+            FROM queue
+            WHERE ctid = ANY (ARRAY(
+                    SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN (SELECT max(due_at) FROM first) AND $4
+                           AND due_at < (SELECT max(rank) FROM first WHERE lets_pass)
+                    ORDER BY due_at LIMIT $3 * 4))
+              AND lane + 0 = $1 AND tier + 0 = $2 AND due_at + interval '0' <= $4 -- what no index helps to look for
+              AND due_at + CASE WHEN has_turn THEN 0 ELSE $9 * retries / (retries + 1) END * interval '1 second'
+                  < (SELECT max(rank) FROM first WHERE lets_pass)
+            ORDER BY rank LIMIT $3 * 2 FOR UPDATE SKIP LOCKED
+        ),
+        claimed AS (
             UPDATE queue SET lease = $5, leases = leases + 1, due_at = $6,
                              has_turn = has_turn AND lease IS NULL AND due_at > $7
             WHERE ctid = ANY (ARRAY(
-                SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $8 AND $4
-                ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED))
+                SELECT place FROM (SELECT place, rank FROM first UNION SELECT place, rank FROM passing) AS candidates
+                ORDER BY rank LIMIT $3))
             RETURNING subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
         )
         SELECT c.subscription AS "subscription!: SubscriptionId", c.message AS "message!: MessageId", c.lane AS "lane!: LaneId",
@@ -98,6 +118,7 @@ async fn claim(pool: &PgPool, span: Span, limit: usize, lease: Uuid, until: Time
         until,
         span.now - TURN_KEPT,
         span.since,
+        LETS_PASS.as_secs_f64(),
     )
     .fetch_all(pool)
     .await

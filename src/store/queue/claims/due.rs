@@ -53,6 +53,11 @@ impl Sources {
         }
     }
 
+    /// Whether something is due elsewhere than in the queue, too.
+    pub fn beside_queue(self) -> bool {
+        self.batches.is_some() || self.cursors.is_some()
+    }
+
     /// One by one, in the order in which they are drawn from: what has begun goes before what has not.
     pub fn iter(self) -> impl Iterator<Item = (Source, Timestamp)> {
         let all = [(Source::Queue, self.queue), (Source::Batches, self.batches), (Source::Cursors, self.cursors)];
