@@ -31,6 +31,8 @@ const SETTLE_BATCH: &str = "with fence as (delete from batches";
 const SETTLE_ROWS: &str = "with given as (";
 /// How the one begins that reads a message to send it.
 const LOAD_MESSAGE: &str = "select m.app, m.root";
+/// How the one begins that reads whom what waited for too long is still for, before it is signed again.
+const READ_ACTIVE: &str = "select s.id as \"id: subscriptionid\" from unnest($1::smallint[], $2::uuid[]) as l";
 /// How the one begins that reads what its app says about its tier.
 const LOAD_CONDITIONS: &str = "select a.id as \"app!\", wanted.tier";
 
@@ -282,6 +284,24 @@ async fn what_cannot_be_read_when_it_is_claimed_is_given_back_at_once() {
         assert_eq!(app.counts(&message).await, all_accepted());
         app.finish().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_signed_again_when_it_is_claimed_late_is_given_back_at_once() {
+    let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
+    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let steer = async |turn: &str| {
+        app.call(Method::POST, &format!("/v1/apps/shop/flow/{turn}"), Value::Null).await.ok(200);
+    };
+    steer("pause").await;
+    let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 86_400})).await;
+    app.advance(Duration::from_secs(3_600)).await;
+    app.proxy().cut_at(Moment::Before, READ_ACTIVE);
+    steer("resume").await;
+    app.run_until_idle().await;
+    assert_eq!(app.proxy().sprung(), 1);
+    assert_eq!(app.counts(&message).await["accepted"], 1, "it waits for no lease to run out");
+    app.finish().await;
 }
 
 /// On one thread, so that both messages are in one group: the first would have brought what their app says about their tier.

@@ -116,20 +116,21 @@ impl Admission {
         for entry in entries.iter().filter(|entry| is_late(entry)) {
             self.shared.reliability.count(entry.lane.id, Some(entry.message.tier), Count::TokensLate, 1);
         }
-        let standing = match store::queue::claims::sign_again(&self.shared.pool, &self.shared.vault, lease, &late).await
-        {
-            Ok(standing) => standing,
-            Err(failed) => {
-                warn!(error = %failed, "late retries could not be signed again");
-                Vec::new()
-            }
-        };
+        let signed = store::queue::claims::sign_again(&self.shared.pool, &self.shared.vault, lease, &late).await;
+        if let Err(failed) = &signed {
+            warn!(error = %failed, "late retries could not be signed again; they are given back");
+        }
         // What must not be sent is settled by its standing at the claim; what changed since comes back with its lease.
         let stays = |entry: &Entry| {
-            entry.row.recipient.standing != Standing::Sendable || !is_late(entry) || standing.contains(&entry.key())
+            entry.row.recipient.standing != Standing::Sendable
+                || !is_late(entry)
+                || signed.as_ref().is_ok_and(|standing| standing.contains(&entry.key()))
         };
         let (stay, gone): (Vec<_>, Vec<_>) = entries.into_iter().partition(stays);
-        self.shared.progress.finished(gone.len());
+        match signed {
+            Ok(_) => self.shared.progress.finished(gone.len()),
+            Err(_) => self.settling.give_back(gone.iter().map(Entry::key).collect(), lease),
+        }
         stay
     }
 }
