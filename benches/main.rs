@@ -9,6 +9,7 @@ mod capacity;
 mod caps;
 mod codes;
 mod exports;
+mod failures;
 mod footprint;
 mod imports;
 mod lanes;
@@ -79,6 +80,8 @@ enum Benchmark {
     Templates,
     /// How tiers share what is scarce
     Tiers,
+    /// What failures by chance cost a campaign
+    Failures,
     /// Thousands of lanes with a little work each
     Lanes,
     /// Figures over time, with a hundred million deliveries behind them
@@ -139,6 +142,7 @@ impl Benchmark {
             Self::Latency => block_on(latency::run()),
             Self::Templates => block_on(templates::run()),
             Self::Tiers => block_on(tiers::run()),
+            Self::Failures => block_on(failures::run()),
             Self::Lanes => block_on(lanes::run()),
             Self::Metrics => block_on(metrics::run()),
             Self::Pages => block_on(pages::run()),
