@@ -365,7 +365,7 @@ impl GivenOrder {
         let opens_at = until.unwrap_or_else(|| state.clock.now());
         let progress = recall::recall(&state.pool, lane, opens_at, state.clock.now()).await?;
         (state.engine.tell)(Work::Orders(told));
-        tokio::spawn(recall_the_rest(state.clone(), lane, opens_at, progress));
+        tokio::spawn(recall_the_rest(state.clone(), lane, origin.to_owned(), opens_at, progress));
         view(&state, lane).await
     }
 }
@@ -388,11 +388,11 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
 /// deferred before within another few. Should this process end first, what is left comes back by itself within a minute.
 const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
-async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, progress: Progress) {
+async fn recall_the_rest(state: ApiState, lane: LaneId, origin: String, opens_at: Timestamp, progress: Progress) {
     let first = (progress == Progress::More).then_some(Duration::ZERO);
     for pause in first.into_iter().chain(RECALLED_AFTER) {
         tokio::time::sleep(pause).await;
-        match recall_once_more(&state, lane, opens_at).await {
+        match recall_once_more(&state, lane, &origin, opens_at).await {
             Ok(true) => (state.engine.tell)(Work::Due),
             Ok(false) => return,
             Err(error) => return tracing::warn!(%error, lane = lane.0, "what was deferred comes back by itself"),
@@ -400,10 +400,12 @@ async fn recall_the_rest(state: ApiState, lane: LaneId, opens_at: Timestamp, pro
     }
 }
 
-/// False: the lane is shut again, and what is deferred now is to wait.
-async fn recall_once_more(state: &ApiState, lane: LaneId, opens_at: Timestamp) -> sqlx::Result<bool> {
+/// False: what the order was for is shut again, and what is deferred now is to wait. Another origin of the lane may be shut all
+/// the while: what is recalled of that one is deferred once more.
+async fn recall_once_more(state: &ApiState, lane: LaneId, origin: &str, opens_at: Timestamp) -> sqlx::Result<bool> {
     let origins = lanes::states(&state.pool, &[lane]).await?;
-    if origins.iter().any(|origin| origin.held_until.max(origin.open_until) > Some(opens_at)) {
+    let mut ordered = origins.iter().filter(|row| origin == ALL_ORIGINS || row.origin == origin);
+    if ordered.any(|row| row.held_until.max(row.open_until) > Some(opens_at)) {
         return Ok(false);
     }
     while recall::recall(&state.pool, lane, opens_at, state.clock.now()).await? == Progress::More {}

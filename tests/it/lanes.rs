@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::id::LaneId;
+use bellwire::testkit::model::id::{LaneId, MessageId};
 use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::policy::breaker::{Snapshot, State};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
@@ -237,6 +237,33 @@ async fn what_was_put_off_follows_an_operators_release_or_close_at_once_whicheve
     assert_eq!(accepted(&code).await, 0);
     advance(&app, &other, Duration::from_secs(1)).await;
     assert_eq!(accepted(&code).await, 1);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_that_was_put_off_follows_the_release_of_one_origin_while_another_of_its_lane_is_held() {
+    // More than two transactions make due.
+    const PUT_OFF: i64 = 25_000;
+    let app = TestApp::start().await;
+    let to = json!({"subscriptions": [app.subscribe("wns", 0..1).await[0].id]});
+    let message = app.send(to, json!({})).await;
+    app.run_until_idle().await;
+    let lane = app.lane("wns").await;
+    // So that nobody claims what is made up here.
+    app.call(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
+    let [held, released] = ["am3p", "db5p"].map(|host| format!("https://{host}.notify.windows.com"));
+    for origin in [&held, &released] {
+        order(&app, lane, "hold", json!({"origin": origin, "seconds": 3_600})).await;
+    }
+    let put_off = "INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, token)
+                   SELECT 1, gen_random_uuid(), $1, $2, 2, $3 + interval '30 s', $3, '' FROM generate_series(1, $4)";
+    let id: MessageId = message.parse().unwrap();
+    let insert = sqlx::query(put_off).bind(id.0).bind(i32::try_from(lane).unwrap()).bind(app.clock.now()).bind(PUT_OFF);
+    insert.execute(&app.pool).await.unwrap();
+    order(&app, lane, "release", json!({"origin": released})).await;
+    stored(&app, "SELECT (count(*) = 0)::int::bigint FROM queue WHERE due_at >= scheduled_at + interval '30 s'").await;
+    sqlx::query("DELETE FROM queue").execute(&app.pool).await.unwrap();
+    assert_eq!(app.counts(&message).await["accepted"], 1);
     app.finish().await;
 }
 
