@@ -25,7 +25,7 @@ use crate::model::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notificati
 use crate::model::permission::BrowserRight;
 use crate::model::template::Said;
 use crate::otlp;
-use crate::policy::{Parsed, Place, Request, Terms, TierDefaults};
+use crate::policy::{Parsed, Place, Request, SILENT_OF_RETRIES, Terms, TierDefaults};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::{Addressed, Audience, NewMessage, Sent};
 use crate::vault::CONTENT;
@@ -380,7 +380,8 @@ fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-/// Checks the message's own policy, and the headers that beat it. Returns what the body's policy says but for retries.
+/// Checks the message's own policy, and the headers that beat it. Returns what the body's policy says but for retries: of these
+/// the headers say something.
 fn check_policy(
     policy: Option<&Value>,
     retries: &RetryHeaders,
@@ -390,7 +391,9 @@ fn check_policy(
     let terms = Terms::of(app, Place::Message);
     let checked = retries.check(policy, &terms, faults)?;
     let parsed = policy.filter(|_| !checked).and_then(|policy| check(policy, &terms, "/policy", faults));
-    Ok(parsed.unwrap_or_default())
+    let mut parsed = parsed.unwrap_or_default();
+    parsed.warnings.retain(|warning| retries.is_empty() || warning.detail != SILENT_OF_RETRIES);
+    Ok(parsed)
 }
 
 /// Refuses a raw payload that leaves no room for the content type that its own policy names. Policies of other places

@@ -233,19 +233,21 @@ fn entry(server: &Server<MaySetPolicies>, place: Place, name: &str, policy: Opti
 }
 
 /// Checks the policy that a subscription is registered with, at `/policy` of the body: as much a server's word, with the
-/// scope for policies, as one that is set later. Returns what to store, and by whom.
+/// scope for policies, as one that is set later. Returns what to store, and by whom, and what to know about it all the same.
 pub(super) fn of_new_subscription(
     policy: Option<Value>,
     app: &App,
     caller: Option<&Caller>,
     faults: &mut Faults,
-) -> Result<Option<(Value, Actor)>, Problem> {
-    let Some(policy) = policy else { return Ok(None) };
+) -> Result<(Option<(Value, Actor)>, Vec<FieldError>), Problem> {
+    let Some(policy) = policy else { return Ok((None, Vec::new())) };
     let caller = caller.filter(|caller| caller.may(Scope::Policies)).ok_or_else(|| {
         Problem::forbidden("A subscription's policy is set with an API key that has the scope `policies`.")
     })?;
-    check(&policy, &Terms::of(app, Place::Subscription), "/policy", faults);
-    Ok(Some((kept(policy), caller.actor())))
+    let parsed = check(&policy, &Terms::of(app, Place::Subscription), "/policy", faults);
+    let warnings =
+        parsed.into_iter().flat_map(|parsed| parsed.warnings).map(|warning| warning.under("/policy")).collect();
+    Ok((Some((kept(policy), caller.actor())), warnings))
 }
 
 async fn write_tier(

@@ -16,7 +16,7 @@ use super::extract::{At, Json, Query, nullable};
 use super::identity_keys::check_user;
 use super::paging::{Cut, Page, Paging};
 use super::policies;
-use super::problem::{Faults, Problem};
+use super::problem::{Faults, FieldError, Problem};
 use super::push_address::{Hosts, PushSubscription, check_address};
 use super::refused::{self, RefusedView};
 use super::segments::Chosen;
@@ -82,6 +82,9 @@ pub(crate) struct SubscriptionView {
     /// What this request said and a browser may not say in this app: it was left out, and the rest holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<RefusedView>,
+    /// What to know about the policy that this request set all the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
     /// The browser's own right to change or delete it; only for whoever registers it, and for browsers that change it.
     /// Every change of `user_id` or keys, whoever makes it, ends the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,6 +113,7 @@ impl SubscriptionView {
             ended_at: row.ended_at,
             consent: ConsentView::of(consent),
             refused: Vec::new(),
+            warnings: Vec::new(),
             token: None,
         }
     }
@@ -266,7 +270,8 @@ pub(crate) async fn register(
         None => Some(vapid_keys::active(&state.pool, client.app.id).await?.id),
     };
     faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");
-    let policy = policies::of_new_subscription(body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
+    let (policy, warnings) =
+        policies::of_new_subscription(body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
     let address = check_address(&body.subscription, &client.app, &state, &mut Hosts::default(), &mut faults).await;
     faults.finish()?;
     let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
@@ -291,7 +296,7 @@ pub(crate) async fn register(
         unsubscribed_at: None,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
-    answer_registered(&state, registered, |refused| refused::tell(&client.app, &topics_named, refused))
+    answer_registered(&state, registered, warnings, |refused| refused::tell(&client.app, &topics_named, refused))
 }
 
 /// The token of the subscription that is replaced, if one was shown: a browser has to.
@@ -306,6 +311,7 @@ fn check_replaces(replaces: Option<&Replaced>, by_server: bool, faults: &mut Fau
 fn answer_registered(
     state: &ApiState,
     registered: Registered,
+    warnings: Vec<FieldError>,
     tell: impl FnOnce(Vec<Refused>) -> Vec<RefusedView>,
 ) -> Result<Response, Problem> {
     let (status, row, topics, refused) = match registered {
@@ -330,7 +336,7 @@ fn answer_registered(
         Registered::TooManyTopics => return Err(Problem::too_many_topics()),
         Registered::TooLarge => return Err(attributes_too_large()),
     };
-    let view = SubscriptionView { refused: tell(refused), ..with_token(state, *row, topics) };
+    let view = SubscriptionView { refused: tell(refused), warnings, ..with_token(state, *row, topics) };
     Ok((status, axum::Json(view)).into_response())
 }
 

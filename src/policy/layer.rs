@@ -135,6 +135,10 @@ pub struct Parsed {
     pub warnings: Vec<PolicyError>,
 }
 
+/// Warns of a policy with a throttle or a content type and nothing else.
+pub(crate) const SILENT_OF_RETRIES: &str =
+    "says nothing of retries: they are those of the next place that does, by default the tier's";
+
 /// The places that may set a policy for one delivery.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Places<'a> {
@@ -262,9 +266,7 @@ impl Layer {
             }
             let speaks = layer.throttle.is_some() || layer.request.is_some();
             if speaks && layer.retry.is_none() {
-                let detail =
-                    "says nothing of retries: they are those of the next place that does, by default the tier's";
-                warnings.push(PolicyError { pointer: String::new(), detail: detail.into() });
+                warnings.push(PolicyError { pointer: String::new(), detail: SILENT_OF_RETRIES.into() });
             }
             layer.disable_subscription_overrides = disables(&mut fields);
         }

@@ -45,7 +45,7 @@ use serde_json::{Map, Value, json};
 pub(crate) use decide::{Situation, Verdict, decide, remaining_ttl_s, shrink_target};
 pub(crate) use guide::Guide;
 pub use layer::{Layer, Place, Places, Terms};
-pub(crate) use layer::{Parsed, PolicyError, Request, Throttle};
+pub(crate) use layer::{Parsed, PolicyError, Request, SILENT_OF_RETRIES, Throttle};
 pub(crate) use phased::{DEPRECATED, Phased, Preset};
 pub(crate) use qstash::{RETRIES_MAX, Scripted};
 pub(crate) use tiers::{Settings, TierDefaults};

@@ -374,11 +374,11 @@ impl<'a> Source<'a> {
             None => Some(self.active),
         };
         faults.require(vapid_key.is_some(), "/vapid_key", "is no key of this app");
-        let policy =
-            of_new_subscription(entry.policy, self.app, Some(self.caller), &mut faults).unwrap_or_else(|why| {
-                faults.refuse("/policy", why.detail.clone());
-                None
-            });
+        let policy = of_new_subscription(entry.policy, self.app, Some(self.caller), &mut faults);
+        let (policy, _) = policy.unwrap_or_else(|why| {
+            faults.refuse("/policy", why.detail.clone());
+            (None, Vec::new())
+        });
         let given = PushSubscription { endpoint, expiration_time: entry.expires_at, keys: PushKeys { p256dh, auth } };
         let address = check_address(&given, self.app, self.state, &mut self.hosts, &mut faults).await;
         let wrong = wrong(faults);

@@ -196,6 +196,8 @@ async fn a_subscription_is_registered_with_a_policy_by_who_may_set_policies() {
     assert_eq!(app.get(&set).await["policy"], json!({"retries": 2}));
     app.call(Method::POST, PATH, with(Value::Null)).await.ok(200);
     assert_eq!(app.get(&set).await["policy"], json!({"retries": 2}), "whoever says nothing changes nothing");
+    let refreshed = app.call(Method::POST, PATH, with(sns("throttle", 4))).await.ok(200);
+    assert_eq!(refreshed["warnings"][0]["pointer"], "/policy", "it says nothing of retries: {refreshed}");
     let refused = app.call(Method::POST, PATH, with(json!({"circuitOpenMs": 5_000}))).await;
     assert_eq!((refused.status, &refused.json["errors"][0]["pointer"]), (422, &json!("/policy/circuitOpenMs")));
     assert!(refused.json["errors"][0]["detail"].as_str().unwrap().contains("tier"), "{}", refused.json);
@@ -204,6 +206,19 @@ async fn a_subscription_is_registered_with_a_policy_by_who_may_set_policies() {
     let refused = app.call_as(Method::POST, PATH, key["secret"].as_str().unwrap(), with(json!({"retries": 9}))).await;
     assert_eq!(refused.status, 403, "{}", refused.json);
     app.finish().await;
+}
+
+#[tokio::test]
+async fn a_policy_is_said_to_leave_retries_open_unless_headers_set_them() {
+    let api = TestApi::start().await;
+    let policy = json!({"policy": sns("throttle", 4)});
+    let open = async |headers: &[(&str, &str)]| {
+        let sent = api.send_under(policy.clone(), headers).await.ok(202);
+        let warnings = sent["warnings"].as_array().cloned().unwrap_or_default();
+        warnings.iter().filter(|warning| warning["pointer"] == "/policy").count()
+    };
+    assert_eq!(open(&[]).await, 1);
+    assert_eq!(open(&[("bellwire-retries", "2")]).await, 0);
 }
 
 #[tokio::test]
