@@ -197,6 +197,8 @@ const SETTINGS: [&str; 6] = [
     "circuitOpenMaxMs",
     "retryTokenTtlSec",
 ];
+/// Those of them that the guide publishes.
+const GUIDE_SETTINGS: [&str; 3] = ["circuitFailureThreshold", "circuitOpenMs", "retryTokenTtlSec"];
 const DISABLE: &str = "disableSubscriptionOverrides";
 
 /// The forms of policies. One policy keeps to one of them.
@@ -261,7 +263,10 @@ impl Layer {
                 }
             }
             layer.settings = settings(&mut fields);
-            if forms == ["guide"] && terms.place == Place::Tier {
+            // Its breaker alone is in the guide's form, too, if it goes by the guide's names.
+            let is_guides =
+                forms == ["guide"] || forms.is_empty() && GUIDE_SETTINGS.iter().any(|name| fields.has(name));
+            if is_guides && terms.place == Place::Tier {
                 layer.settings = layer.settings.filled_from(Settings::GUIDE);
             }
             let speaks = layer.throttle.is_some() || layer.request.is_some();

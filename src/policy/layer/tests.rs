@@ -251,9 +251,12 @@ fn the_guides_form_and_its_preset_bring_the_guides_figures_for_all_that_they_lea
     let figures = |value: Value| of_tier(value).settings.to_json();
     let published = json!({"circuitFailureThreshold": 0.05, "circuitMinAttempts": 400, "circuitConsecutiveFailures": 5,
         "circuitOpenMs": 30_000, "circuitOpenMaxMs": 30_000, "retryTokenTtlSec": 300});
-    for value in
-        [json!({"baseDelayMs": 2_000}), json!({"preset": "guide"}), json!({"preset": "guide", "maxAttempts": 3})]
-    {
+    for value in [
+        json!({"baseDelayMs": 2_000}),
+        json!({"preset": "guide"}),
+        json!({"preset": "guide", "maxAttempts": 3}),
+        json!({"circuitOpenMs": 30_000}),
+    ] {
         assert_eq!(figures(value.clone()), published, "{value}");
     }
     assert_eq!(of_tier(json!({"preset": "guide"})).retry, Retry::Guide(Guide::DEFAULT));
@@ -335,9 +338,9 @@ fn a_policy_written_out_reads_back_as_itself() {
 #[test]
 fn the_servers_figures_hold_where_a_tier_sets_none() {
     let server = Settings { circuit_open: Duration::from_secs(3), ..Settings::DEFAULT };
-    let tier = layer(Place::Tier, json!({"circuitFailureThreshold": 0.2}));
+    let tier = layer(Place::Tier, json!({"circuitMinAttempts": 50}));
     let in_force = |places: Places<'_>| Policy::in_force(Tier::Promotional, &places).settings;
     assert_eq!(in_force(Places { server, ..Places::default() }), server);
     let both = in_force(Places { server, tier: Some(&tier), ..Places::default() });
-    assert_eq!((both.circuit_open, both.circuit_failure_threshold), (server.circuit_open, 0.2));
+    assert_eq!((both.circuit_open, both.circuit_attempts_min), (server.circuit_open, 50));
 }

@@ -222,6 +222,20 @@ async fn a_policy_is_said_to_leave_retries_open_unless_headers_set_them() {
 }
 
 #[tokio::test]
+async fn a_breaker_by_the_guides_names_alone_has_the_guides_figures_for_the_rest() {
+    let api = TestApi::start().await;
+    for (policy, threshold) in [
+        (json!({"circuitOpenMs": 45_000}), 0.05),
+        (json!({"retryTokenTtlSec": 60}), 0.05),
+        (json!({"circuitMinAttempts": 100}), 0.25),
+        (json!({"circuitOpenMs": 45_000, "retries": 2}), 0.25),
+    ] {
+        let set = api.put("tiers/3", policy.clone()).await.ok(200);
+        assert_eq!(set["in_force"]["circuitFailureThreshold"], threshold, "{policy}");
+    }
+}
+
+#[tokio::test]
 async fn a_tier_goes_by_its_number_and_a_wrong_one_is_told_what_there_is() {
     let api = TestApi::start().await;
     let preview = api.preview(json!({"tier": 1})).await;
