@@ -171,7 +171,7 @@ async fn who_writes_a_list_of_subscribers_sets_nothing_of_an_app_that_exists() {
     let people = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(people.contains("SETS") && people.contains("https://evil.example.com/w"), "{people}");
 
-    let alone = shell.write("alone.ndjson", &format!("{subscription}\n"));
+    let alone = shell.write("alone.ndjson", &format!("{}\n", push_subscription(&fcm("s"))));
     let done = shell.json(&["import", &alone, "--app", "shop", "--with-settings"]).await;
     assert_eq!((&done["added"], &done["settings"]), (&json!(1), &Value::Null), "{done}");
 }
