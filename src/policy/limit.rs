@@ -11,11 +11,14 @@ use std::ops::Range;
 const START: f32 = 32.0;
 /// What a host that we do not know gets at most: it must not tie down more than a few connections' worth.
 pub(crate) const STRANGER_MAX: u32 = 4;
-/// A round of answers is as long as the limit, and at least this: a share of fewer says little.
-const ROUND_MIN: u32 = 32;
+/// A round of answers is as long as the limit, and at least this: a share of fewer says little. Of 32, a twentieth fails five times
+/// or more in one round of fifty.
+const ROUND_MIN: u32 = 64;
 /// One failure in so many answers is tolerated, and one more, lest chance look like congestion in short rounds: less than
 /// what trips a breaker by its share, so that a gateway is asked less before it is not asked at all.
 const TOLERATED_IN: u32 = 10;
+/// In slow start each success lets two more go. Failures that are faster than successes are those of twice as many POSTs, then.
+const SLOW_START: u32 = 2;
 /// What counts as near the limit that proved too much, as shares of it. Above, the gateway has shown that it takes more.
 const NEAR: Range<f32> = 0.75..1.1;
 /// How fast the limit grows near it, compared with elsewhere.
@@ -114,7 +117,8 @@ impl Limit {
 
     fn begin_round(&mut self) {
         self.round_left = self.get().max(ROUND_MIN);
-        self.tolerated = self.round_left / TOLERATED_IN + 1;
+        let posts = self.round_left * if self.slow_start { SLOW_START } else { 1 };
+        self.tolerated = posts / TOLERATED_IN + 1;
     }
 }
 
@@ -168,16 +172,18 @@ mod tests {
     #[test]
     fn more_failures_than_are_tolerated_halve_it_once_a_round() {
         let mut limit = at_64();
+        (0..32).for_each(|_| limit.succeeded()); // the rest of the first round
+        assert_eq!(limit.get(), 96);
+        (0..20).for_each(|_| limit.failed());
+        assert_eq!(limit.get(), 96);
+        limit.failed();
+        assert_eq!(limit.get(), 48, "more than a tenth of twice 96, in slow start");
+        (0..96).for_each(|_| limit.failed());
+        assert_eq!(limit.get(), 48, "those that were in flight say nothing");
         (0..7).for_each(|_| limit.failed());
-        assert_eq!(limit.get(), 64);
+        assert_eq!(limit.get(), 48);
         limit.failed();
-        assert_eq!(limit.get(), 32, "the eighth of 64");
-        (0..64).for_each(|_| limit.failed());
-        assert_eq!(limit.get(), 32, "those that were in flight say nothing");
-        (0..4).for_each(|_| limit.failed());
-        assert_eq!(limit.get(), 32);
-        limit.failed();
-        assert_eq!(limit.get(), 16, "the fifth of the next 32");
+        assert_eq!(limit.get(), 24, "the eighth of the next 64");
     }
 
     #[test]
@@ -207,7 +213,7 @@ mod tests {
     #[test]
     fn less_is_tolerated_than_what_trips_a_breaker() {
         let trips = crate::policy::Settings::DEFAULT.circuit_failure_threshold;
-        assert!(f64::from(ROUND_MIN / TOLERATED_IN + 1) / f64::from(ROUND_MIN) < trips);
+        assert!(f64::from(ROUND_MIN * SLOW_START / TOLERATED_IN + 1) / f64::from(ROUND_MIN) < trips);
     }
 
     #[test]
