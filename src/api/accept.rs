@@ -34,7 +34,7 @@ pub(super) async fn accept(state: &ApiState, app: &App, composed: Composed) -> R
     let Composed { addressed, asked, .. } = composed;
     // It is written in a single statement: no transaction is needed around it.
     let mut conn = state.pool.acquire().await?;
-    let sent = sending::send(&mut conn, &state.vault, &[&addressed], None).await?.pop();
+    let sent = sending::send(&mut conn, &state.vault, &[&addressed], None, state.clock.now()).await?.pop();
     drop(conn);
     (state.engine.tell)(Work::Due);
     let accepted = Accepted::new(app, asked, &sent.expect("what became of each message"))?;
@@ -232,8 +232,9 @@ impl InOne {
         let claimed = messages.iter().zip(&claims).filter(|(_, claim)| matches!(claim, Claim::First));
         let claimed: Vec<&Addressed> = claimed.map(|(message, _)| &message.composed.addressed).collect();
         let (lease, since) = ((state.engine.lease)(), Instant::now());
-        let holder = lease.map(|lease| Holder { lease, until: state.clock.now() + LEASE });
-        let mut sent = sending::send(&mut tx, &state.vault, &claimed, holder).await?;
+        let now = state.clock.now();
+        let holder = lease.map(|lease| Holder { lease, until: now + LEASE });
+        let mut sent = sending::send(&mut tx, &state.vault, &claimed, holder, now).await?;
         let answers = self.answers(messages, claims, &sent);
         idempotency::remember(&mut tx, place, &answers.stored, 202).await?;
         let unused: Vec<_> = answers.unused.iter().map(|key| (place, *key)).collect();

@@ -255,7 +255,7 @@ impl Writer {
         let messages: Vec<&Addressed> = group.iter().map(|waiting| &waiting.addressed).collect();
         let mut conn = self.pool.acquire().await?;
         let (holder, since) = self.holder();
-        let mut sent = sending::send(&mut conn, &self.vault, &messages, holder).await?;
+        let mut sent = sending::send(&mut conn, &self.vault, &messages, holder, self.clock.now()).await?;
         drop(conn);
         tell(&self.engine, holder.map(|holder| holder.lease), since, &mut sent);
         Ok(sent.into_iter().map(Written::Sent).collect())
@@ -277,7 +277,7 @@ impl Writer {
             group.iter().zip(&met).filter(|(_, met)| met.is_none()).map(|(free, _)| free).collect();
         let messages: Vec<&Addressed> = free.iter().map(|waiting| &waiting.addressed).collect();
         let (holder, since) = self.holder();
-        let mut sent = sending::send(&mut tx, &self.vault, &messages, holder).await?;
+        let mut sent = sending::send(&mut tx, &self.vault, &messages, holder, self.clock.now()).await?;
         keep(&mut tx, &free, &sent).await?;
         tx.commit().await?;
         tell(&self.engine, holder.map(|holder| holder.lease), since, &mut sent);

@@ -143,7 +143,7 @@ async fn look(
     let mut chunk = if query.takes_all() { page } else { Keyset { limit: CHUNK, ..page } };
     let (mut found, mut looked_at) = (Vec::new(), 0);
     loop {
-        let rows = messages::list(state.reads.pool(), app, topic, chunk).await?;
+        let rows = messages::list(state.reads.pool(), app, topic, chunk, now).await?;
         let is_end = (rows.len() as i64) < chunk.limit;
         looked_at += rows.len();
         chunk.beyond = rows.last().map_or(chunk.beyond, |row| row.id.0);

@@ -227,7 +227,7 @@ impl Step<'_> {
         };
         let addressed = self.addressed(&variant.body, filter);
         let id = addressed.message.id;
-        let sent = sending::send(conn, self.vault, &[&addressed], None).await?.pop();
+        let sent = sending::send(conn, self.vault, &[&addressed], None, self.now).await?.pop();
         if sent.is_none_or(|sent| sent.lacks_topic) {
             // Its topic was removed since it was checked: there is nobody left in it.
             return steps::part_dropped(conn, self.due.id, part).await;

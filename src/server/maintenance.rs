@@ -21,6 +21,7 @@ use crate::store::audience::erasures::Erasure;
 use crate::store::hooks::deliveries as hooks;
 use crate::store::operations::removal::Step as Removed;
 use crate::store::outcomes::rollups::{MetricsKept, Step};
+use crate::store::outcomes::stream;
 use crate::store::{
     self, Progress, audience::audience_counts, audience::erasures, audience::habits, audience::refusals,
     audience::topics, audience::user_shards, keys::audit, keys::data_keys, keys::passkeys, keys::resealing,
@@ -44,6 +45,8 @@ const KEEP_EVERY: Duration = Duration::from_secs(3600);
 const KEEP_AGAIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether there is something to be sealed anew.
 const RESEAL_EVERY: Duration = Duration::from_secs(60);
+/// Chunks that one kind of sweep does in a round, at most: there are never so many, unless one leaves what it finds as it was.
+const CHUNKS_MAX: u32 = 1_000;
 /// How many times as long as a chunk took maintenance rests before the next one: it never takes more than a fifth of a
 /// connection. A chunk of 2,000 messages with their counts takes 80 ms on two busy cores, so that 5,000 go in a second: 400
 /// million a day, where 230 codes a second make 20 million.
@@ -169,15 +172,30 @@ fn ticks() -> tokio::time::Interval {
 /// One round of sweeps: everything that can be swept now is.
 pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     for message in sweeps::half_turned(pool, now).await? {
-        while steering::go_on(pool, message, now).await? == Progress::More {}
+        let go_on = || async move { Ok(steering::go_on(pool, message, now).await? == Progress::More) };
+        sweep_up("turning messages", go_on).await?;
     }
-    while sweeps::expire_parked(pool, now).await? > 0 {}
-    while sweeps::expire_subscriptions(pool, now).await? > 0 {}
-    while refusals::suspend(pool, now).await? > 0 {}
-    while store::outcomes::stream::end_campaigns(pool, now).await? > 0 {}
-    while sweeps::delete_contents(pool, now).await? > 0 {}
-    while topics::clear_removed(pool).await? > 0 {}
-    while audience_counts::fold(pool).await? == Progress::More {}
+    sweep_up("expiring what is parked", || async { Ok(sweeps::expire_parked(pool, now).await? > 0) }).await?;
+    sweep_up("expiring subscriptions", || async { Ok(sweeps::expire_subscriptions(pool, now).await? > 0) }).await?;
+    sweep_up("suspending subscriptions", || async { Ok(refusals::suspend(pool, now).await? > 0) }).await?;
+    sweep_up("ending campaigns", || async { Ok(stream::end_campaigns(pool, now).await? > 0) }).await?;
+    sweep_up("deleting contents", || async { Ok(sweeps::delete_contents(pool, now).await? > 0) }).await?;
+    sweep_up("clearing topics", || async { Ok(topics::clear_removed(pool).await? > 0) }).await?;
+    sweep_up("counting audiences", || async { Ok(audience_counts::fold(pool).await? == Progress::More) }).await
+}
+
+/// Does chunk after chunk for as long as there may be more. After [`CHUNKS_MAX`] the rest waits for the next round: whatever one
+/// kind of sweep does not come to an end of, the others have their turn.
+async fn sweep_up<F: Future<Output = sqlx::Result<bool>>>(
+    name: &str,
+    mut chunk: impl FnMut() -> F,
+) -> sqlx::Result<()> {
+    for _ in 0..CHUNKS_MAX {
+        if !chunk().await? {
+            return Ok(());
+        }
+    }
+    warn!(sweep = name, chunks = CHUNKS_MAX, "a sweep did not come to its end; it goes on in the next round");
     Ok(())
 }
 
@@ -367,6 +385,23 @@ mod tests {
     use chrono::DateTime;
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_sweep_comes_to_an_end_though_its_chunks_find_the_same_again_and_again() {
+        let (mut endless, mut brief) = (0, 0);
+        let again = || {
+            endless += 1;
+            async { Ok(true) }
+        };
+        sweep_up("endless", again).await.unwrap();
+        let until_third = || {
+            brief += 1;
+            let is_more = brief < 3;
+            async move { Ok(is_more) }
+        };
+        sweep_up("brief", until_third).await.unwrap();
+        assert_eq!((endless, brief), (CHUNKS_MAX, 3));
+    }
 
     #[test]
     fn a_chore_that_failed_is_not_due_again_at_once() {

@@ -10,7 +10,8 @@
 //!
 //! 0. `workers`, where one is [ended](operations::takeover); `campaigns` by id, with their runs and parts
 //! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the batch that is being settled
-//! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops; `cap_uses` by person
+//! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops; `cap_uses` by person.
+//!    Whoever makes a lane then shares `messages` for later, by id, before it takes `cursors`: who steers one takes no subscription
 //! 3. `receipt_counts` by message
 //! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
 //! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id

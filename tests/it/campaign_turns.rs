@@ -2,10 +2,12 @@
 
 use axum::http::Method;
 use bellwire::testkit::server::campaigns;
+use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 use crate::campaigns::{HOUR, MINUTE, accepted, advance, go, order, plan, show, started};
+use crate::lanes::stored;
 use crate::support::app::{DAY, scalar, until_waiting};
 use crate::support::{START, TestApp, seed};
 
@@ -81,6 +83,60 @@ async fn of_two_orders_at_once_all_messages_end_up_with_the_last() {
     turn_gateway(&app, "release").await;
     go(&app).await;
     assert_eq!(accepted(&show(&app, "spring").await), 300);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn an_order_that_is_given_again_is_answered_when_the_messages_have_followed() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..3).await;
+    turn_gateway(&app, "hold").await;
+    started(&app, plan("spring", json!({}))).await;
+    look(&app).await;
+    for (broken_off, verb, followed) in [
+        (
+            "UPDATE campaigns SET state = 'paused', next_at = NULL, unsteered = true",
+            "pause",
+            "SELECT count(*) FROM messages WHERE state = 'paused'",
+        ),
+        (
+            "UPDATE campaigns SET state = 'cancelled', next_at = NULL, unsteered = true",
+            "cancel",
+            "SELECT count(*) FROM messages WHERE state = 'cancelled'",
+        ),
+    ] {
+        // As a request leaves it that ended once its order was written down.
+        execute(&app, broken_off).await;
+        order(&app, "spring", verb).await.ok(200);
+        assert_eq!(scalar(&app.pool, followed).await, 1, "{verb}");
+        assert_eq!(scalar(&app.pool, "SELECT count(*) FROM campaigns WHERE unsteered").await, 0, "{verb}");
+    }
+    turn_gateway(&app, "release").await;
+    go(&app).await;
+    assert_eq!(accepted(&show(&app, "spring").await), 0);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_whose_client_hangs_up_is_carried_out() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..3).await;
+    turn_gateway(&app, "hold").await;
+    started(&app, plan("spring", json!({}))).await;
+    look(&app).await;
+    let mut other = app.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM messages FOR UPDATE").execute(&mut *other).await.unwrap();
+    {
+        let (paused, waiting) =
+            (std::pin::pin!(order(&app, "spring", "pause")), std::pin::pin!(until_waiting(&app.pool, 1)));
+        assert!(matches!(select(paused, waiting).await, Either::Right(_)), "it is held up at the message");
+    }
+    other.rollback().await.unwrap();
+    stored(&app, "SELECT count(*) FROM campaigns WHERE state = 'paused' AND NOT unsteered").await;
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM messages WHERE state = 'paused'").await, 1);
+    order(&app, "spring", "cancel").await.ok(200);
+    turn_gateway(&app, "release").await;
+    go(&app).await;
     app.finish().await;
 }
 

@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire::testkit::model::id::{AppId, MessageId, VapidKeyId};
+use bellwire::testkit::model::lane::Gateway;
+use bellwire::testkit::store::queue::lanes;
 use chrono::TimeDelta;
+use futures_util::future::{Either, select};
 use serde_json::{Value, json};
+use sqlx::{Postgres, Transaction};
 
-use crate::support::app::{DAY, scalar};
+use crate::support::app::{DAY, PATIENCE, Reply, scalar, until_waiting};
 use crate::support::{START, TestApp};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -17,14 +22,37 @@ fn from_start(by: Duration) -> Value {
 }
 
 /// What sending comes to.
-async fn ask(app: &TestApp, to: Value, more: Value) -> crate::support::app::Reply {
+async fn ask(app: &TestApp, to: Value, more: Value) -> Reply {
     let mut body = json!({"to": to, "content": {"title": "Hello"}});
     body.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
     app.call(Method::POST, "/v1/apps/shop/messages", body).await
 }
 
-async fn cancel_by_key(app: &TestApp, key: &str) -> crate::support::app::Reply {
+async fn cancel_by_key(app: &TestApp, key: &str) -> Reply {
     app.call(Method::POST, &format!("/v1/apps/shop/messages/by-key/{key}/cancel"), Value::Null).await
+}
+
+/// Commits `first` once `second` waits for it, or has come to its end without.
+async fn commit_before<T>(app: &TestApp, first: Transaction<'_, Postgres>, second: impl Future<Output = T>) -> T {
+    let (waiting, second) = (std::pin::pin!(until_waiting(&app.pool, 1)), std::pin::pin!(second));
+    match select(second, waiting).await {
+        Either::Left((done, _)) => {
+            first.commit().await.unwrap();
+            done
+        }
+        Either::Right(((), second)) => {
+            first.commit().await.unwrap();
+            second.await
+        }
+    }
+}
+
+/// Begins to make the app's lane to a gateway, as a registration does that is not committed yet.
+async fn begin_lane<'a>(app: &'a TestApp, gateway: Gateway) -> Transaction<'a, Postgres> {
+    let (shop, key) = sqlx::query_as("SELECT app, id FROM vapid_keys").fetch_one(&app.pool).await.unwrap();
+    let mut tx = app.pool.begin().await.unwrap();
+    lanes::ensure(&mut tx, AppId(shop), VapidKeyId(key), gateway, app.clock.now()).await.unwrap();
+    tx
 }
 
 #[tokio::test]
@@ -69,6 +97,142 @@ async fn whoever_subscribes_before_a_message_for_everybody_is_due_gets_it_though
     app.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_that_is_made_while_a_message_for_later_is_turned_has_it_as_it_was_turned() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    for (order, gateway, name) in
+        [("cancel", Gateway::Mozilla, "mozilla"), ("pause", Gateway::Wns, "wns"), ("resume", Gateway::Apple, "apple")]
+    {
+        let send_at = json!(app.clock.now() + HOUR);
+        let id = app.send(json!({"all": true}), json!({"send_at": send_at})).await;
+        if order == "resume" {
+            app.steer(&id, "pause").await;
+        }
+        let registering = begin_lane(&app, gateway).await;
+        commit_before(&app, registering, app.steer(&id, order)).await;
+        app.subscribe(name, 0..1).await;
+        app.advance(HOUR).await;
+        let all = scalar(&app.pool, "SELECT count(*) FROM subscriptions").await;
+        let accepted = app.message(&id).await["counts"]["accepted"].clone();
+        assert_eq!(accepted, if order == "resume" { all } else { 0 }, "{order}");
+        if order == "pause" {
+            app.steer(&id, "resume").await;
+            app.run_until_idle().await;
+            assert_eq!(app.counts(&id).await["accepted"], all);
+        }
+        assert_eq!(scalar(&app.pool, "SELECT count(*) FROM cursors").await, 0, "{order}");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_makes_a_lane_waits_until_it_is_known_how_a_message_for_later_was_turned() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
+    for (gateway, statements) in [
+        ("mozilla", ["UPDATE messages SET state = 'paused'", "UPDATE cursors SET due_at = 'infinity'"]),
+        ("wns", ["UPDATE messages SET state = 'cancelled'", "DELETE FROM cursors"]),
+    ] {
+        let mut turning = app.pool.begin().await.unwrap();
+        for statement in statements {
+            sqlx::query(statement).execute(&mut *turning).await.unwrap();
+        }
+        commit_before(&app, turning, app.subscribe(gateway, 0..1)).await;
+        assert_eq!(scalar(&app.pool, "SELECT count(*) FROM cursors WHERE due_at < 'infinity'").await, 0, "{gateway}");
+    }
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM cursors").await, 0);
+    app.advance(HOUR).await;
+    assert_eq!(app.message(&id).await["counts"]["targeted"], 0);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_cursor_that_an_order_passed_by_sends_nothing_of_what_is_cancelled_or_paused() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    app.subscribe("mozilla", 0..1).await;
+    for (order, left) in [("cancel", 0), ("pause", 2)] {
+        let send_at = json!(app.clock.now() + HOUR);
+        let message = app.send(json!({"all": true}), json!({"send_at": send_at})).await;
+        app.steer(&message, order).await;
+        let id: MessageId = message.parse().unwrap();
+        for statement in [
+            "DELETE FROM cursors WHERE message = $1",
+            "INSERT INTO cursors (message, lane, tier, topic, after, due_at)
+             SELECT m.id, l.id, m.tier, m.topic, '00000000-0000-0000-0000-000000000000', m.accepted_at
+             FROM messages m, lanes l WHERE m.id = $1",
+        ] {
+            sqlx::query(statement).bind(id.0).execute(&app.pool).await.unwrap();
+        }
+        app.advance(HOUR).await;
+        assert_eq!(app.message(&message).await["counts"]["targeted"], 0, "{order}");
+        assert_eq!(scalar(&app.pool, "SELECT count(*) FROM cursors").await, left, "{order}");
+        if order == "pause" {
+            app.steer(&message, "resume").await;
+            app.run_until_idle().await;
+            assert_eq!(app.counts(&message).await["accepted"], 2);
+        }
+    }
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_message_for_later_waits_for_whoever_comes_though_there_is_nobody_when_it_is_taken() {
+    let app = TestApp::start().await;
+    app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
+    let mut sent = Vec::new();
+    for (to, key) in
+        [(json!({"all": true}), "a"), (json!({"topic": "news"}), "b"), (json!({"segment": "tag('x')"}), "c")]
+    {
+        let later = json!({"send_at": from_start(HOUR), "key": key});
+        let message = ask(&app, to.clone(), later.clone()).await.ok(202);
+        assert_eq!(message["state"], "scheduled", "{to}");
+        app.sweep().await;
+        let shown = app.message(message["id"].as_str().unwrap()).await;
+        assert_eq!((&shown["state"], &shown["expanded"]), (&json!("scheduled"), &json!(false)), "{to}");
+        assert_eq!(ask(&app, to, later).await.ok(409)["code"], "message_key_taken");
+        sent.push(message["id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(app.get("/v1/apps/shop/messages?state=scheduled").await["data"].as_array().unwrap().len(), 3);
+    assert_eq!(app.call(Method::DELETE, "/v1/apps/shop/topics/news", Value::Null).await.status, 409);
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM stream_events WHERE kind = 'message.done'").await, 0);
+
+    app.clock.advance(HOUR / 2);
+    app.subscribe_with("fcm", 0..1, json!({"topics": ["news"], "tags": ["x"]})).await;
+    app.advance(HOUR / 2).await;
+    app.sweep().await;
+    for message in &sent {
+        assert_eq!(app.counts(message).await["accepted"], 1);
+        assert_eq!(app.message(message).await["state"], "done");
+    }
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM campaigns_in_motion").await, 0);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_message_for_later_can_be_steered_before_there_is_anybody_to_send_it_to() {
+    let app = TestApp::start().await;
+    let remind = |by: Duration| json!({"send_at": from_start(by), "key": "a"});
+    let first = ask(&app, json!({"all": true}), remind(HOUR)).await.ok(202);
+    assert_eq!(cancel_by_key(&app, "a").await.ok(200)["id"], first["id"]);
+    app.sweep().await;
+    let done = "SELECT count(*) FROM stream_events WHERE kind = 'message.done' AND data ->> 'state' = 'cancelled'";
+    assert_eq!(scalar(&app.pool, done).await, 1);
+    let second = ask(&app, json!({"all": true}), remind(HOUR)).await.ok(202)["id"].as_str().unwrap().to_owned();
+    let paused = app.steer(&second, "pause").await;
+    assert_eq!(paused["state"], "paused");
+    app.subscribe("fcm", 0..1).await;
+    app.advance(HOUR).await;
+    assert_eq!(app.message(&second).await["counts"]["targeted"], 0);
+    app.steer(&second, "resume").await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&second).await["accepted"], 1);
+    assert_eq!(app.message(first["id"].as_str().unwrap()).await["counts"]["targeted"], 0);
+    app.finish().await;
+}
+
 #[tokio::test]
 async fn a_new_subscription_in_the_place_of_an_old_one_gets_what_is_for_later_once_and_when_it_is_due() {
     let app = TestApp::start().await;
@@ -80,6 +244,50 @@ async fn a_new_subscription_in_the_place_of_an_old_one_gets_what_is_for_later_on
     assert_eq!(app.message(&id).await["counts"]["targeted"], 0);
     app.advance(HOUR / 2).await;
     assert_eq!(app.counts(&id).await["accepted"], 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_message_for_later_whose_time_comes_before_anybody_does_is_done() {
+    let app = TestApp::start().await;
+    let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
+    app.advance(HOUR).await;
+    app.sweep().await;
+    assert_eq!(app.message(&id).await["state"], "done");
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM stream_events WHERE kind = 'message.done'").await, 1);
+    app.subscribe("fcm", 0..1).await;
+    app.run_until_idle().await;
+    assert_eq!(app.message(&id).await["counts"]["targeted"], 0);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_message_for_later_out_of_which_an_erased_user_is_taken_holds_up_no_sweep_and_is_sent() {
+    let app = TestApp::start().await;
+    app.subscribe_with("fcm", 0..1, json!({"user_id": "bob"})).await;
+    let id = app.send(json!({"users": ["ann", "bob"]}), json!({"send_at": from_start(2 * DAY)})).await;
+    app.call(Method::DELETE, "/v1/apps/shop/users/ann", Value::Null).await.ok(200);
+    app.clock.advance(Duration::from_secs(301));
+    tokio::time::timeout(PATIENCE, app.sweep()).await.expect("a sweep comes to an end");
+    let early = "SELECT count(*) FROM messages WHERE look_at < accepted_at";
+    assert_eq!(scalar(&app.pool, early).await, 0, "nothing looks at it again before it is due");
+    app.advance(2 * DAY).await;
+    assert_eq!(app.counts(&id).await["accepted"], 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn a_sweep_that_looks_at_a_message_in_the_moment_at_which_it_is_given_up_comes_to_an_end() {
+    let app = TestApp::start().await;
+    let one = app.subscribe("fcm", 0..1).await.remove(0);
+    let later = json!({"send_at": from_start(HOUR), "ttl": 240});
+    let id = app.send(json!({"subscriptions": [one.id]}), later).await;
+    app.steer(&id, "pause").await;
+    app.clock.advance(HOUR + Duration::from_secs(300)); // a minute after it expired, and the first look at it
+    tokio::time::timeout(PATIENCE, app.sweep()).await.expect("a sweep comes to an end");
+    app.clock.advance(Duration::from_secs(1));
+    app.sweep().await;
+    assert_eq!(app.counts(&id).await["expired"], 1);
     app.finish().await;
 }
 

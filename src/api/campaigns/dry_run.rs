@@ -7,7 +7,8 @@ use serde::Serialize;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
 
-use super::{CampaignRef, find, is_past, open};
+use super::orders::is_past;
+use super::{CampaignRef, find, open};
 use crate::api::ApiState;
 use crate::api::auth::{MaySend, Server};
 use crate::api::extract::At;

@@ -2,6 +2,7 @@
 
 mod dry_run;
 mod export;
+mod orders;
 mod plan;
 mod runs;
 mod story;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 
+use super::ApiState;
 use super::accept::accept_under;
 use super::accepted::Accepted;
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
@@ -25,13 +27,10 @@ use super::paging::{Page, Paging};
 use super::problem::Problem;
 use super::retry_headers::RetryHeaders;
 use super::templated::Templates;
-use super::{ApiState, Work};
 use crate::campaign::plan::Plan;
-use crate::campaign::schedule::When;
-use crate::campaign::state::{Order, State as CampaignState, Turn};
-use crate::model::clock::Timestamp;
+use crate::campaign::state::State as CampaignState;
 use crate::model::id::CampaignId;
-use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign, turning};
+use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::vault::PLAN;
@@ -53,10 +52,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(show_locales))
         .routes(routes!(show_gateways))
         .routes(routes!(dry_run::dry_run))
-        .routes(routes!(start))
-        .routes(routes!(pause))
-        .routes(routes!(resume))
-        .routes(routes!(cancel))
+        .routes(routes!(orders::start))
+        .routes(routes!(orders::pause))
+        .routes(routes!(orders::resume))
+        .routes(routes!(orders::cancel))
         .routes(routes!(clone))
         .routes(routes!(test))
 }
@@ -320,108 +319,6 @@ pub(crate) async fn remove(
     entry.record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Starts a campaign: it goes out when it is due. 409 if its time has passed.
-#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["send"])), responses((status = 200, body = CampaignView)))]
-pub(crate) async fn start(
-    server: Server<MaySend>,
-    State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
-    let row = find(&state, &server.app, &campaign).await?;
-    let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
-    if row.state == CampaignState::Draft && is_past(&plan, now) {
-        return Err(Problem::conflict("campaign_past", "The time of this campaign has passed: change its plan."));
-    }
-    steer(&server, &state, row, Order::Start).await
-}
-
-/// Whether it is too late to start it.
-fn is_past(plan: &Plan, now: Timestamp) -> bool {
-    matches!(plan.when, When::At(at) if at < now - super::later::LATE_MAX) || plan.has_expired(now)
-}
-
-/// Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running.
-#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/pause", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
-pub(crate) async fn pause(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
-    let row = find(&state, &server.app, &campaign).await?;
-    steer(&server, &state, row, Order::Pause).await
-}
-
-/// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later
-/// by as long as it was paused. One that has expired cannot be resumed.
-#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
-pub(crate) async fn resume(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
-    let row = find(&state, &server.app, &campaign).await?;
-    if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
-        return Err(Problem::conflict(
-            "campaign_past",
-            "This campaign has expired: all that can be done is to cancel it.",
-        ));
-    }
-    steer(&server, &state, row, Order::Resume).await
-}
-
-/// Cancels a campaign for good: no push of it starts later than a second after the answer.
-#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/cancel", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
-pub(crate) async fn cancel(
-    server: Server<MaySteerMessages>,
-    State(state): State<ApiState>,
-    At(campaign): At<CampaignRef>,
-) -> Result<axum::Json<CampaignView>, Problem> {
-    let row = find(&state, &server.app, &campaign).await?;
-    steer(&server, &state, row, Order::Cancel).await
-}
-
-async fn steer<S>(
-    server: &Server<S>,
-    state: &ApiState,
-    row: CampaignRow,
-    order: Order,
-) -> Result<axum::Json<CampaignView>, Problem> {
-    let action = match order {
-        Order::Start => Action::CampaignStarted,
-        Order::Pause => Action::CampaignPaused,
-        Order::Resume => Action::CampaignResumed,
-        Order::Cancel => Action::CampaignCancelled,
-    };
-    let (app, now) = (&server.app, state.clock.now());
-    let mut tx = state.pool.begin().await?;
-    match turning::turn(&mut tx, app.id, row.id, order, now).await? {
-        None => return Err(Problem::not_found("campaign")),
-        Some(Turn::Never) => {
-            let detail = format!("This campaign is {}.", row.state.name());
-            return Err(Problem::conflict("campaign_state", detail));
-        }
-        // Ended here and now: the scheduler passes over campaigns that somebody holds.
-        Some(Turn::Already) => tx.rollback().await?,
-        Some(Turn::To(_)) => {
-            server.did(action, row.id).with(json!({"slug": row.slug})).record(&mut tx, 1, now).await?;
-            tx.commit().await?;
-            for stop in turning::follow_through(&state.pool, row.id, now).await? {
-                (state.engine.tell)(Work::Stop(stop));
-            }
-        }
-    }
-    let row = find(state, app, &CampaignRef::Id(row.id)).await?;
-    view(state, app, &row).await
 }
 
 /// What a copy of a campaign is called.

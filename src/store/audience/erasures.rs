@@ -337,7 +337,7 @@ async fn forget(
 /// Messages name users only while something of them is under way (see [`delete_contents`](crate::store::operations::sweeps::delete_contents)),
 /// so it is enough to look at those that have their content: at most a few minutes' worth, and what dead letters hold. Sending
 /// pays for no index of users. A message that is being accepted in this very moment is not found, but forgets its users as
-/// all do.
+/// all do. One for later is looked at, too, before it is due: if it was for the user alone, what it says of them goes.
 pub(crate) async fn redact_messages(
     pool: &PgPool,
     erasure: &Erasure,

@@ -259,7 +259,7 @@ pub(crate) enum Removed {
     Done,
     /// There is no topic of that name.
     Unknown,
-    /// This message is still being fanned out to it.
+    /// This message is still being fanned out to it, or is for later.
     InUse(MessageId),
 }
 
@@ -273,7 +273,16 @@ pub(crate) async fn remove(
 ) -> Result<Removed, sqlx::Error> {
     let found = sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);
     let Some(topic) = found.fetch_optional(&mut *conn).await? else { return Ok(Removed::Unknown) };
-    let message = sqlx::query_scalar!("SELECT message FROM cursors WHERE topic = $1 LIMIT 1", topic);
+    let message = sqlx::query_scalar!(
+        r#"SELECT message AS "message!" FROM cursors WHERE topic = $1
+           UNION ALL
+           SELECT k.message FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
+           WHERE k.app = $2 AND m.topic = $1 AND m.accepted_at > $3 AND m.state <> 'cancelled'
+           LIMIT 1"#,
+        topic,
+        app.0,
+        now
+    );
     if let Some(message) = message.fetch_optional(&mut *conn).await? {
         return Ok(Removed::InUse(MessageId(message)));
     }

@@ -94,8 +94,8 @@ pub(crate) async fn unsteered(pool: &PgPool, after: CampaignId) -> sqlx::Result<
     .await
 }
 
-/// Pauses, resumes or cancels the messages of a campaign that was turned or has expired: called by the request that turned it, and by
-/// maintenance, should that have died. Returns what this process's dispatch has to obey.
+/// Pauses, resumes or cancels the messages of a campaign that was turned or has expired: called by the request that turned it, by those
+/// that give the order again, and by maintenance, should that have died. Returns what this process's dispatch has to obey.
 pub(crate) async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let turned = sqlx::query!(
         r#"SELECT app AS "app: AppId", state AS "state: State", expired, changed_at FROM campaigns WHERE id = $1 AND unsteered"#,

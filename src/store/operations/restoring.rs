@@ -132,7 +132,7 @@ pub(crate) async fn settle(conn: &mut PgConnection, origin: Origin, now: Timesta
     give_back_leases(&mut tx, now).await?;
     let settled = if origin.resume_pending {
         keep_untold(&mut tx).await?;
-        count(&mut tx).await?
+        count(&mut tx, now).await?
     } else {
         hold_back(&mut tx, now).await?
     };
@@ -198,15 +198,18 @@ async fn keep_untold(conn: &mut PgConnection) -> sqlx::Result<()> {
     .map(drop)
 }
 
-async fn count(conn: &mut PgConnection) -> sqlx::Result<Settled> {
+/// What is pending. Of a message for later and for whoever comes until then there may be nothing yet.
+async fn count(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled> {
     sqlx::query_as!(
         Settled,
         r#"SELECT (SELECT count(*) FROM campaigns WHERE state IN ('scheduled', 'sending')) AS "campaigns!",
-             (SELECT count(*) FROM messages WHERE state IN ('scheduled', 'sending') AND id IN (
-                SELECT message FROM cursors UNION SELECT message FROM batches UNION SELECT message FROM queue)) AS "messages!",
+             (SELECT count(*) FROM messages WHERE state IN ('scheduled', 'sending') AND (id IN (
+                SELECT message FROM cursors UNION SELECT message FROM batches UNION SELECT message FROM queue)
+                OR accepted_at > $1 AND id IN (SELECT message FROM campaigns_in_motion))) AS "messages!",
              (SELECT count(*) FROM queue)
                + (SELECT coalesce(sum(cardinality(recipients)), 0)::bigint FROM batches) AS "deliveries!",
-             (SELECT count(*) FROM webhook_deliveries WHERE state = 'pending') AS "webhook_requests!""#
+             (SELECT count(*) FROM webhook_deliveries WHERE state = 'pending') AS "webhook_requests!""#,
+        now
     )
     .fetch_one(conn)
     .await
@@ -214,7 +217,7 @@ async fn count(conn: &mut PgConnection) -> sqlx::Result<Settled> {
 
 /// Pauses what was pending. Requests to webhooks wait to be replayed, as if they had failed.
 async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled> {
-    let found = count(conn).await?;
+    let found = count(conn, now).await?;
     // What was told then, or was about to be: what follows is told as it happens.
     sqlx::raw_sql(
         "DELETE FROM webhook_notes; DELETE FROM stream_events; UPDATE webhook_cursor SET xid = pg_current_xact_id(), seq = 0",
@@ -233,10 +236,12 @@ async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Sett
     sqlx::query!(
         "WITH held AS (
            UPDATE messages SET state = 'paused', resumed_at = NULL
-           WHERE state IN ('scheduled', 'sending') AND id IN (
+           WHERE state IN ('scheduled', 'sending') AND (id IN (
              SELECT message FROM cursors UNION SELECT message FROM batches UNION SELECT message FROM queue)
+             OR accepted_at > $1 AND id IN (SELECT message FROM campaigns_in_motion))
            RETURNING id, app)
-         INSERT INTO held_back (kind, id, app) SELECT 'message', id, app FROM held"
+         INSERT INTO held_back (kind, id, app) SELECT 'message', id, app FROM held",
+        now
     )
     .execute(&mut *conn)
     .await?;
@@ -277,7 +282,8 @@ pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx:
              AND (EXISTS (SELECT FROM campaigns c WHERE h.kind = 'campaign' AND c.id = h.id AND c.state = 'paused')
                OR EXISTS (SELECT FROM messages m WHERE h.kind = 'message' AND m.id = h.id AND m.state = 'paused'
                     AND (EXISTS (SELECT FROM cursors WHERE message = m.id) OR EXISTS (SELECT FROM queue WHERE message = m.id)
-                      OR EXISTS (SELECT FROM batches WHERE message = m.id))
+                      OR EXISTS (SELECT FROM batches WHERE message = m.id)
+                      OR EXISTS (SELECT FROM campaigns_in_motion WHERE message = m.id))
                     AND NOT EXISTS (SELECT FROM campaigns c WHERE c.id = m.campaign AND c.state = 'paused')))
            ORDER BY h.kind, h.id LIMIT $2"#,
         app.map(|app| app.0),

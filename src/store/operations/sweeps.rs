@@ -91,8 +91,10 @@ pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx:
 /// to it. Returns how many messages it looked at.
 ///
 /// Whatever still needs its content is looked at again after a tenth of its age, or a minute after it expires, or in a day
-/// if dead letters need it: handling them brings the look forward. What waits of a message a minute after it expired, because its
-/// lane is shut, is settled as expired here.
+/// if dead letters need it: handling them brings the look forward. What is for later is looked at when it would have been if nobody
+/// had asked for a look before. What waits of a message a minute after it expired, because its lane is shut, is settled as expired here.
+///
+/// No message is due for another look at the same `now`.
 pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
     let looked = sqlx::query!(
@@ -115,12 +117,13 @@ pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Resu
                                                               FROM jsonb_array_elements(m.audience -> 'users'))) END,
             ended_by = CASE WHEN NOT moving THEN coalesce(due.ended_by, $1) END,
             -- A look comes the grace later than `look_at`; the one after expiry comes when it is due.
-            look_at = $1 + CASE WHEN moving AND due.expires_at < $3 THEN interval '0'
+            look_at = $1 + CASE WHEN moving AND due.expires_at <= $3 THEN interval '0'
+                                WHEN moving AND due.accepted_at > $1 THEN due.accepted_at - $1
                                 WHEN moving THEN least((($1 - due.accepted_at) / 10), interval '1 hour',
                                                        due.expires_at - $3 - ($1 - $2))
                                 WHEN needed THEN interval '1 day' ELSE interval '0' END
         FROM due WHERE m.id = due.id
-        RETURNING m.id, m.app, moving AND due.expires_at < $3 AS "overdue!",
+        RETURNING m.id, m.app, moving AND due.expires_at <= $3 AS "overdue!",
             NOT moving AND due.ended_by IS NULL AND m.audience ?| ARRAY['topic', 'all'] AS "campaign_ended!"
         "#,
         now,

@@ -223,7 +223,8 @@ pub(crate) async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Resu
     .await
 }
 
-/// Tells of a chunk of the campaigns all of whose deliveries have ended. Returns how many they were.
+/// Tells of a chunk of the campaigns all of whose deliveries have ended: of one for later none may have been made yet before it is due.
+/// Returns how many they were.
 pub(crate) async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = pool.begin_with(crate::store::BEGIN_BY_INDEX).await?;
     let ended = sqlx::query_scalar!(
@@ -234,6 +235,7 @@ pub(crate) async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result
             WHERE (SELECT true FROM cursors WHERE message = k.message LIMIT 1) IS NULL
               AND (SELECT true FROM batches WHERE message = k.message LIMIT 1) IS NULL
               AND (SELECT true FROM queue WHERE message = k.message LIMIT 1) IS NULL
+              AND (SELECT true FROM messages WHERE id = k.message AND accepted_at > $1 AND state <> 'cancelled') IS NULL
             LIMIT $2 FOR UPDATE SKIP LOCKED
         ),
         forgotten AS (DELETE FROM campaigns_in_motion k USING ended e WHERE k.message = e.message),

@@ -6,6 +6,7 @@
 
 mod apart;
 mod batches;
+mod cursors;
 pub(crate) mod due;
 mod filtered;
 mod recipient;
@@ -23,8 +24,9 @@ use crate::policy::precedence::LETS_PASS;
 use crate::policy::token::Queued;
 use crate::store::connections::engine;
 use crate::vault::Vault;
-pub(crate) use batches::{Batch, next_cursor, postpone_cursor, renew_batches, split_batch};
+pub(crate) use batches::{Batch, renew_batches, split_batch};
 pub use batches::{Taken, lease_lost_batch, take_batch};
+pub(crate) use cursors::{next_cursor, postpone_cursor};
 pub(crate) use due::{DueLane, Source};
 pub use due::{Span, due_lanes};
 use recipient::Found;

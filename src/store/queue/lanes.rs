@@ -45,7 +45,8 @@ pub async fn ensure(
     Ok(lane)
 }
 
-/// Gives a new lane a cursor of each message of the app's that is to be fanned out later.
+/// Gives a new lane a cursor of each message of the app's that is to be fanned out later. Whoever turns one of them meanwhile is
+/// waited for, and waits for the lane: an order passes by no cursor of its message.
 async fn join_messages_for_later(
     conn: &mut PgConnection,
     app: AppId,
@@ -57,7 +58,8 @@ async fn join_messages_for_later(
          SELECT m.id, $2, m.tier, m.topic, '00000000-0000-0000-0000-000000000000',
            CASE m.state WHEN 'paused' THEN 'infinity' ELSE m.accepted_at END
          FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
-         WHERE k.app = $1 AND k.message > $3 AND m.accepted_at > $4 AND m.state <> 'cancelled'",
+         WHERE k.app = $1 AND k.message > $3 AND m.accepted_at > $4 AND m.state <> 'cancelled'
+         ORDER BY m.id FOR SHARE OF m",
         app.0,
         lane.0,
         first_uuid_of(now),

@@ -53,7 +53,7 @@ pub(crate) struct MessageRow {
     pub accepted_at: Timestamp,
     /// When its time to live ends.
     pub expires_at: Timestamp,
-    /// Whether recipients are still to be found.
+    /// Whether recipients are still to be found, or to come: of a message for later that is not for named ones.
     pub expanding: bool,
     /// Whether any delivery is still to be made.
     pub moving: bool,
@@ -97,7 +97,9 @@ pub(crate) async fn account(
              m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
              m.sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
-             EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             EXISTS (SELECT 1 FROM cursors WHERE message = m.id)
+               OR m.accepted_at > $3 AND m.state <> 'cancelled' AND EXISTS (SELECT 1 FROM campaigns_in_motion WHERE message = m.id)
+               AS "expanding!",
              c.targeted AS "targeted!", c.accepted AS "accepted!", c.gone AS "gone!", c.expired AS "expired!",
              c.dead AS "dead!", c.cancelled AS "cancelled!", c.capped AS "capped!", c.sunset AS "sunset!", q.queued AS "queued!",
              q.dispatching AS "row_dispatching!", q.retrying AS "retrying!", p.dispatching AS "batch_dispatching!",
@@ -203,6 +205,7 @@ pub(crate) async fn list(
     app: AppId,
     topic: Option<i32>,
     page: Keyset,
+    now: Timestamp,
 ) -> Result<Vec<MessageRow>, sqlx::Error> {
     // A campaign of which half the queue is would have the planner look through all of it for each other message.
     let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
@@ -212,19 +215,24 @@ pub(crate) async fn list(
             MessageRow,
             [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
              replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
-             (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, EXISTS (SELECT 1 FROM cursors WHERE message = m.id) AS "expanding!",
+             (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, expanding AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
-             EXISTS (SELECT 1 FROM cursors WHERE message = m.id) OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
+             expanding OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
                OR EXISTS (SELECT 1 FROM batches WHERE message = m.id) AS "moving!"
          -- Each half has an index of its own, and only one of them is read.
          FROM ((SELECT id FROM messages WHERE $3::integer IS NULL AND app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $4)
                UNION ALL
                (SELECT id FROM messages WHERE topic = $3 AND app = $1 AND id" < "$2 ORDER BY id" DESC "LIMIT $4)) page
-         JOIN messages m ON m.id = page.id ORDER BY m.id" DESC],
+         JOIN messages m ON m.id = page.id,
+         LATERAL (SELECT EXISTS (SELECT 1 FROM cursors WHERE message = m.id)
+                    OR m.accepted_at > $5 AND m.state <> 'cancelled'
+                       AND EXISTS (SELECT 1 FROM campaigns_in_motion WHERE message = m.id) AS expanding) e
+         ORDER BY m.id" DESC],
             app.0,
             page.beyond,
             topic,
-            page.limit
+            page.limit,
+            now
         )
         .fetch_all(&mut *tx)
     )?;

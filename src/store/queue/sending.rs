@@ -41,12 +41,13 @@ pub(crate) async fn send(
     vault: &Vault,
     messages: &[&Addressed],
     holder: Option<Holder>,
+    now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
     if messages.iter().all(|to| to.message.key.is_none()) {
         return write(conn, vault, messages, holder).await;
     }
     let mut tx = conn.begin().await?;
-    let taken = keys::claim(&mut tx, messages).await?;
+    let taken = keys::claim(&mut tx, messages, now).await?;
     let free: Vec<&Addressed> = messages.iter().zip(&taken).filter(|(_, by)| by.is_none()).map(|(to, _)| *to).collect();
     let mut written = write(&mut tx, vault, &free, holder).await?.into_iter();
     tx.commit().await?;
@@ -86,7 +87,8 @@ async fn write(
                 let (lanes, Reached { estimate, margin }) =
                     narrowed(conn, filter, topic, lanes, message.accepted_at).await?;
                 fan_out(conn, message, topic, &lanes, estimate).await?;
-                sent[place] = Sent { estimate, margin, expands: !lanes.is_empty(), ..Sent::default() };
+                let expands = message.is_for_later || !lanes.is_empty();
+                sent[place] = Sent { estimate, margin, expands, ..Sent::default() };
             }
         }
     }

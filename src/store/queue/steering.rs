@@ -89,7 +89,7 @@ pub(in crate::store) async fn steer_within(
         (_, Order::Resume) => StopKind::Resume,
         (_, Order::Cancel) => StopKind::Cancel,
     };
-    if !is_moving(conn, id).await? {
+    if !is_moving(conn, id, now).await? {
         return Ok(Steered::Done);
     }
     match turn {
@@ -108,7 +108,7 @@ pub(in crate::store) async fn steer_within(
         Order::Pause | Order::Resume => stop_message(conn, kind, id, now).await?,
     };
     let progress = chunk(conn, id, turn, now).await?;
-    if turn == Order::Cancel && message.accepted_at > now && !is_moving(conn, id).await? {
+    if turn == Order::Cancel && message.accepted_at > now && !is_moving(conn, id, now).await? {
         forget(conn, id, now).await?;
     }
     Ok(Steered::Now { stop, progress })
@@ -132,11 +132,15 @@ pub(in crate::store) async fn cancel_locked(
     stop_message(conn, StopKind::Cancel, id, now).await
 }
 
-async fn is_moving(conn: &mut PgConnection, id: MessageId) -> Result<bool, sqlx::Error> {
+/// Whether any delivery is still to be made. Of what is for later and for whoever comes until then there may be nothing yet.
+async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT 1 FROM cursors WHERE message = $1) OR EXISTS (SELECT 1 FROM queue WHERE message = $1)
-           OR EXISTS (SELECT 1 FROM batches WHERE message = $1) AS "moving!""#,
-        id.0
+           OR EXISTS (SELECT 1 FROM batches WHERE message = $1)
+           OR EXISTS (SELECT 1 FROM campaigns_in_motion k JOIN messages m ON m.id = k.message
+                      WHERE k.message = $1 AND m.accepted_at > $2 AND m.state <> 'cancelled') AS "moving!""#,
+        id.0,
+        now
     )
     .fetch_one(conn)
     .await

@@ -203,7 +203,7 @@ async fn replay_chunk(
         };
         let audience = Audience::Subscriptions(recipients(group));
         let replay = Addressed { message, audience };
-        sending::send(&mut tx, vault, &[&replay], None).await?;
+        sending::send(&mut tx, vault, &[&replay], None, now).await?;
         let id = replay.message.id;
         made.messages.push(id);
         made.roots.push(original.root);

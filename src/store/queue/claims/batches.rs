@@ -9,11 +9,12 @@ use uuid::Uuid;
 
 use super::due::Span;
 use super::recipient::{Found, Recipient, Standing};
-use super::{filtered, walk};
+use super::{cursors, filtered, walk};
 use crate::model::clock::Timestamp;
 use crate::model::delivery::Tier;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::message::MessageState;
 use crate::policy::token::Queued;
 use crate::store::connections::engine;
 use crate::store::outcomes::ledger::closing::Closing;
@@ -58,36 +59,6 @@ pub enum Taken {
     Batch(Batch),
 }
 
-/// The message of the cursor that would be next.
-pub(crate) async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
-    let message = sqlx::query_scalar!(
-        "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
-        span.lane.0,
-        span.tier.code(),
-        span.since,
-        span.now
-    );
-    Ok(message.fetch_optional(pool).await?.map(MessageId))
-}
-
-/// Puts a cursor that is due off until `until`. False: it is not there, or not due any more.
-pub(crate) async fn postpone_cursor(
-    pool: &PgPool,
-    message: MessageId,
-    lane: LaneId,
-    now: Timestamp,
-    until: Timestamp,
-) -> sqlx::Result<bool> {
-    let postponed = sqlx::query!(
-        "UPDATE cursors SET due_at = $4 WHERE message = $1 AND lane = $2 AND due_at <= $3",
-        message.0,
-        lane.0,
-        now,
-        until
-    );
-    Ok(postponed.execute(pool).await?.rows_affected() == 1)
-}
-
 /// Takes the next batch of up to `size` recipients off the cursor of a lane and tier that waited longest. `batch` is a
 /// fresh id, which is also its first lease.
 ///
@@ -98,8 +69,8 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     let mut tx = pool.begin().await?;
     let Some(cursor) = sqlx::query!(
         r#"
-        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.accepted_at, m.app, m.filter AS "filter: Json<Filter>",
-               a.caps IS NOT NULL AS "is_capped!"
+        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.app,
+               m.filter AS "filter: Json<Filter>", a.caps IS NOT NULL AS "is_capped!"
         FROM cursors c JOIN messages m ON m.id = c.message JOIN apps a ON a.id = m.app
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
         ORDER BY c.due_at LIMIT 1 FOR UPDATE OF c SKIP LOCKED
@@ -114,6 +85,10 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
     else {
         return Ok(Taken::Nothing);
     };
+    if cursors::put_aside(&mut tx, MessageId(cursor.message), lane, cursor.state).await? {
+        tx.commit().await?;
+        return Ok(Taken::Nobody { passed: 0 });
+    }
     let place = Place {
         app: AppId(cursor.app),
         lane,

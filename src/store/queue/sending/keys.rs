@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::addressed::Addressed;
+use crate::model::clock::Timestamp;
 use crate::model::id::MessageId;
 
 /// How long to wait for whoever is just storing a message under one of the keys, which takes some milliseconds: messages of others
@@ -19,6 +20,7 @@ const NO_MORE_PATIENCE: &str = "SET LOCAL lock_timeout TO DEFAULT";
 pub(super) async fn claim(
     conn: &mut PgConnection,
     messages: &[&Addressed],
+    now: Timestamp,
 ) -> Result<Vec<Option<MessageId>>, sqlx::Error> {
     let mut taken = vec![None; messages.len()];
     // In order, so that of those who want the same keys none waits for another that waits for it.
@@ -38,7 +40,7 @@ pub(super) async fn claim(
     let rivals = held.into_iter().filter(|(place, holder)| messages[*place].message.id != *holder);
     let rivals: BTreeMap<usize, MessageId> = rivals.collect();
     if !rivals.is_empty() {
-        let free = take_over(conn, messages, &first, &rivals).await?;
+        let free = take_over(conn, messages, &first, &rivals, now).await?;
         for (place, holder) in rivals.into_iter().filter(|(place, _)| !free.contains(place)) {
             taken[place] = Some(holder);
         }
@@ -73,6 +75,7 @@ async fn take_over(
     messages: &[&Addressed],
     wanted: &BTreeMap<(Uuid, &str), usize>,
     rivals: &BTreeMap<usize, MessageId>,
+    now: Timestamp,
 ) -> Result<Vec<usize>, sqlx::Error> {
     let contested: Vec<_> = wanted.iter().filter(|(_, place)| rivals.contains_key(place)).collect();
     let rows = sqlx::query!(
@@ -83,10 +86,14 @@ async fn take_over(
            AND (SELECT true FROM cursors WHERE message = k.message LIMIT 1) IS NULL
            AND (SELECT true FROM batches WHERE message = k.message LIMIT 1) IS NULL
            AND (SELECT true FROM queue WHERE message = k.message LIMIT 1) IS NULL
+           -- Of what is for later and for whoever comes until then there may be nothing yet.
+           AND (SELECT true FROM campaigns_in_motion c JOIN messages m ON m.id = c.message
+                WHERE c.message = k.message AND m.accepted_at > $4 AND m.state <> 'cancelled') IS NULL
          RETURNING k.app, k.key",
         &contested.iter().map(|((app, _), _)| *app).collect::<Vec<_>>(),
         &contested.iter().map(|((_, key), _)| *key).collect::<Vec<_>>() as &[&str],
-        &contested.iter().map(|(_, place)| messages[**place].message.id).collect::<Vec<_>>() as &[MessageId]
+        &contested.iter().map(|(_, place)| messages[**place].message.id).collect::<Vec<_>>() as &[MessageId],
+        now
     )
     .fetch_all(conn)
     .await?;

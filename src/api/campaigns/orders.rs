@@ -1,0 +1,142 @@
+//! `/v1/apps/{app}/campaigns/{campaign}/start`, `pause`, `resume` and `cancel`.
+
+use axum::extract::State;
+use serde_json::json;
+use sqlx::{Postgres, Transaction};
+use tracing::Instrument as _;
+
+use super::super::auth::{MaySend, MaySteerMessages, Server};
+use super::super::extract::At;
+use super::super::later::LATE_MAX;
+use super::super::problem::Problem;
+use super::super::{ApiState, Work};
+use super::view::CampaignView;
+use super::{CampaignRef, find, open, view};
+use crate::campaign::plan::Plan;
+use crate::campaign::schedule::When;
+use crate::campaign::state::{Order, State as CampaignState, Turn};
+use crate::model::clock::Timestamp;
+use crate::model::id::CampaignId;
+use crate::store::campaigns::{CampaignRow, turning};
+use crate::store::keys::audit::{Action, Entry};
+
+/// Starts a campaign: it goes out when it is due. 409 if its time has passed.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["send"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn start(
+    server: Server<MaySend>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
+    if row.state == CampaignState::Draft && is_past(&plan, now) {
+        return Err(Problem::conflict("campaign_past", "The time of this campaign has passed: change its plan."));
+    }
+    steer(&server, &state, row, Order::Start).await
+}
+
+/// Whether it is too late to start it.
+pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {
+    matches!(plan.when, When::At(at) if at < now - LATE_MAX) || plan.has_expired(now)
+}
+
+/// Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/pause", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn pause(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    steer(&server, &state, row, Order::Pause).await
+}
+
+/// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later
+/// by as long as it was paused. One that has expired cannot be resumed.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn resume(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
+        return Err(Problem::conflict(
+            "campaign_past",
+            "This campaign has expired: all that can be done is to cancel it.",
+        ));
+    }
+    steer(&server, &state, row, Order::Resume).await
+}
+
+/// Cancels a campaign for good: no push of it starts later than a second after the answer.
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/cancel", tag = "Campaigns",
+    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
+    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+pub(crate) async fn cancel(
+    server: Server<MaySteerMessages>,
+    State(state): State<ApiState>,
+    At(campaign): At<CampaignRef>,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let row = find(&state, &server.app, &campaign).await?;
+    steer(&server, &state, row, Order::Cancel).await
+}
+
+async fn steer<S>(
+    server: &Server<S>,
+    state: &ApiState,
+    row: CampaignRow,
+    order: Order,
+) -> Result<axum::Json<CampaignView>, Problem> {
+    let action = match order {
+        Order::Start => Action::CampaignStarted,
+        Order::Pause => Action::CampaignPaused,
+        Order::Resume => Action::CampaignResumed,
+        Order::Cancel => Action::CampaignCancelled,
+    };
+    let (app, now) = (&server.app, state.clock.now());
+    let mut tx = state.pool.begin().await?;
+    let entry = match turning::turn(&mut tx, app.id, row.id, order, now).await? {
+        None => return Err(Problem::not_found("campaign")),
+        Some(Turn::Never) => {
+            let detail = format!("This campaign is {}.", row.state.name());
+            return Err(Problem::conflict("campaign_state", detail));
+        }
+        Some(Turn::Already) => None,
+        Some(Turn::To(_)) => Some(server.did(action, row.id).with(json!({"slug": row.slug}))),
+    };
+    // A task of its own: if the client hangs up, the campaign's messages follow all the same.
+    let carried_out = tokio::spawn(carry_out(state.clone(), row.id, tx, entry, now).in_current_span());
+    carried_out.await.map_err(|_| Problem::internal())??;
+    let row = find(state, app, &CampaignRef::Id(row.id)).await?;
+    view(state, app, &row).await
+}
+
+/// Commits an order, with its entry in the audit log, and sees to it that the campaign's messages follow. None: it was given before;
+/// but whoever did may not have come to all messages yet.
+async fn carry_out(
+    state: ApiState,
+    id: CampaignId,
+    mut tx: Transaction<'static, Postgres>,
+    entry: Option<Entry>,
+    now: Timestamp,
+) -> sqlx::Result<()> {
+    match entry {
+        Some(entry) => {
+            entry.record(&mut tx, 1, now).await?;
+            tx.commit().await?;
+        }
+        // Ended here and now: the scheduler passes over campaigns that somebody holds.
+        None => tx.rollback().await?,
+    }
+    for stop in turning::follow_through(&state.pool, id, now).await? {
+        (state.engine.tell)(Work::Stop(stop));
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! What becomes of a cursor that is due, and of which no batch is taken.
+
+use sqlx::{PgConnection, PgPool};
+
+use super::due::Span;
+use crate::model::clock::Timestamp;
+use crate::model::id::{LaneId, MessageId};
+use crate::model::message::MessageState;
+
+/// The message of the cursor that would be next.
+pub(crate) async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
+    let message = sqlx::query_scalar!(
+        "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
+        span.lane.0,
+        span.tier.code(),
+        span.since,
+        span.now
+    );
+    Ok(message.fetch_optional(pool).await?.map(MessageId))
+}
+
+/// Puts a cursor that is due off until `until`. False: it is not there, or not due any more.
+pub(crate) async fn postpone_cursor(
+    pool: &PgPool,
+    message: MessageId,
+    lane: LaneId,
+    now: Timestamp,
+    until: Timestamp,
+) -> sqlx::Result<bool> {
+    let postponed = sqlx::query!(
+        "UPDATE cursors SET due_at = $4 WHERE message = $1 AND lane = $2 AND due_at <= $3",
+        message.0,
+        lane.0,
+        now,
+        until
+    );
+    Ok(postponed.execute(pool).await?.rows_affected() == 1)
+}
+
+/// Puts a locked cursor aside whose message stood so when it was locked, and is not to be sent: of a cancelled message it goes, of a
+/// paused one it waits for a resume. False: it is to be sent. An order takes the cursors of its message along; this is for one that it
+/// did not see, such as an earlier version left.
+pub(super) async fn put_aside(
+    conn: &mut PgConnection,
+    message: MessageId,
+    lane: LaneId,
+    state: MessageState,
+) -> sqlx::Result<bool> {
+    match state {
+        MessageState::Scheduled | MessageState::Sending => return Ok(false),
+        MessageState::Cancelled => {
+            sqlx::query!("DELETE FROM cursors WHERE message = $1 AND lane = $2", message.0, lane.0)
+                .execute(conn)
+                .await?;
+        }
+        // Read anew: it may have been resumed before the cursor was locked. Later it cannot be, since a resume locks that, too.
+        MessageState::Paused => {
+            sqlx::query!(
+                "UPDATE cursors c SET due_at = 'infinity' FROM messages m
+                 WHERE c.message = $1 AND c.lane = $2 AND m.id = c.message AND m.state = 'paused'",
+                message.0,
+                lane.0
+            )
+            .execute(conn)
+            .await?;
+        }
+    }
+    Ok(true)
+}
