@@ -20,7 +20,7 @@ use crate::store::queue::claims::LEASE;
 use crate::store::queue::idempotency::{self, Claim, KeyScope};
 use crate::store::queue::sending::{self, Addressed, Holder, Sent};
 
-/// How long a request waits for another one with the same idempotency key.
+/// How long a request waits for another one with the same idempotency key, and for nothing else.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it waits once it has waited for all of its group.
 const NO_PATIENCE: Duration = Duration::from_millis(1);

@@ -20,6 +20,7 @@ use crate::model::clock::Timestamp;
 use crate::store;
 use crate::store::operations::reports;
 use crate::store::operations::takeover::SESSION;
+use crate::store::operations::workers::Since;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::queue::claims::LEASE;
 use crate::store::queue::stops::Horizon;
@@ -32,7 +33,7 @@ const BEAT_EVERY: Duration = Duration::from_secs(3);
 const ALONE_EVERY: Duration = Duration::from_secs(5);
 /// How often batches are looked at.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
-/// How far back lane states and flows are read beyond the last reading: longer than whoever wrote them took to commit.
+/// How far back lane states and flows are read beyond the last reading, by the clocks of those who wrote them.
 const LOOK_BACK: Duration = Duration::from_secs(5);
 /// A host whose clock is so far from the database's is worth a warning.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
@@ -55,7 +56,7 @@ pub(super) struct Heartbeat {
 #[derive(Default)]
 struct Read {
     horizon: Option<Horizon>,
-    states_up_to: Option<Timestamp>,
+    states: Option<Since>,
 }
 
 /// Reads and beats for ever.
@@ -79,7 +80,7 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
             beat_at = began + BEAT_EVERY;
             match heartbeat.beat(now).await {
                 Ok(()) => {
-                    let has_read = heartbeat.read.lock().await.states_up_to.is_some();
+                    let has_read = heartbeat.read.lock().await.states.is_some();
                     heartbeat.informed.store(has_read, Ordering::Release);
                 }
                 Err(error) => warn!(%error, "the heartbeat failed"),
@@ -150,8 +151,9 @@ impl Heartbeat {
             // Nothing is sent while this fails: `StopSet::is_fresh` sees to it.
             Err(error) => warn!(%error, "reading stops failed"),
         }
-        match self.read_states(read.states_up_to).await {
-            Ok(()) => read.states_up_to = Some(now - LOOK_BACK),
+        match self.read_states(read.states).await {
+            // The reading of stops came before, and so saw no more than this one.
+            Ok(()) => read.states = read.horizon.as_ref().map(|horizon| Since::new(horizon, now - LOOK_BACK)),
             Err(error) => warn!(%error, "reading lane states and flows failed"),
         }
         if let Err(error) = self.renew_leases(now).await {
@@ -160,7 +162,7 @@ impl Heartbeat {
     }
 
     /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
-    pub(super) async fn read_states(&self, since: Option<Timestamp>) -> sqlx::Result<()> {
+    pub(super) async fn read_states(&self, since: Option<Since>) -> sqlx::Result<()> {
         for state in store::operations::workers::lane_states(&self.shared.pool, self.shared.life.me().id, since).await?
         {
             self.queue.adopt(state);

@@ -4,7 +4,7 @@
 //! fenced out; meanwhile nothing new is claimed. One that fails for good is dropped with an error in the log: its lease
 //! runs out, and the poison rules bound how often that can happen.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -304,13 +304,20 @@ impl Settler {
     }
 
     async fn write_rows(&self, group: &[RowSettlement]) {
-        let mut parts = vec![group];
-        while let Some(rows) = parts.pop() {
+        let mut parts = VecDeque::from([group]);
+        while let Some(rows) = parts.pop_front() {
             let mut patience = Patience::new(self);
             loop {
                 match panics::caught(self.try_rows(rows)).await {
                     Ok(Ok(fenced)) => {
                         self.metrics.settle_fenced.inc_by(fenced as u64);
+                        break;
+                    }
+                    // Somebody may have locked one of them for long; it must not hold up the others.
+                    Ok(Err(error)) if store::is_statement_timeout(&error) && rows.len() + parts.len() > 1 => {
+                        warn!(%error, rows = rows.len(), "settling took too long; what can be settled meanwhile is");
+                        let (some, others) = rows.split_at(rows.len() / 2);
+                        parts.extend([some, others].into_iter().filter(|part| !part.is_empty()));
                         break;
                     }
                     Ok(Err(error)) if patience.may_pass(&error) => patience.wait(&error).await,

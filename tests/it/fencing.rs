@@ -361,6 +361,36 @@ async fn one_row_that_cannot_be_settled_takes_no_other_down() {
     app.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_row_that_somebody_has_locked_for_too_long_holds_up_no_other() {
+    let app = TestApp::start().await;
+    let subscribers = app.subscribe("fcm", 0..20).await;
+    let ids: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.id.as_str()).collect();
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let message = app.send(json!({"subscriptions": ids}), json!({})).await;
+    until(&app, |report| held(report) == 20).await;
+    let locked: SubscriptionId = ids[7].parse().unwrap();
+    let mut slow = app.pool.begin().await.unwrap();
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
+    let lock = "SELECT FROM queue WHERE subscription = $1 FOR UPDATE";
+    sqlx::query(lock).bind(locked.0).execute(&mut *slow).await.unwrap();
+    app.simulator.remove_rule(hold);
+    // As Postgres does after half a minute.
+    let time_out = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity
+                    WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%WITH given AS%'";
+    let others = async {
+        while app.message(&message).await["counts"]["accepted"] != 19 {
+            scalar(&app.pool, time_out).await;
+        }
+    };
+    timeout(PATIENCE, others).await.expect("the others are settled");
+    slow.rollback().await.unwrap();
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 20);
+    assert_eq!((app.simulator.report().requests, app.metrics.settle_fenced.get()), (20, 0));
+    app.finish().await;
+}
+
 /// What one engine has in flight, is taken over with its lease by another engine, whose clock is ahead.
 /// Then both get their answers. Answers the message.
 async fn take_over(app: &TestApp, to: Value, n: u64) -> String {

@@ -6,10 +6,10 @@ use axum::http::Method;
 use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
 use serde_json::{Value, json};
 
-use crate::crash::held;
+use crate::crash::{held, until};
 use crate::delivery::counts;
 use crate::support::app::PATIENCE;
-use crate::support::{TestApp, seed};
+use crate::support::{Setup, TestApp, seed};
 
 const APP: &str = "/v1/apps/shop/flow";
 
@@ -143,6 +143,31 @@ async fn a_lane_is_paused_resumed_and_its_rate_reset_and_what_waits_is_shown() {
     app.call(Method::DELETE, APP, Value::Null).await.ok(204);
     app.run_until_idle().await;
     assert_eq!(app.message(&message).await["counts"]["accepted"], 1);
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_by_another_process_is_heard_however_long_after_it_was_asked_for_it_is_committed() {
+    let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
+    let [here, elsewhere] = [app.subscribe("fcm", 0..1).await.remove(0), app.subscribe("apple", 0..1).await.remove(0)];
+    let lane = format!("/v1/gateways/{}/flow", app.lane("fcm").await);
+    put(&app, &lane, json!({"parallelism": 5})).await;
+    let mut slow = app.pool.begin().await.unwrap();
+    let pause = "UPDATE flows SET paused = true, changed_at = changed_at + interval '1 microsecond'";
+    sqlx::query(pause).execute(&mut *slow).await.unwrap();
+    app.advance(Duration::from_secs(60)).await; // it has heard what was changed until now
+    slow.commit().await.unwrap();
+    // The second reading from now on has begun after the commit, and the third after the second was heard.
+    app.proxy().take_runs();
+    let read = app.proxy().until_run("SELECT app, lane, rate, period_ms", 3);
+    tokio::time::timeout(PATIENCE, read).await.expect("flows are read all the time");
+    let message = app.send(json!({"subscriptions": [here.id]}), json!({})).await;
+    app.send(json!({"subscriptions": [elsewhere.id]}), json!({})).await;
+    let report = until(&app, |report| report.hosts["apple.bellwire.test"].accepted == 1).await;
+    assert_eq!(report.hosts["fcm.bellwire.test"].requests, 0, "it is paused");
+    post(&app, &format!("{lane}/resume")).await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&message).await["accepted"], 1);
     app.finish().await;
 }
 

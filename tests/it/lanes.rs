@@ -193,6 +193,27 @@ async fn an_operator_holds_and_releases_a_lane_and_all_engines_obey() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_order_by_another_process_is_heard_however_long_after_it_was_given_it_is_committed() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    let mut slow = app.pool.begin().await.unwrap();
+    let hold = "INSERT INTO lane_states (lane, origin, held_at, held_until, reason, changed_at)
+                SELECT id, '*', $1, $1 + interval '1 hour', 'operator', $1 FROM lanes";
+    sqlx::query(hold).bind(app.clock.now()).execute(&mut *slow).await.unwrap();
+    app.advance(Duration::from_secs(60)).await; // it has heard what was changed until now
+    slow.commit().await.unwrap();
+    let heard = async {
+        while app.dispatcher.load().held == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.expect("the engine hears of it");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_put_off_follows_an_operators_release_or_close_at_once_whichever_engine_has_it() {
     let app = TestApp::start().await;
     let other = app.worker(app.clock.clone()).await;

@@ -273,6 +273,30 @@ async fn a_postgres_without_a_connection_left_is_waited_for_and_costs_no_deliver
     app.finish().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_settling_goes_on_while_the_leases_of_what_waits_for_it_cannot_be_renewed() {
+    let app = without_engine().await;
+    let gone = app.subscribe("fcm", 0..1).await.remove(0);
+    app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    let mut slow = app.pool.begin().await.unwrap();
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
+    sqlx::query("SELECT FROM subscriptions FOR UPDATE").execute(&mut *slow).await.unwrap();
+    // One of its connections is for dispatch: the settling has it.
+    let server = Server::with(&app, &["--roles", "worker", "--database-connections", "6"]).await;
+    app.send(json!({"subscriptions": [gone.id]}), json!({})).await;
+    // Longer than until leases are renewed.
+    let waited = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event_type = 'Lock' AND clock_timestamp() - query_start > '6 s'";
+    until_so(&app, waited).await;
+    let free = Instant::now();
+    slow.rollback().await.unwrap();
+    until_so(&app, "SELECT (count(*) = 0)::int::bigint FROM queue").await;
+    assert!(free.elapsed() < Duration::from_secs(5), "it went on after {:?}", free.elapsed());
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    app.finish().await;
+}
+
 /// Statements that a server with all roles runs in a second when there is nothing to do, at most: what fifty of them cost one
 /// Postgres. Most are looks for stops, lane states and flows (five times a second each) and for what is due (ten times).
 const AT_WORK: u64 = 50;

@@ -209,9 +209,15 @@ impl<'a> Decider<'a> {
         self.primary.stands(Standing::Up);
     }
 
+    /// Leads all pools there. Their sessions keep this process's name, by which others see it and end what is left of it.
     fn lead(&self, to: impl Fn(PgConnectOptions) -> PgConnectOptions) {
         for pool in self.pools {
-            pool.set_connect_options(for_pool(to(self.hosts.all()[0].clone())));
+            let (options, before) = (to(self.hosts.all()[0].clone()), pool.connect_options());
+            let options = match before.get_application_name() {
+                Some(name) => options.application_name(name),
+                None => options,
+            };
+            pool.set_connect_options(for_pool(options));
         }
     }
 

@@ -11,6 +11,7 @@ use crate::policy::breaker::{PROBE_PATIENCE, Snapshot};
 use crate::policy::hold::Held;
 use crate::policy::lane_state::LaneState;
 use crate::policy::payload_limit::Learned;
+use crate::store::queue::stops::Horizon;
 
 /// A worker that has not been heard of for so long counts for nothing, by the clocks that follow the database's. It is missed
 /// sooner by those who [count](crate::dispatch) its heartbeats.
@@ -248,18 +249,38 @@ impl From<StateRow> for LaneState {
     }
 }
 
+/// From where on a reading of lane states and flows takes up the one before. It finds whatever either of these tells, and so some of it
+/// again, which changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Since {
+    /// What this transaction wrote, or a later one: nothing is missed, however long after its `changed_at` it was committed.
+    transaction: i64,
+    /// What changed later, by the clock of whoever changed it: a standby that took over may number transactions anew.
+    changed_at: Timestamp,
+}
+
+impl Since {
+    /// After a reading that saw no less than one with that horizon.
+    pub(crate) fn new(horizon: &Horizon, changed_at: Timestamp) -> Self {
+        Self { transaction: horizon.oldest_transaction(), changed_at }
+    }
+}
+
 /// The lane states that changed since, or all of them, as they concern a worker.
-pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Timestamp>) -> sqlx::Result<Vec<LaneState>> {
+pub async fn lane_states(pool: &PgPool, worker: Uuid, since: Option<Since>) -> sqlx::Result<Vec<LaneState>> {
     let rows = sqlx::query_as!(
         StateRow,
         r#"
         SELECT lane, origin, held_at, held_until, released_at, key_held_at, key_held_until, key_released_at, breaker,
                breaker_of IS NOT NULL AND breaker_of <> $2 AS "alone!", open_until, open_ms, breaker_changed_at, payload_max,
                payload_at
-        FROM lane_states WHERE $1::timestamptz IS NULL OR changed_at > $1
+        FROM lane_states
+        WHERE $1::timestamptz IS NULL OR changed_at > $1
+           OR age(xmin) <= (SELECT age($3::bigint::text::xid8::xid)) AND age(xmin) >= 0
         "#,
-        since,
-        worker
+        since.map(|since| since.changed_at),
+        worker,
+        since.map(|since| since.transaction)
     )
     .fetch_all(pool)
     .await?;

@@ -10,6 +10,7 @@ use crate::model::delivery::Tier;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::policy::flow::Rate;
 use crate::store::connections::engine;
+use crate::store::operations::workers::Since;
 
 /// Waiting deliveries are counted up to here, for each lane and each message that is being fanned out.
 const COUNT_MAX: i64 = 10_000;
@@ -156,12 +157,14 @@ pub(crate) async fn find(
 }
 
 /// What changed since, or all of it.
-pub(crate) async fn changed(pool: &PgPool, since: Option<Timestamp>) -> sqlx::Result<Vec<Flow>> {
+pub(crate) async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result<Vec<Flow>> {
     let rows = sqlx::query_as!(
         Row,
         "SELECT app, lane, rate, period_ms, parallelism, paused, held_tiers, held_at, reset_at, changed_at FROM flows
-         WHERE $1::timestamptz IS NULL OR changed_at > $1",
-        since
+         WHERE $1::timestamptz IS NULL OR changed_at > $1
+            OR age(xmin) <= (SELECT age($2::bigint::text::xid8::xid)) AND age(xmin) >= 0",
+        since.map(|since| since.changed_at),
+        since.map(|since| since.transaction)
     )
     .fetch_all(pool)
     .await?;

@@ -60,8 +60,12 @@ pub async fn claim(
     let patience = crate::store::milliseconds(patience);
     sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", patience).fetch_one(&mut *conn).await?;
     let keys: Vec<_> = keys.iter().map(|key| (place, *key)).collect();
-    match claim_each(conn, &keys, Wait::InTurn, now).await {
-        Ok(met) => Ok(Some(met)),
+    match claim_each(&mut *conn, &keys, Wait::InTurn, now).await {
+        Ok(met) => {
+            // Patience is for the keys alone: what follows waits as ever.
+            sqlx::query_scalar!("SELECT set_config('lock_timeout', $1, true)", "0").fetch_one(conn).await?;
+            Ok(Some(met))
+        }
         Err(error) if crate::store::is_lock_timeout(&error) => Ok(None),
         Err(error) => Err(error),
     }

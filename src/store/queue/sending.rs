@@ -7,12 +7,14 @@ mod addressed;
 mod keys;
 mod rows;
 
+use std::collections::HashSet;
+
 use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::{audience_counts, reach};
 use crate::store::connections::engine::shards_of;
 use crate::vault::Vault;
@@ -47,15 +49,44 @@ pub(crate) async fn send(
         return write(conn, vault, messages, holder).await;
     }
     let mut tx = conn.begin().await?;
-    let taken = keys::claim(&mut tx, messages, now).await?;
-    let free: Vec<&Addressed> = messages.iter().zip(&taken).filter(|(_, by)| by.is_none()).map(|(to, _)| *to).collect();
-    let mut written = write(&mut tx, vault, &free, holder).await?.into_iter();
+    let sent = send_by_key(&mut tx, vault, messages, holder, now).await?;
     tx.commit().await?;
-    let sent = taken.into_iter().map(|by| match by {
-        Some(_) => Sent { key_taken_by: by, ..Sent::default() },
-        None => written.next().expect("what became of each"),
-    });
-    Ok(sent.collect())
+    Ok(sent)
+}
+
+/// Stores messages of which some have keys: all at once, but for those whose key one of the others wanted that was refused.
+async fn send_by_key(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    messages: &[&Addressed],
+    holder: Option<Holder>,
+    now: Timestamp,
+) -> Result<Vec<Sent>, sqlx::Error> {
+    let mut sent: Vec<Option<Sent>> = messages.iter().map(|_| None).collect();
+    loop {
+        let open: Vec<usize> = (0..messages.len()).filter(|place| sent[*place].is_none()).collect();
+        if open.is_empty() {
+            return Ok(sent.into_iter().flatten().collect());
+        }
+        let asked: Vec<&Addressed> = open.iter().map(|place| messages[*place]).collect();
+        let taken = keys::claim(conn, &asked, now).await?;
+        let (mut free, mut others) = (Vec::new(), Vec::new());
+        for (place, by) in open.into_iter().zip(taken) {
+            match by {
+                None => free.push(place),
+                Some(by) => others.push((place, by)),
+            }
+        }
+        let given: Vec<&Addressed> = free.iter().map(|place| messages[*place]).collect();
+        let mut refused = HashSet::new();
+        for (place, written) in free.into_iter().zip(write(conn, vault, &given, holder).await?) {
+            refused.extend(messages[place].is_refused(&written).then_some(messages[place].message.id));
+            sent[place] = Some(written);
+        }
+        for (place, by) in others.into_iter().filter(|(_, by)| !refused.contains(by)) {
+            sent[place] = Some(Sent { key_taken_by: Some(by), ..Sent::default() });
+        }
+    }
 }
 
 /// Stores messages whose keys are theirs.

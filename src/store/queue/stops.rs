@@ -78,6 +78,13 @@ pub struct Horizon {
     xmin: i64,
 }
 
+impl Horizon {
+    /// The oldest transaction that was under way then. Whatever a reading did not see was written by it or by a later one.
+    pub(crate) fn oldest_transaction(&self) -> i64 {
+        self.xmin
+    }
+}
+
 /// A snapshot that sees nothing.
 const NOTHING: &str = "1:1:";
 

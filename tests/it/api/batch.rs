@@ -201,6 +201,43 @@ async fn batches_with_the_same_keys_at_the_same_time_do_not_collide_and_send_eac
     assert_eq!(results[1]["problem"]["code"], "idempotency_key_in_progress");
 }
 
+#[tokio::test]
+async fn of_those_with_one_key_the_first_that_is_not_refused_has_it() {
+    let api = TestApi::start().await;
+    let id = subscriber(&api).await;
+    let unknown = "sub_019aa000-0000-7000-8000-000000000000";
+    let keyed = |to_whom: &str, n: &str| to(to_whom, json!({"key": "booking/7", "idempotency_key": n}));
+    let batch = [keyed(unknown, "1"), keyed(unknown, "2"), keyed(&id, "3"), keyed(&id, "4")];
+    let results = results(&api, &batch).await;
+    assert_eq!(status(&results), [422, 422, 202, 409]);
+    let (taken, problem) = (&results[2]["message"]["id"], &results[3]["problem"]);
+    assert_eq!(problem["code"], "message_key_taken");
+    assert!(problem["detail"].as_str().unwrap().contains(taken.as_str().unwrap()), "{problem}");
+    assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 1);
+}
+
+#[tokio::test]
+async fn who_has_waited_for_an_idempotency_key_still_waits_for_the_key_of_their_message() {
+    let api = TestApi::start().await;
+    let id = subscriber(&api).await;
+    let [mut slow, mut other] = [api.pool.begin().await.unwrap(), api.pool.begin().await.unwrap()];
+    let place = KeyScope { app: api.app_id(), route: ROUTE };
+    let first = [idempotency::Key { key: "slow", body_hash: &[0; 32] }];
+    idempotency::claim(&mut slow, place, &first, std::time::Duration::from_secs(1), api.clock.now()).await.unwrap();
+    let claim = "INSERT INTO message_keys (app, key, message) VALUES ($1, 'booking/7', gen_random_uuid())";
+    sqlx::query(claim).bind(api.app_id().0).execute(&mut *other).await.unwrap();
+    let batch =
+        [to(&id, json!({"idempotency_key": "slow"})), to(&id, json!({"idempotency_key": "x", "key": "booking/7"}))];
+    let mut sent = std::pin::pin!(results(&api, &batch));
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'INSERT INTO message_keys%'";
+    tokio::select! {
+        results = &mut sent => panic!("it did not wait: {results:?}"),
+        () = async { while scalar(&api.pool, waiting).await == 0 {} } => other.rollback().await.unwrap(),
+    }
+    assert_eq!(status(&sent.await), [409, 202]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_message_of_a_batch_goes_out_once() {
     let app = TestApp::start().await;

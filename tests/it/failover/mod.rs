@@ -156,3 +156,24 @@ async fn whoever_waits_for_a_commit_that_no_standby_confirms_is_told_so() {
     app.worker(app.clock.clone()).await.run_until_idle().await;
     app.finish().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_known_by_their_process_after_a_restart_of_postgres_as_before() {
+    // By these names others see that it is there, and end what is left of it when it falls silent. The heartbeat has one of them.
+    const KNOWN: &str =
+        "SELECT count(*) > 1 FROM bellwire.workers w JOIN pg_stat_activity a ON a.application_name = w.session";
+    let mut a = Cluster::place();
+    a.init().await;
+    let app = on(&[&a]).await;
+    let mut server = Server::start(&app).await;
+    a.until(KNOWN).await;
+    a.crash();
+    server.until_said(GONE).await;
+    a.start().await;
+    server.until_said(FOUND).await;
+    a.until(KNOWN).await;
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
+    reconnect(&app.pool).await;
+    app.finish().await;
+}

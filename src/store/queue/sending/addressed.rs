@@ -84,6 +84,14 @@ pub(crate) struct Addressed {
     pub audience: Audience,
 }
 
+impl Addressed {
+    /// Whether nothing was stored of it, since there is nobody whom it names.
+    pub(super) fn is_refused(&self, sent: &Sent) -> bool {
+        let needs_topic = matches!(self.audience, Audience::Topic { may_be_missing: false, .. });
+        !sent.unknown.is_empty() || needs_topic && sent.lacks_topic
+    }
+}
+
 /// Who holds what is born leased, and must send what comes back in [`Sent::born`] once it is committed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
