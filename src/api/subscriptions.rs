@@ -150,7 +150,7 @@ pub(crate) struct NewSubscription {
     #[schema(value_type = Option<String>)]
     vapid_key_id: Option<VapidKeyId>,
     /// The subscription that this one takes the place of, with its tags, attributes and topics, also if it was gone, and
-    /// everything that waits for it. From a browser, its user does not come along, nor what was addressed to them, unless
+    /// everything that waits for it, or has still to reach it. A message that was for both reaches this one alone, once. From a browser, its user does not come along, nor what was addressed to them, unless
     /// `user_id` says so again; if that says another one, tags, attributes and the topics that only servers fill stay
     /// behind, too. No push to the old endpoint starts later than a second after the answer.
     replaces: Option<Replaced>,

@@ -8,7 +8,7 @@ use bellwire::testkit::dispatch::Settings;
 use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::model::delivery::Tier;
 use bellwire::testkit::model::hook::Heard;
-use bellwire::testkit::model::id::{AppId, LaneId, SubscriptionId};
+use bellwire::testkit::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::ledger::{
     self, Attempt, Delivery, End, Fate, Origin, RowSettlement, Settlement,
@@ -524,6 +524,43 @@ async fn meet_what_was_handed_on(lost: usize) {
 async fn a_batch_is_settled_or_split_although_a_row_was_handed_on_to_one_of_its_recipients_meanwhile() {
     meet_what_was_handed_on(1).await;
     meet_what_was_handed_on(2).await;
+}
+
+/// A batch that is settled when the attempt of one of its recipients is logged already, by a row that was handed on to it; in the
+/// batch its POST comes to `action`.
+async fn settle_beside_what_is_logged(action: Action) {
+    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
+    let to: SubscriptionId = seed_together(&app, "fcm", 0..N).await[5].id.parse().unwrap();
+    for (index, action) in [(5, action), (7, Action::Gone)] {
+        app.simulator.add_rule(Rule { endpoints: Some([index].into()), ..Rule::always(action) }).unwrap();
+    }
+    let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
+    let message = app.send(json!({"all": true}), json!({})).await;
+    until(&app, |report| held(report) >= 30).await;
+    let logged =
+        "INSERT INTO attempts (message, subscription, attempt, shard, at, ending) VALUES ($1, $2, 0, $3, $4, 1)";
+    let (id, now) = (message.parse::<MessageId>().unwrap(), app.clock.now());
+    sqlx::query(logged).bind(id.0).bind(to.0).bind(to.shard()).bind(now).execute(&app.pool).await.unwrap();
+    for counted in [
+        "UPDATE message_counts SET targeted = targeted + 1, accepted = accepted + 1",
+        "INSERT INTO rollup_notes (minute, lane, tier, message, fact, n) SELECT 'epoch', lane, tier, message, 1, 1 FROM batches",
+    ] {
+        sqlx::query(counted).execute(&app.pool).await.unwrap();
+    }
+    app.simulator.remove_rule(hold);
+    app.run_until_idle().await;
+    let (n, reached) = (i64::from(N), i64::from(N) - 1);
+    let end = counts(&[("targeted", n), ("accepted", reached), ("awaiting_ack", reached), ("gone", 1)]);
+    assert_eq!(app.counts(&message).await, end, "nothing waits for a lease to run out");
+    app.advance(AFTER_LEASE).await;
+    assert_eq!((app.counts(&message).await, app.simulator.report().requests), (end, u64::from(N)));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_recipient_whose_attempt_is_logged_already_keeps_no_batch_from_being_settled() {
+    settle_beside_what_is_logged(Action::Behave).await;
+    settle_beside_what_is_logged(Action::Answer { status: 503, headers: Vec::new(), body: String::new() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

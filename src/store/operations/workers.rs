@@ -254,9 +254,9 @@ impl From<StateRow> for LaneState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Since {
     /// What this transaction wrote, or a later one: nothing is missed, however long after its `changed_at` it was committed.
-    transaction: i64,
+    pub(in crate::store) transaction: i64,
     /// What changed later, by the clock of whoever changed it: a standby that took over may number transactions anew.
-    changed_at: Timestamp,
+    pub(in crate::store) changed_at: Timestamp,
 }
 
 impl Since {

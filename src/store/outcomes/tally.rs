@@ -20,8 +20,8 @@ pub(crate) struct Tally {
 struct Change {
     /// How many deliveries ended in which way.
     ended: BTreeMap<i16, i64>,
-    /// How many turned out to be one with another of the same message.
-    merged: i64,
+    /// How many more are targeted; negative where some turned out to be one with another of the same message.
+    targeted: i64,
 }
 
 impl Tally {
@@ -42,9 +42,14 @@ impl Tally {
         *self.changes.entry((message, lane)).or_default().ended.entry(ending.code()).or_default() += 1;
     }
 
+    /// Adds a delivery that was not counted as targeted yet.
+    pub(crate) fn target(&mut self, message: MessageId, lane: LaneId) {
+        self.changes.entry((message, lane)).or_default().targeted += 1;
+    }
+
     /// Adds a delivery that is one with another of its message, and so is not targeted twice.
     pub(crate) fn merge(&mut self, message: MessageId, lane: LaneId) {
-        self.changes.entry((message, lane)).or_default().merged += 1;
+        self.changes.entry((message, lane)).or_default().targeted -= 1;
     }
 
     /// Writes it. Nothing but events and alerts may be written after it.
@@ -57,7 +62,7 @@ impl Tally {
             let ns = self.changes.values().map(|change| change.ended.get(&ending.code()));
             ns.map(|n| n.copied().unwrap_or(0)).collect::<Vec<i64>>()
         };
-        let targeted: Vec<i64> = self.changes.values().map(|change| -change.merged).collect();
+        let targeted: Vec<i64> = self.changes.values().map(|change| change.targeted).collect();
         sqlx::query!(
             "INSERT INTO message_counts AS c (message, lane, accepted, gone, expired, dead, cancelled, capped, targeted)
              SELECT * FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[],

@@ -14,7 +14,7 @@ use sqlx::{Connection as _, PgConnection};
 
 use crate::model::clock::Timestamp;
 use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::store::audience::{audience_counts, reach};
 use crate::store::connections::engine::shards_of;
 use crate::vault::Vault;

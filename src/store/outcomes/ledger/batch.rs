@@ -5,6 +5,7 @@
 //! another worker took over: either way somebody else's account of it stands, and ours is dropped and counted.
 
 use sqlx::{PgConnection, PgPool};
+use tracing::warn;
 use uuid::Uuid;
 
 use super::closing::Closing;
@@ -20,9 +21,7 @@ use crate::store::outcomes::notes;
 use crate::store::outcomes::tally::Tally;
 use crate::vault::Vault;
 
-/// Settles a batch whole: closes it, logs every attempt, counts, prunes, and turns whatever is not over into rows. Where that
-/// changes subscriptions it counts last (see [the order of locks](crate::store)), otherwise at once, which saves statements. It is
-/// long because of its first statement.
+/// Settles a batch whole. What is logged already of some of its recipients is left as it is: see [`settle_others`].
 pub(crate) async fn settle_batch(
     pool: &PgPool,
     vault: &Vault,
@@ -31,7 +30,55 @@ pub(crate) async fn settle_batch(
     settlements: &[Settlement],
     now: Timestamp,
 ) -> sqlx::Result<Fenced> {
-    let Some(first) = settlements.first() else { return Ok(Fenced::Out) };
+    match write(pool, vault, (batch, lease), (settlements, &[]), now).await {
+        Err(error) if log::is_there_already(&error) => {
+            settle_others(pool, vault, (batch, lease), settlements, error, now).await
+        }
+        written => written,
+    }
+}
+
+/// Settles a batch after an attempt of it was found logged already: a row of the queue was for the same recipient, and was faster. Its account
+/// stands, and the two deliveries are one. More may be logged between a look and the settling that follows: then there is another look,
+/// as long as it finds more.
+async fn settle_others(
+    pool: &PgPool,
+    vault: &Vault,
+    batch: (Uuid, Uuid),
+    settlements: &[Settlement],
+    mut error: sqlx::Error,
+    now: Timestamp,
+) -> sqlx::Result<Fenced> {
+    let key = |entry: Entry<'_>| (entry.message, entry.subscription, entry.number);
+    let keys: Vec<_> = settlements.iter().flat_map(Settlement::logged).map(key).collect();
+    let mut found = 0;
+    loop {
+        let logged = log::logged(pool, &keys).await?;
+        let is_logged = |settlement: &Settlement| settlement.logged().any(|entry| logged.contains(&key(entry)));
+        let (twice, others): (Vec<_>, Vec<_>) = settlements.iter().cloned().partition(is_logged);
+        if twice.len() <= found {
+            return Err(error);
+        }
+        found = twice.len();
+        warn!(batch = %batch.0, recipients = found, "attempts of a batch are logged already: what is there stands");
+        match write(pool, vault, batch, (&others, &twice), now).await {
+            Err(again) if log::is_there_already(&again) => error = again,
+            written => return written,
+        }
+    }
+}
+
+/// Closes a batch, logs every attempt of `settlements`, counts, prunes, and turns whatever is not over into rows; what is settled `twice`
+/// is no longer counted as targeted twice. Where that changes subscriptions it counts last (see [the order of locks](crate::store)),
+/// otherwise at once, which saves statements. It is long because of its first statement.
+async fn write(
+    pool: &PgPool,
+    vault: &Vault,
+    (batch, lease): (Uuid, Uuid),
+    (settlements, twice): (&[Settlement], &[Settlement]),
+    now: Timestamp,
+) -> sqlx::Result<Fenced> {
+    let Some(first) = settlements.iter().chain(twice).next() else { return Ok(Fenced::Out) };
     let counted_last = settlements.iter().any(consequences::changes_subscription);
     let mut tx = pool.begin().await?;
     let ended = || settlements.iter().filter_map(Settlement::end);
@@ -75,6 +122,7 @@ pub(crate) async fn settle_batch(
     log_attempts(&mut tx, settlements).await?;
     hooks::notes::write(&mut tx, settlements.iter(), now).await?;
     let mut closing = Closing::of(if counted_last { Tally::of(settlements.iter()) } else { Tally::default() });
+    twice.iter().map(Settlement::delivery).for_each(|of| closing.merged(of.message, of.lane));
     queue_rest(&mut tx, vault, lease, settlements, &mut closing, now).await?;
     consequences::lock(&mut tx, settlements.iter()).await?;
     refusals::count(&mut tx, settlements.iter(), now).await?;

@@ -34,6 +34,11 @@ impl Closing {
         }
     }
 
+    /// Adds a delivery that was enqueued just now, and is to be counted as targeted.
+    pub(crate) fn enqueued(&mut self, message: MessageId, lane: LaneId) {
+        self.tally.target(message, lane);
+    }
+
     /// Adds a delivery that was to be enqueued, but waited already: what was meant for another subscription was handed on to
     /// its own in the meantime. The two are one from now on.
     pub(crate) fn merged(&mut self, message: MessageId, lane: LaneId) {

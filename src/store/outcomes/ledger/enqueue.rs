@@ -166,31 +166,3 @@ impl NewRows {
         self.enqueue(conn).await.map(drop)
     }
 }
-
-/// Counts so many deliveries more of each (message, lane). Locks what [comes late](crate::store).
-pub(crate) async fn count_targets(
-    conn: &mut PgConnection,
-    changes: impl Iterator<Item = (MessageId, LaneId, i64)>,
-) -> sqlx::Result<()> {
-    let (mut messages, mut lanes, mut ns) = (Vec::new(), Vec::new(), Vec::new());
-    for (message, lane, n) in changes {
-        messages.push(message);
-        lanes.push(lane);
-        ns.push(n);
-    }
-    if messages.is_empty() {
-        return Ok(());
-    }
-    sqlx::query!(
-        "INSERT INTO message_counts AS c (message, lane, targeted)
-         SELECT message, lane, sum(n) FROM unnest($1::uuid[], $2::integer[], $3::bigint[]) AS t (message, lane, n)
-         GROUP BY message, lane ORDER BY message, lane
-         ON CONFLICT (message, lane) DO UPDATE SET targeted = c.targeted + excluded.targeted",
-        &messages as &[MessageId],
-        &lanes as &[LaneId],
-        &ns
-    )
-    .execute(conn)
-    .await
-    .map(drop)
-}

@@ -361,9 +361,10 @@ pub async fn lease_lost_batch(
         r#"
         SELECT s.id, s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "state?", s.policy, s.timezone,
                s.user_id, s.proven AS "proven?", s.replaced_by IS NOT NULL AS "has_successor!",
-               -- It may have ended and come back since the batch was taken.
-               coalesce(s.since > $3, false) AS "is_past!",
-               CASE WHEN s.since > $3 THEN s.revived - 1 ELSE s.life END AS "life?"
+               -- It may have ended and come back since the batch was taken. In its first life it counts from later only
+               -- because it took the place of another one meanwhile: see `succession`.
+               coalesce(s.since > $3 AND s.life > 0, false) AS "is_past!",
+               CASE WHEN s.since > $3 AND s.life > 0 THEN s.revived - 1 ELSE s.life END AS "life?"
         FROM unnest($1::smallint[], $2::uuid[]) AS r (shard, id) JOIN subscriptions s ON s.shard = r.shard AND s.id = r.id
         WHERE s.shard = ANY ($1)
         "#,
