@@ -56,6 +56,9 @@ pub(crate) enum Outcome {
     Elsewhere(Box<(Addressed, Once)>),
 }
 
+/// The answer to keep, by what became of a message. None: the message is refused, and its key unused.
+pub(crate) type Kept = Box<dyn Fn(&Sent) -> Option<Value> + Send + Sync>;
+
 /// What the first message with an idempotency key is stored with.
 pub(crate) struct Once {
     /// The app where the key counts.
@@ -66,8 +69,8 @@ pub(crate) struct Once {
     pub key: String,
     /// What its request is told from others by.
     pub body_hash: Vec<u8>,
-    /// The answer to keep, by what became of the message. None: the message is refused, and the key unused.
-    pub answer: Box<dyn Fn(&Sent) -> Option<Value> + Send + Sync>,
+    /// The answer to keep.
+    pub answer: Kept,
     /// Ends when the key is free for others of this process: no group has it twice.
     pub turn: Turn,
 }

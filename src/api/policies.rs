@@ -232,6 +232,9 @@ fn entry(server: &Server<MaySetPolicies>, place: Place, name: &str, policy: Opti
     server.did(action, format!("{}:{name}", place.name()))
 }
 
+/// The policy of a new subscription, to be stored, and by whom it was set.
+type Given = Option<(Value, Actor)>;
+
 /// Checks the policy that a subscription is registered with, at `/policy` of the body: as much a server's word, with the
 /// scope for policies, as one that is set later. Returns what to store, and by whom, and what to know about it all the same.
 pub(super) fn of_new_subscription(
@@ -239,7 +242,7 @@ pub(super) fn of_new_subscription(
     app: &App,
     caller: Option<&Caller>,
     faults: &mut Faults,
-) -> Result<(Option<(Value, Actor)>, Vec<FieldError>), Problem> {
+) -> Result<(Given, Vec<FieldError>), Problem> {
     let Some(policy) = policy else { return Ok((None, Vec::new())) };
     let caller = caller.filter(|caller| caller.may(Scope::Policies)).ok_or_else(|| {
         Problem::forbidden("A subscription's policy is set with an API key that has the scope `policies`.")
