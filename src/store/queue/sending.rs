@@ -13,6 +13,7 @@ use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 
 use crate::model::clock::Timestamp;
+use crate::model::delivery::Tier;
 use crate::model::filter::Filter;
 use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::store::audience::{audience_counts, reach};
@@ -30,13 +31,14 @@ pub(crate) const WRITERS: u32 = 2;
 /// Largest topic, or whole app, that becomes queue rows at once.
 const ROWS_MAX: i64 = 100;
 
-/// Largest number of recipients whose deliveries are born leased: a person's browsers. More of them are found faster by workers
-/// than by one process, and more than one worker shares in them.
+/// Largest number of recipients of a transactional message whose deliveries are born leased: a person's browsers. More of them are
+/// found faster by workers than by one process, and more than one worker shares in them. What is in no such hurry waits in the queue
+/// for its lane, its app and their caps.
 const HELD_MAX: usize = 4;
 
 /// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
-/// is left out, and does the others no harm; so is one whose key another message has. What goes to [`HELD_MAX`] named recipients
-/// at most is born leased to the holder, if there is one and it is not for later; the rest is due when it is accepted. Returns
+/// is left out, and does the others no harm; so is one whose key another message has. What goes to one named subscription,
+/// or is transactional and goes to [`HELD_MAX`] named recipients at most, is born leased to the holder, if there is one and it is not for later; the rest is due when it is accepted. Returns
 /// what became of each, in their order.
 pub(crate) async fn send(
     conn: &mut PgConnection,
@@ -108,7 +110,12 @@ async fn write(
         }
         match reach {
             Reach::Rows(ids) => {
-                let are_few = audience.is_named() && (1..=HELD_MAX).contains(&ids.len());
+                let held_max = match (message.tier, audience) {
+                    (Tier::Transactional, _) => HELD_MAX,
+                    (_, Audience::Subscriptions(_)) => 1,
+                    _ => 0,
+                };
+                let are_few = audience.is_named() && (1..=held_max).contains(&ids.len());
                 let is_held = holder.is_some() && are_few && !message.is_for_later;
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });

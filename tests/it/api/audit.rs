@@ -303,13 +303,19 @@ async fn whatever_people_do_with_keys_is_logged_once_and_nothing_is_done_that_ca
             .execute(&api.pool)
             .await
             .unwrap();
-        assert_eq!(status(&api, &admin, deed).await, 500, "{method} {path}");
+        // Whom nothing is done for is answered before the log is written, lest the time tell who is a teammate.
+        let is_refusal = *actions == [Action::SessionRefused];
+        let unlogged = if is_refusal { 401 } else { 500 };
+        assert_eq!(status(&api, &admin, deed).await, unlogged, "{method} {path}");
         sqlx::raw_sql("ALTER TABLE audit_log DROP CONSTRAINT full_").execute(&api.pool).await.unwrap();
         api.clock.advance(Duration::from_secs(1));
         let since = api.clock.now().format("&since=%Y-%m-%dT%H:%M:%SZ").to_string();
-        let expected = if *actions == [Action::SessionRefused] { 401..402 } else { 200..300 };
+        let expected = if is_refusal { 401..402 } else { 200..300 };
         assert!(expected.contains(&status(&api, &admin, deed).await), "{method} {path}");
-        let entries = log(&api, &since).await;
+        let mut entries = log(&api, &since).await;
+        while is_refusal && entries.is_empty() {
+            entries = log(&api, &since).await;
+        }
         let mut logged: Vec<_> = entries.iter().map(|entry| entry["action"].as_str().unwrap()).collect();
         logged.sort_unstable();
         let mut expected: Vec<_> = actions.iter().map(|action| action.name()).collect();

@@ -153,9 +153,10 @@ async fn what_goes_to_a_few_is_born_leased_by_whatever_name_they_are_reached() {
         (json!({"subscriptions": five}), 0, json!({})),
         (json!({"users": ["ann", "ben"]}), 0, json!({})),
         (json!({"topic": "news"}), 0, json!({})),
+        (json!({"users": ["ann"]}), 0, json!({"tier": "promotional"})),
         (json!({"users": ["ann"]}), 0, json!({"send_at": (api.clock.now() + Duration::from_secs(60)).to_rfc3339()})),
     ] {
-        let mut body = json!({"to": to, "content": content()});
+        let mut body = json!({"to": to, "tier": "transactional", "content": content()});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let sent = api.post("/messages", body).await.ok(202);
         let (told, mut born) = (api.told(), 0);
@@ -182,7 +183,8 @@ async fn of_a_few_only_those_are_born_who_can_be_reached() {
         .await
         .unwrap();
     for to in [json!({"users": ["ann"]}), json!({"subscriptions": ids})] {
-        let sent = api.post("/messages", json!({"to": to, "content": content()})).await.ok(202);
+        let sent =
+            api.post("/messages", json!({"to": to, "tier": "transactional", "content": content()})).await.ok(202);
         assert_eq!((&sent["audience_estimate"], &sent["unreachable"]), (&json!(2), &json!(1)), "{to}");
         let told = api.told();
         assert!(matches!(&told[..], [Work::Born { rows, .. }] if rows.len() == 2), "{told:?}");

@@ -6444,6 +6444,8 @@ export interface components {
                 user_id?: string | null;
                 /** @description The VAPID key that it was made with. */
                 vapid_key_id: string;
+                /** @description What to know about the policy that this request set all the same. */
+                warnings?: components["schemas"]["FieldError"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -7603,6 +7605,8 @@ export interface components {
             user_id?: string | null;
             /** @description The VAPID key that it was made with. */
             vapid_key_id: string;
+            /** @description What to know about the policy that this request set all the same. */
+            warnings?: components["schemas"]["FieldError"][];
         };
         /** @description Who is left out: those to whom all of this applies. At least one of `unclicked` and `unclicked_for`. */
         SunsetRule: {
@@ -16639,7 +16643,15 @@ export interface operations {
                      *             "news"
                      *           ],
                      *           "user_id": "42",
-                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "warnings": [
+                     *             {
+                     *               "detail": "…",
+                     *               "header": "…",
+                     *               "parameter": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ]
                      *         }
                      *       ],
                      *       "done": true,
@@ -16728,7 +16740,15 @@ export interface operations {
                      *         "news"
                      *       ],
                      *       "user_id": "42",
-                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["SubscriptionView"];
@@ -16772,7 +16792,15 @@ export interface operations {
                      *         "news"
                      *       ],
                      *       "user_id": "42",
-                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["SubscriptionView"];
@@ -16842,7 +16870,15 @@ export interface operations {
                      *         "news"
                      *       ],
                      *       "user_id": "42",
-                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["SubscriptionView"];
@@ -16948,7 +16984,15 @@ export interface operations {
                      *         "news"
                      *       ],
                      *       "user_id": "42",
-                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["SubscriptionView"];
@@ -18474,7 +18518,15 @@ export interface operations {
                      *             "news"
                      *           ],
                      *           "user_id": "42",
-                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *           "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "warnings": [
+                     *             {
+                     *               "detail": "…",
+                     *               "header": "…",
+                     *               "parameter": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ]
                      *         }
                      *       ],
                      *       "user_id": "42"
@@ -18800,7 +18852,9 @@ export interface operations {
                      *         {
                      *           "breaker": "…",
                      *           "changed_at": "2026-12-01T09:00:00Z",
+                     *           "changed_by": "local",
                      *           "created_at": "2026-12-01T09:00:00Z",
+                     *           "created_by": "local",
                      *           "disabled_why": "asked",
                      *           "dropped_events": 0,
                      *           "events": [
@@ -18883,7 +18937,9 @@ export interface operations {
                      * @example {
                      *       "breaker": "…",
                      *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "created_by": "local",
                      *       "disabled_why": "asked",
                      *       "dropped_events": 0,
                      *       "events": [
@@ -18947,7 +19003,9 @@ export interface operations {
                      * @example {
                      *       "breaker": "…",
                      *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "created_by": "local",
                      *       "disabled_why": "asked",
                      *       "dropped_events": 0,
                      *       "events": [
@@ -19053,7 +19111,9 @@ export interface operations {
                      * @example {
                      *       "breaker": "…",
                      *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "created_by": "local",
                      *       "disabled_why": "asked",
                      *       "dropped_events": 0,
                      *       "events": [
@@ -19305,7 +19365,9 @@ export interface operations {
                      * @example {
                      *       "breaker": "…",
                      *       "changed_at": "2026-12-01T09:00:00Z",
+                     *       "changed_by": "local",
                      *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "created_by": "local",
                      *       "disabled_why": "asked",
                      *       "dropped_events": 0,
                      *       "events": [
