@@ -148,13 +148,13 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
             post.clone(),
             shop(&format!("/dead-letters/{}/replay", letters[0])),
             Value::Null,
-            &[Action::DeadLettersReplayed],
+            &[Action::DeadLettersExported, Action::DeadLettersReplayed], // whoever may see what it says is shown it
         ),
         (
             post.clone(),
             shop(&format!("/dead-letters/{}/discard", letters[1])),
             Value::Null,
-            &[Action::DeadLettersDiscarded],
+            &[Action::DeadLettersExported, Action::DeadLettersDiscarded],
         ),
         (post.clone(), shop("/dead-letters/replay"), json!({"filter": {}}), &[Action::DeadLettersReplayed]),
         (post.clone(), shop("/dead-letters/discard"), json!({"filter": {}}), &[Action::DeadLettersDiscarded]),
