@@ -78,12 +78,12 @@ enum Part {
 
 impl Part {
     /// How many of so many that is. Of an odd one, the half is now the larger, now the smaller: by turns a room of one is for
-    /// each.
-    fn of(self, room: usize) -> usize {
+    /// each. `randomness` is in [0, 1).
+    fn of(self, room: usize, randomness: f64) -> usize {
         match self {
             Self::Whole => usize::MAX,
             Self::Rest => room,
-            Self::Half => (room + usize::from(rand::random::<bool>())) / 2,
+            Self::Half => (room + usize::from(randomness < 0.5)) / 2,
         }
     }
 }
@@ -303,7 +303,8 @@ impl Claims {
                 self.note_tokens_at(room.next_at);
                 break;
             }
-            let left = most.get_or_insert_with(|| part.of(room.n)).saturating_sub(drew.n);
+            let left =
+                most.get_or_insert_with(|| part.of(room.n, self.shared.clock.randomness())).saturating_sub(drew.n);
             if left == 0 {
                 drew.is_cut = true;
                 break;

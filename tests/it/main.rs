@@ -73,6 +73,7 @@ mod search;
 mod segments;
 mod series;
 mod service_manager;
+mod settling;
 mod shutdown;
 mod simulator;
 mod site;

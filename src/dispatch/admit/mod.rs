@@ -63,8 +63,9 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Checks rows that were claimed, or born, under `lease`; the messages of the latter were `written`. What cannot be read at the moment is given back; what cannot be let in for another reason comes back
-    /// when its lease runs out, and the poison rules bound how often.
+    /// Checks rows that were claimed, or born, under `lease`; the messages of the latter were `written`. What cannot be read at
+    /// the moment is given back; what cannot be let in for another reason comes back when its lease runs out, and the poison
+    /// rules bound how often.
     #[must_use]
     pub(super) async fn rows(
         &self,
