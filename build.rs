@@ -17,7 +17,8 @@ const ROOTS: [(&str, &str); 5] = [
     ("static/shared", "/shared"),
 ];
 /// Without these the server would be built, but of no use to browsers.
-const NEEDED: [&str; 7] = [
+const NEEDED: [&str; 8] = [
+    "static/sdk/dist/bellwire-web.tgz",
     "static/sdk/dist/bellwire.js",
     "static/sdk/dist/bellwire.d.ts",
     "static/sdk/dist/service-worker.js",
@@ -46,12 +47,14 @@ fn main() {
             let below = file.strip_prefix(&directory).expect("it was found there").to_str().expect("names are ASCII");
             let path = format!("{served}/{below}");
             let content = fs::read(&file).expect("it was just found");
-            let forms =
-                [("br", brotli(&content)), ("gz", gzip(&content)), ("raw", content)].map(|(extension, octets)| {
-                    let name = format!("{}.{extension}", path.replace('/', "_"));
-                    fs::write(out.join(&name), octets).expect("cargo's own directory can be written");
-                    format!("include_bytes!({name:?})")
-                });
+            // An archive that is compressed already is embedded once: its other forms are empty.
+            let is_packed = below.ends_with(".tgz");
+            let (packed, zipped) = if is_packed { Default::default() } else { (brotli(&content), gzip(&content)) };
+            let forms = [("br", packed), ("gz", zipped), ("raw", content)].map(|(extension, octets)| {
+                let name = format!("{}.{extension}", path.replace('/', "_"));
+                fs::write(out.join(&name), octets).expect("cargo's own directory can be written");
+                format!("include_bytes!({name:?})")
+            });
             writeln!(table, "    ({path:?}, [{}]),", forms.join(", ")).expect("a string");
         }
     }

@@ -1,0 +1,80 @@
+//! Names of events. Webhooks, event streams and the list of events share them.
+//!
+//! To add an event for webhooks: name it here, write its data in `hooks::event` or to `stream_events`, and list it in
+//! `docs/webhooks.md` and in `static/admin/src/lib/webhooks.ts`.
+
+use crate::named;
+
+named! {
+    /// Type of an event. Names never change.
+    pub enum EventType {
+        /// A push service accepted a push.
+        DeliveryAccepted = "delivery.accepted",
+        /// A push service reported the subscription of a delivery as gone.
+        DeliveryGone = "delivery.gone",
+        /// The time to live of a delivery ended.
+        DeliveryExpired = "delivery.expired",
+        /// A delivery failed for good.
+        DeliveryDead = "delivery.dead",
+        /// A delivery was cancelled, or its subscription unsubscribed.
+        DeliveryCancelled = "delivery.cancelled",
+        /// A frequency cap held a delivery back.
+        DeliveryCapped = "delivery.capped",
+        /// A browser displayed a notification.
+        DeliveryDisplayed = "delivery.displayed",
+        /// A person clicked a notification.
+        DeliveryClicked = "delivery.clicked",
+        /// A person closed a notification.
+        DeliveryClosed = "delivery.closed",
+        /// The state of a campaign changed.
+        CampaignState = "campaign.state",
+        /// All deliveries of a message to many have ended.
+        MessageDone = "message.done",
+        /// A caller paused a message.
+        MessagePaused = "message.paused",
+        /// A caller resumed a message.
+        MessageResumed = "message.resumed",
+        /// A caller cancelled a message.
+        MessageCancelled = "message.cancelled",
+        /// An alert was raised that was not open.
+        AlertRaised = "alert.raised",
+        /// An alert was resolved.
+        AlertResolved = "alert.resolved",
+        /// A person tries a webhook out. Every webhook is sent this event.
+        WebhookTest = "webhook.test",
+        /// Progress of a campaign: a snapshot.
+        MessageProgress = "message.progress",
+        /// A push service, an operator or a refused key holds a lane.
+        LaneHeld = "lane.held",
+        /// The hold of a lane ended.
+        LaneReleased = "lane.released",
+        /// A breaker opened, lets probes through, or closed.
+        LaneBreaker = "lane.breaker",
+        /// Deliveries died; the first of their reason and minute.
+        DeadLetterCreated = "dead_letter.created",
+        /// Subscriptions are gone; the first of their lane and minute.
+        SubscriptionGone = "subscription.gone",
+        /// Deliveries missed the promise of their tier; the first of their tier and minute.
+        SlaMissed = "sla.missed",
+        /// Outcomes of attempts within the last second: a snapshot.
+        Outcomes = "outcomes",
+    }
+}
+
+impl EventType {
+    /// Returns whether webhooks are sent events of this type.
+    pub fn is_for_webhooks(self) -> bool {
+        let groups = ["delivery.", "campaign.", "message.", "alert.", "webhook."];
+        self != Self::MessageProgress && groups.iter().any(|group| self.name().starts_with(group))
+    }
+
+    /// Returns whether event streams carry events of this type: all but those of single deliveries and webhooks.
+    pub fn is_streamed(self) -> bool {
+        !self.name().starts_with("delivery.") && self != Self::WebhookTest
+    }
+
+    /// Returns whether event streams store events of this type: a listener can resume from their ids.
+    pub fn is_durable(self) -> bool {
+        self.is_streamed() && !matches!(self, Self::MessageProgress | Self::Outcomes)
+    }
+}

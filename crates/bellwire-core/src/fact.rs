@@ -1,0 +1,269 @@
+//! What figures over time count. Every fact has a number, by which `rollup_notes.fact` and `rollups.facts` know it.
+
+use std::time::Duration;
+
+use crate::delivery::{Ending, ReceiptKind};
+use crate::named;
+
+named! {
+    /// What a gateway answered, as far as a dashboard needs it.
+    pub enum StatusClass {
+        /// 2xx.
+        Success = "2xx",
+        /// 3xx.
+        Redirect = "3xx",
+        /// 404 and 410: the subscription does not exist any more.
+        Gone = "gone",
+        /// 429.
+        Throttled = "429",
+        /// Any other 4xx.
+        Refused = "4xx",
+        /// 5xx and anything that is no class of HTTP.
+        Failed = "5xx",
+        /// No answer: refused, reset or timed out.
+        None = "none",
+    }
+}
+
+impl StatusClass {
+    /// The class of a status; none means that no answer came.
+    pub fn of(status: Option<u16>) -> Self {
+        match status {
+            None => Self::None,
+            Some(200..300) => Self::Success,
+            Some(300..400) => Self::Redirect,
+            Some(404 | 410) => Self::Gone,
+            Some(429) => Self::Throttled,
+            Some(400..500) => Self::Refused,
+            Some(_) => Self::Failed,
+        }
+    }
+}
+
+named! {
+    /// Why a subscription is not active any more.
+    pub enum Loss {
+        /// Its gateway said so.
+        Gone = "gone",
+        /// Its browser or the site did.
+        Unsubscribed = "unsubscribed",
+        /// Another one of the same browser took over, which counts as won.
+        Replaced = "replaced",
+        /// Its own time was over.
+        Expired = "expired",
+        /// It was refused too often.
+        Suspended = "suspended",
+        /// It went with its app.
+        Deleted = "deleted",
+    }
+}
+
+const POSTED: usize = 10;
+const RECEIPT_ASKED: usize = 20;
+const WON: usize = 40;
+const WAITED: usize = 100;
+
+pub(crate) const FACTS: usize = WAITED + WAITS;
+
+/// Something that happened to a delivery or a subscription. The numbers are stored and never change their meaning; the
+/// triggers of `subscriptions` know those of wins and losses, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fact {
+    /// A delivery ended this way; [`Retry`](Ending::Retry): an attempt failed that another one follows.
+    Ended(Ending),
+    /// A POST got a response of this class, or none.
+    Posted(StatusClass),
+    /// An accepted push carried the token that receipts come with.
+    ReceiptAsked,
+    /// The first receipt of this kind came for a delivery.
+    Receipt(ReceiptKind),
+    /// A subscription became active: a new one, or one that came back.
+    Won,
+    /// A subscription ended for this reason.
+    Lost(Loss),
+    /// An accepted delivery waited so long, by the number of a class: see [`wait_class`].
+    Waited(usize),
+}
+
+impl Fact {
+    /// Every fact, in the order of their places.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let lone = [Self::ReceiptAsked, Self::Won].into_iter();
+        let answers = Ending::ALL.map(Self::Ended).into_iter().chain(StatusClass::ALL.map(Self::Posted));
+        let later = ReceiptKind::ALL.map(Self::Receipt).into_iter().chain(Loss::ALL.map(Self::Lost));
+        lone.chain(answers).chain(later).chain((0..WAITS).map(Self::Waited))
+    }
+
+    /// Its number as a place among all: below [`FACTS`].
+    pub fn place(self) -> usize {
+        match self {
+            Fact::Ended(ending) => ending as usize,
+            Fact::Posted(status) => POSTED + status as usize,
+            Fact::ReceiptAsked => RECEIPT_ASKED,
+            Fact::Receipt(kind) => RECEIPT_ASKED + kind as usize,
+            Fact::Won => WON,
+            Fact::Lost(loss) => WON + 1 + loss as usize,
+            Fact::Waited(class) => WAITED + class.min(WAITS - 1),
+        }
+    }
+
+    /// Number in the database.
+    pub fn code(self) -> i16 {
+        stored(self.place())
+    }
+}
+
+fn stored(place: usize) -> i16 {
+    i16::try_from(place).expect("there are fewer facts than that")
+}
+
+/// Upper ends of the classes of waits in milliseconds, each √2 times the one before: from 10 ms to 33 hours.
+const WAIT_ENDS_MS: [u64; WAITS - 1] = {
+    let mut ends = [0; WAITS - 1];
+    let mut n = 0;
+    while n < WAITS - 1 {
+        let octave = 10 << (n / 2);
+        ends[n] = if n.is_multiple_of(2) { octave } else { octave * 1_414 / 1_000 };
+        n += 1;
+    }
+    ends
+};
+/// Classes of waits; the last one has no end.
+pub const WAITS: usize = 49;
+
+/// The class of a wait from when the API took the message, or its `send_at`, to when the gateway took the push.
+pub fn wait_class(waited: Duration) -> usize {
+    let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+    WAIT_ENDS_MS.partition_point(|end| *end < waited_ms)
+}
+
+/// Number of occurrences of each fact.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts(Box<[u64; FACTS]>);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self(Box::new([0; FACTS]))
+    }
+}
+
+impl Counts {
+    /// Counts a fact once more.
+    pub fn add(&mut self, fact: Fact) {
+        self.0[fact.place()] += 1;
+    }
+
+    /// Adds what is stored under a number; numbers of a newer version are ignored.
+    pub fn add_stored(&mut self, code: i16, n: i64) {
+        if let Some(count) = usize::try_from(code).ok().and_then(|place| self.0.get_mut(place)) {
+            *count += n.unsigned_abs();
+        }
+    }
+
+    /// Number of times that a fact happened.
+    pub fn of(&self, fact: Fact) -> u64 {
+        self.0[fact.place()]
+    }
+
+    /// Everything that is not zero, as it is stored.
+    pub fn stored(&self) -> impl Iterator<Item = (i16, i64)> + '_ {
+        let counted = self.0.iter().enumerate().filter(|(_, n)| **n > 0);
+        counted.map(|(place, n)| (stored(place), i64::try_from(*n).unwrap_or(i64::MAX)))
+    }
+
+    /// The wait in seconds that so great a share of accepted deliveries did not exceed: within 19 % of it, from 10 ms to 33
+    /// hours; what is shorter or longer reads as these. None without any.
+    pub fn wait_quantile(&self, share: f64) -> Option<f64> {
+        let classes = &self.0[WAITED..];
+        let all: u64 = classes.iter().sum();
+        let rank = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
+        let mut passed = 0;
+        let class = classes.iter().position(|n| {
+            passed += n;
+            passed >= rank
+        })?;
+        let end = |class: usize| WAIT_ENDS_MS[class.min(WAITS - 2)] as f64 / 1_000.0;
+        // The middle of a class on a logarithmic scale errs least.
+        Some(if class == 0 { end(0) } else { (end(class - 1) * end(class)).sqrt() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fact_has_a_number_of_its_own() {
+        let facts: Vec<Fact> = Fact::all().collect();
+        let mut codes: Vec<i16> = facts.iter().map(|fact| fact.code()).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), facts.len());
+        // Those that SQL knows by their numbers.
+        assert_eq!((Fact::Ended(Ending::Accepted).code(), Fact::Won.code()), (1, 40));
+        assert_eq!(Loss::ALL.map(|loss| Fact::Lost(loss).code()), [41, 42, 43, 44, 45, 46]);
+        assert_eq!(ReceiptKind::ALL.map(|kind| Fact::Receipt(kind).code()), [21, 22, 23]);
+    }
+
+    #[test]
+    fn what_is_stored_reads_back() {
+        let mut counts = Counts::default();
+        counts.add(Fact::Won);
+        counts.add(Fact::Won);
+        counts.add(Fact::Waited(WAITS + 7));
+        let stored: Vec<_> = counts.stored().collect();
+        assert_eq!(stored, [(40, 2), (148, 1)]);
+        let mut read = Counts::default();
+        stored.iter().for_each(|(code, n)| read.add_stored(*code, *n));
+        read.add_stored(9_999, 1);
+        read.add_stored(-1, 1);
+        assert_eq!(read, counts);
+    }
+
+    #[test]
+    fn quantiles_are_within_19_percent_of_the_truth() {
+        for truth_ms in [11, 25, 99, 100, 500, 1_000, 4_321, 60_000, 3_600_000, 86_400_000] {
+            let mut counts = Counts::default();
+            counts.add(Fact::Waited(wait_class(Duration::from_millis(truth_ms))));
+            let (read, truth) = (counts.wait_quantile(0.5).unwrap(), truth_ms as f64 / 1_000.0);
+            assert!((read / truth).max(truth / read) <= 1.19, "{truth_ms} ms reads as {read} s");
+        }
+    }
+
+    #[test]
+    fn a_quantile_is_where_its_share_lies() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.wait_quantile(0.5), None);
+        for waited_ms in (1..=100).map(|n| n * 100) {
+            counts.add(Fact::Waited(wait_class(Duration::from_millis(waited_ms))));
+        }
+        for (share, truth) in [(0.0, 0.1), (0.5, 5.0), (0.95, 9.5), (1.0, 10.0)] {
+            let read = counts.wait_quantile(share).unwrap();
+            assert!((read / truth).max(truth / read) <= 1.19, "{share}: {read}");
+        }
+        for (waited, shortest, longest) in [(Duration::ZERO, 0.01, 0.01), (Duration::MAX, 118_000.0, 119_000.0)] {
+            let mut counts = Counts::default();
+            counts.add(Fact::Waited(wait_class(waited)));
+            let read = counts.wait_quantile(0.5).unwrap();
+            assert!((shortest..=longest).contains(&read), "{waited:?}: {read}");
+        }
+    }
+
+    #[test]
+    fn every_status_has_a_class() {
+        for (status, class) in [
+            (Some(201), "2xx"),
+            (Some(307), "3xx"),
+            (Some(404), "gone"),
+            (Some(410), "gone"),
+            (Some(413), "4xx"),
+            (Some(429), "429"),
+            (Some(503), "5xx"),
+            (Some(999), "5xx"),
+            (Some(100), "5xx"),
+            (None, "none"),
+        ] {
+            assert_eq!(StatusClass::of(status).name(), class, "{status:?}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What a person does with the messages they are shown: figures that do not grow, whatever is added to them.
+
+use chrono::TimeDelta;
+
+use super::clock::Timestamp;
+use super::id::MessageId;
+
+/// So many messages without a click are counted.
+const UNCLICKED_MAX: i16 = 1_000;
+/// So many of the last messages are remembered: another browser of the same person may display one of them later.
+const RECENT_KEPT: usize = 8;
+
+/// For so long it is remembered what somebody's own hour was before: longer than a campaign takes for the hours of a day.
+const FORMER_HOURS_KEPT_FOR: TimeDelta = TimeDelta::days(7);
+/// So many changes of it are remembered. Who goes to and fro more often may get a campaign twice, or never.
+const FORMER_HOURS_MAX: usize = 16;
+
+/// Something that a browser of a person reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reaction {
+    /// To which message.
+    pub message: MessageId,
+    /// Whether it was clicked; else it was displayed.
+    pub is_click: bool,
+    /// When it was reported.
+    pub at: Timestamp,
+    /// Which hour of the day, 0 to 23, it was there.
+    pub hour: u8,
+}
+
+/// What is known of a person.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Habits {
+    /// When they clicked last. None: never.
+    pub clicked_at: Option<Timestamp>,
+    /// Messages that were displayed to them since, at most 1,000. One counts once, however many of their browsers display it.
+    pub unclicked: i16,
+    /// When the first of these was displayed, and the last. None: there are none.
+    pub unclicked_between: Option<(Timestamp, Timestamp)>,
+    /// The last messages, the newest first.
+    pub recent: Vec<MessageId>,
+    /// When they click.
+    pub hours: Hours,
+    /// What their own hour was before it changed, the oldest first: the last 16 changes within a week.
+    pub former_hours: Vec<FormerHour>,
+}
+
+/// What somebody's own hour was for a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormerHour {
+    /// When it became known that it is another one.
+    pub until: Timestamp,
+    /// The hour of the day; none: too little was known.
+    pub hour: Option<u8>,
+}
+
+impl Habits {
+    /// Those of whom nothing is known.
+    pub const NONE: Self = Self {
+        clicked_at: None,
+        unclicked: 0,
+        unclicked_between: None,
+        recent: Vec::new(),
+        hours: Hours([0; 24]),
+        former_hours: Vec::new(),
+    };
+
+    /// Adds what a browser reported. A click ends all that was displayed before it, also if it becomes known later.
+    pub fn add(&mut self, reaction: &Reaction) {
+        let is_new = !self.recent.contains(&reaction.message);
+        if is_new {
+            self.recent.insert(0, reaction.message);
+            self.recent.truncate(RECENT_KEPT);
+        }
+        if reaction.is_click {
+            self.clicked_at = self.clicked_at.max(Some(reaction.at));
+            (self.unclicked, self.unclicked_between) = (0, None);
+            self.hours.add(reaction.hour);
+        } else if is_new && self.clicked_at.is_none_or(|clicked_at| reaction.at > clicked_at) {
+            self.unclicked = (self.unclicked + 1).min(UNCLICKED_MAX);
+            let (from, to) = self.unclicked_between.unwrap_or((reaction.at, reaction.at));
+            self.unclicked_between = Some((from.min(reaction.at), to.max(reaction.at)));
+        }
+    }
+
+    /// Adds what browsers reported, in order, and remembers when that changes their own hour.
+    pub fn add_all(&mut self, reactions: &[Reaction], now: Timestamp) {
+        let before = self.hours.best();
+        reactions.iter().for_each(|reaction| self.add(reaction));
+        self.former_hours.retain(|former| now - former.until < FORMER_HOURS_KEPT_FOR);
+        if self.hours.best() != before {
+            self.former_hours.push(FormerHour { until: now, hour: before });
+            let too_many = self.former_hours.len().saturating_sub(FORMER_HOURS_MAX);
+            self.former_hours.drain(..too_many);
+        }
+    }
+
+    /// At which hour of the day they click most, as it was known at a time within the last week.
+    pub fn own_hour_at(&self, at: Timestamp) -> Option<u8> {
+        let former = self.former_hours.iter().find(|former| former.until > at);
+        former.map_or_else(|| self.hours.best(), |former| former.hour)
+    }
+
+    /// For how long messages have been displayed to them without a click: from the first to the last of these.
+    pub fn unclicked_for(&self) -> TimeDelta {
+        self.unclicked_between.map_or(TimeDelta::zero(), |(from, to)| to - from)
+    }
+}
+
+/// At which hours of the day somebody clicks. Old clicks fade as new ones come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hours(pub [u8; 24]);
+
+impl Hours {
+    /// Clicks that say something of the hour: one or two may be chance.
+    const ENOUGH: u32 = 5;
+    /// At so many all are halved.
+    const MAX: u32 = 100;
+
+    fn sum(self) -> u32 {
+        self.0.iter().map(|n| u32::from(*n)).sum()
+    }
+
+    /// Counts a click in an hour of the day.
+    pub fn add(&mut self, hour: u8) {
+        if self.sum() >= Self::MAX {
+            self.0.iter_mut().for_each(|n| *n /= 2);
+        }
+        if let Some(n) = self.0.get_mut(usize::from(hour)) {
+            *n += 1;
+        }
+    }
+
+    /// The hour in and around which there are the most clicks: those of the hours before and after count half, since nobody keeps
+    /// to the minute. Of several the earliest. None: too few are known.
+    pub fn best(self) -> Option<u8> {
+        if self.sum() < Self::ENOUGH {
+            return None;
+        }
+        let n = |hour: u8| u32::from(self.0[usize::from(hour % 24)]);
+        let around = |hour: &u8| n(hour + 23) + 2 * n(*hour) + n(hour + 1);
+        (0..24).rev().max_by_key(around)
+    }
+}

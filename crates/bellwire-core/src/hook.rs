@@ -1,0 +1,106 @@
+//! Webhooks: the notes that their events are made of, and the states of webhooks and requests.
+
+use crate::delivery::{Ending, ReceiptKind};
+use crate::event_type::EventType;
+use crate::named;
+
+/// Number of the first kind of receipt among the kinds of notes.
+const RECEIPTS_FROM: i16 = 20;
+
+impl EventType {
+    /// What a note of that kind tells: the [code](Ending::code) of how a delivery ended, or 20 and the
+    /// [code](ReceiptKind::code) of a receipt.
+    pub fn of_note(kind: i16) -> Option<Self> {
+        if let Some(receipt) = ReceiptKind::from_code(kind - RECEIPTS_FROM) {
+            return Some(match receipt {
+                ReceiptKind::Displayed => Self::DeliveryDisplayed,
+                ReceiptKind::Clicked => Self::DeliveryClicked,
+                ReceiptKind::Closed => Self::DeliveryClosed,
+            });
+        }
+        match Ending::from_code(kind)? {
+            Ending::Accepted => Some(Self::DeliveryAccepted),
+            Ending::Retry => None,
+            Ending::Gone => Some(Self::DeliveryGone),
+            Ending::Expired => Some(Self::DeliveryExpired),
+            Ending::Dead => Some(Self::DeliveryDead),
+            Ending::Cancelled => Some(Self::DeliveryCancelled),
+            Ending::Capped => Some(Self::DeliveryCapped),
+        }
+    }
+}
+
+/// The kinds of notes that somebody is told of: a bit each. None: nothing has to be noted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard(pub i32);
+
+impl Heard {
+    /// Endings and receipts that a subscriber to these events is notified of.
+    pub fn of(events: &[EventType]) -> Self {
+        let kinds =
+            (1..=RECEIPTS_FROM + 3).filter(|kind| EventType::of_note(*kind).is_some_and(|told| events.contains(&told)));
+        Self(kinds.fold(0, |bits, kind| bits | 1 << kind))
+    }
+
+    /// Whether deliveries with this ending are included.
+    pub fn has(self, ending: Ending) -> bool {
+        self.0 & 1 << ending.code() != 0
+    }
+
+    /// Whether any receipts are included.
+    pub fn has_receipts(self) -> bool {
+        self.0 >> RECEIPTS_FROM != 0
+    }
+}
+
+named! {
+    /// Whether a webhook is sent events.
+    pub enum WebhookState {
+        /// Events are sent to the webhook.
+        Active = "active",
+        /// No events are sent. Waiting events stay until the webhook is enabled.
+        Disabled = "disabled",
+    }
+}
+
+named! {
+    /// Reason why a webhook is disabled.
+    pub enum DisabledWhy {
+        /// Somebody wanted it so.
+        Asked = "asked",
+        /// Its receiver answered 410: it is gone.
+        Gone = "gone",
+        /// It has failed for days.
+        Failing = "failing",
+    }
+}
+
+named! {
+    /// Where a request to a webhook's receiver stands.
+    #[cfg_attr(feature = "openapi", schema(as = WebhookDeliveryState))]
+    pub enum DeliveryState {
+        /// It is sent when it is due.
+        Pending = "pending",
+        /// The receiver took it.
+        Delivered = "delivered",
+        /// It was given up after its last retry, and waits to be replayed.
+        Failed = "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_reach_subscribers_of_their_events() {
+        let heard = Heard::of(&[EventType::DeliveryGone, EventType::DeliveryClicked, EventType::AlertRaised]);
+        let endings: Vec<_> = Ending::ALL.into_iter().filter(|ending| heard.has(*ending)).collect();
+        assert_eq!((endings, heard.has_receipts()), (vec![Ending::Gone], true));
+        assert_eq!(heard.0, 1 << 3 | 1 << 22);
+        assert_eq!(Heard::of(&[EventType::AlertRaised, EventType::MessageDone]), Heard::default());
+        assert!(!Heard::of(&[EventType::DeliveryCapped]).has_receipts());
+        assert_eq!(EventType::of_note(Ending::Retry.code()), None);
+        assert_eq!(EventType::of_note(24), None);
+    }
+}

@@ -1,0 +1,187 @@
+//! Typed identifiers: a UUIDv7 behind a prefix that says what it names (`sub_0192…`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+/// Why a string is not an identifier of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected an id of the form {prefix}xxxxxxxx-xxxx-7xxx-xxxx-xxxxxxxxxxxx")]
+pub struct ParseIdError {
+    prefix: &'static str,
+}
+
+/// Regular expression of the UUID in the text form of an id.
+pub const UUID_PATTERN: &str = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
+
+macro_rules! typed_ids {
+    ($($(#[$doc:meta])* $name:ident = $prefix:literal,)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[cfg_attr(feature = "sqlx", derive(sqlx::Type), sqlx(transparent))]
+        pub struct $name(pub Uuid);
+
+        /// Reads a column of the database.
+        impl From<Uuid> for $name {
+            fn from(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+
+        impl From<$name> for Uuid {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl $name {
+            /// What stands before the UUID in the written form.
+            pub const PREFIX: &'static str = $prefix;
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", Self::PREFIX, self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = ParseIdError;
+
+            fn from_str(s: &str) -> Result<Self, ParseIdError> {
+                s.strip_prefix(Self::PREFIX)
+                    .and_then(|rest| Uuid::try_parse(rest).ok())
+                    .map(Self)
+                    .ok_or(ParseIdError { prefix: Self::PREFIX })
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                $crate::openapi::id_schema(Self::PREFIX)
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )+};
+}
+
+typed_ids! {
+    /// A tenant: one site.
+    AppId = "app_",
+    /// One browser's push endpoint. Its last six bits are its [`shard`](SubscriptionId::shard).
+    SubscriptionId = "sub_",
+    /// Content, audience, tier and options of one send.
+    MessageId = "msg_",
+    /// A plan that ends in messages.
+    CampaignId = "cmp_",
+    /// A VAPID key pair of an app.
+    VapidKeyId = "vk_",
+    /// An API key; not its secret.
+    ApiKeyId = "ak_",
+    /// A person who signs in.
+    TeammateId = "tm_",
+    /// A time for which a browser is signed in.
+    SessionId = "ses_",
+    /// A passkey of a teammate; not what its authenticator calls it.
+    PasskeyId = "pk_",
+    /// A key that user tokens are signed with; not its secret.
+    IdentityKeyId = "ik_",
+    /// A delivery that ended in failure.
+    DeadLetterId = "dl_",
+    /// Something done to dead letters, as the trail tells it.
+    ActionId = "act_",
+    /// A user's being forgotten.
+    ErasureId = "ers_",
+    /// A file of subscriptions on its way in.
+    ImportId = "imp_",
+    /// What was taken out of an app.
+    ExportId = "exp_",
+    /// Something that webhooks are told.
+    EventId = "evt_",
+    /// Something that somebody did, as the audit log tells it.
+    EntryId = "aud_",
+    /// Something that an operator has to look at.
+    AlertId = "al_",
+    /// A receiver of an app's events.
+    WebhookId = "wh_",
+    /// A request to a webhook's receiver: the `webhook-id` of each of its tries.
+    HookDeliveryId = "whd_",
+}
+
+/// The UUID after an id's: a list of what lies below it, the newest first, begins with that id.
+pub fn just_above(id: impl Into<Uuid>) -> Uuid {
+    Uuid::from_u128(id.into().as_u128().saturating_add(1))
+}
+
+/// Number of logical shards that every large table is spread over.
+pub const SHARDS: u8 = 64;
+
+impl SubscriptionId {
+    /// Builds an id from a fresh UUIDv7 and the shard of (app, endpoint), which replaces its last six bits.
+    pub fn new(time_ordered: Uuid, shard: u8) -> Self {
+        debug_assert!(shard < SHARDS);
+        Self(Uuid::from_u128(time_ordered.as_u128() & !0x3f | u128::from(shard)))
+    }
+
+    /// The logical shard, 0 to 63, that this subscription and all its deliveries live in.
+    pub fn shard(self) -> i16 {
+        i16::from(self.0.as_bytes()[15] & 0x3f)
+    }
+}
+
+/// Number of a lane: one (gateway, VAPID key), as stored on subscriptions, cursors, batches and queue rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "sqlx", derive(sqlx::Type), sqlx(transparent))]
+#[serde(transparent)]
+pub struct LaneId(pub i32);
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Reads a column of the database.
+impl From<i32> for LaneId {
+    fn from(number: i32) -> Self {
+        Self(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_round_trips_and_refuses_other_kinds() {
+        let id = SubscriptionId::new(Uuid::now_v7(), 63);
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert_eq!(id.shard(), 63);
+        assert!(id.to_string().parse::<MessageId>().is_err());
+        assert!("sub_".parse::<SubscriptionId>().is_err());
+    }
+}

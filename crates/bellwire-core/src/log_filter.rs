@@ -1,0 +1,107 @@
+//! What is seen in the log beyond what a process was started with. No I/O.
+
+use std::fmt;
+
+/// The longest filter, in octets.
+pub const LENGTH_MAX: usize = 200;
+const DIRECTIVES_MAX: usize = 10;
+const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+/// The crate whose lines are meant where nothing is named.
+const OURS: &str = "bellwire";
+/// What else may be named: it logs statements, and no values.
+const STATEMENTS: &str = "sqlx";
+
+/// Why a filter is none, for whoever wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WrongFilter {
+    /// The filter is empty, too long, or has too many parts.
+    #[error("must have 1 to {LENGTH_MAX} characters and {DIRECTIVES_MAX} parts at most")]
+    Length,
+    /// A part is not a level, nor a target with one.
+    #[error(
+        "must be levels (error, warn, info, debug, trace), each for all or for a part, as in info,bellwire::dispatch=debug"
+    )]
+    Directive,
+    /// A part of it names what is not ours: what libraries log at such levels may hold endpoints, keys and payloads.
+    #[error("may name parts of Bellwire (bellwire::api, bellwire::dispatch, …) and sqlx, but no other library")]
+    Target,
+}
+
+/// Levels for Bellwire's own lines, and for its statements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFilter(String);
+
+impl LogFilter {
+    /// Reads one: levels and `target=level`, separated by commas.
+    pub fn parse(text: &str) -> Result<Self, WrongFilter> {
+        let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+        if text.trim().is_empty() || text.len() > LENGTH_MAX || parts.len() > DIRECTIVES_MAX {
+            return Err(WrongFilter::Length);
+        }
+        parts.iter().try_for_each(|part| check(part))?;
+        Ok(Self(parts.join(",")))
+    }
+
+    /// As directives of a subscriber, in which each level has its target.
+    pub fn directives(&self) -> String {
+        let part = |part: &str| if part.contains('=') { part.to_owned() } else { format!("{OURS}={part}") };
+        self.0.split(',').map(part).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl fmt::Display for LogFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn is_of_target(octet: u8) -> bool {
+    octet.is_ascii_lowercase() || octet.is_ascii_digit() || b"_:".contains(&octet)
+}
+
+fn check(part: &str) -> Result<(), WrongFilter> {
+    let (target, level) = part.split_once('=').unwrap_or((OURS, part));
+    if !LEVELS.contains(&level) || !target.bytes().all(is_of_target) {
+        return Err(WrongFilter::Directive);
+    }
+    let is_ours = target == OURS || target.strip_prefix(OURS).is_some_and(|rest| rest.starts_with("::"));
+    if is_ours || target == STATEMENTS || target.starts_with("sqlx::") { Ok(()) } else { Err(WrongFilter::Target) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_applies_to_all_or_one_module() {
+        for (text, directives) in [
+            ("debug", "bellwire=debug"),
+            ("info, bellwire::dispatch=debug", "bellwire=info,bellwire::dispatch=debug"),
+            ("sqlx=debug", "sqlx=debug"),
+            ("bellwire::gateway::http2=debug", "bellwire::gateway::http2=debug"),
+            ("sqlx::query=info,trace", "sqlx::query=info,bellwire=trace"),
+        ] {
+            assert_eq!(LogFilter::parse(text).map(|filter| filter.directives()), Ok(directives.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn levels_that_show_secrets_are_refused() {
+        for (text, wrong) in [
+            ("", WrongFilter::Length),
+            (" ", WrongFilter::Length),
+            (&"debug,".repeat(40), WrongFilter::Length),
+            ("debug,debug,debug,debug,debug,debug,debug,debug,debug,debug,debug", WrongFilter::Length),
+            ("off", WrongFilter::Directive),
+            ("DEBUG", WrongFilter::Directive),
+            ("bellwire[request]=debug", WrongFilter::Directive),
+            ("bellwire=", WrongFilter::Directive),
+            ("debug,", WrongFilter::Directive),
+            ("h2=trace", WrongFilter::Target),
+            ("bellwirex=debug", WrongFilter::Target),
+            ("hyper_util=debug", WrongFilter::Target),
+        ] {
+            assert_eq!(LogFilter::parse(text), Err(wrong), "{text}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! What a message says: a structured notification, or a payload for the page's own handler. Values of these types may
+//! come straight from a request, so [`Content::validate`] is asked before anything is stored.
+
+mod links;
+mod payload;
+mod texts;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+pub use self::payload::Payload;
+pub use self::texts::Place;
+use crate::base64url;
+use crate::id::AppId;
+use crate::named;
+use crate::origin::is_this_machine;
+
+named! {
+    /// What its sender wants done with a message, as stored in `messages.state`. Whether it is done is not a state but a
+    /// fact about cursors, batches and queue rows: none is left.
+    pub enum MessageState {
+        /// Nobody sets it: a message for later is `sending`, and nothing of it is due.
+        Scheduled = "scheduled",
+        /// Whatever is due goes out. Accepting it sets it (`store::queue::sending`), and so does resuming it
+        /// (`store::queue::steering`).
+        Sending = "sending",
+        /// Nothing goes out until it is resumed: cursors and queue rows are due at infinity. Its sender sets it
+        /// (`store::queue::steering`). Its time to live keeps running; when it is over, maintenance ends what is parked as
+        /// expired (`store::operations::sweeps`).
+        Paused = "paused",
+        /// Nothing goes out any more, for good. Its sender sets it, or the removal of its app. Cursors go at once, and what
+        /// waits ends as cancelled (`store::queue::steering`).
+        Cancelled = "cancelled",
+    }
+}
+
+/// Most octets of plaintext in one push: a body of 4,096 less header (86), delimiter (1) and tag (16), RFC 8291
+/// section 4.
+pub const PLAINTEXT_MAX: usize = 3993;
+/// Octets of every plaintext kept for our envelope: delivery id, receipt token, retries, and the JSON around them.
+pub const ENVELOPE_RESERVE: usize = 160;
+/// Most octets of content in a push that carries the envelope.
+pub const CONTENT_MAX: usize = PLAINTEXT_MAX - ENVELOPE_RESERVE;
+
+pub(crate) const TITLE_MAX: usize = 200;
+/// Longest body, in characters.
+pub const BODY_MAX: usize = 2000;
+/// Longest URL, in octets.
+pub(crate) const URL_MAX: usize = 2048;
+pub(crate) const TAG_MAX: usize = 200;
+/// Most buttons. What a browser does not show it ignores.
+/// Latest time of a JavaScript `Date`, in milliseconds since 1970.
+const TIMESTAMP_MAX: u64 = 8_640_000_000_000_000;
+/// Browsers cut longer patterns, and longer parts of a pattern.
+const VIBRATE_MAX: usize = 100;
+const VIBRATE_PART_MAX: u32 = 10_000;
+pub(crate) const ACTIONS_MAX: usize = 4;
+/// Buttons that Chrome and Edge show (`Notification.maxActions`). Others show fewer, or none.
+pub const ACTIONS_SHOWN: usize = 2;
+/// Longest name, and longest title, of a button, in characters.
+pub(crate) const ACTION_TEXT_MAX: usize = 100;
+/// Deepest nesting of `data`, counted in objects and arrays.
+pub const DATA_DEPTH_MAX: usize = 16;
+/// Longest language tag, in characters (RFC 5646 section 4.4.1 asks for room for 35).
+pub(crate) const LANG_MAX: usize = 35;
+/// Longest collapse key, in characters.
+pub const COLLAPSE_KEY_MAX: usize = 200;
+
+/// Member of a declarative push that holds the envelope.
+pub const ENVELOPE_MEMBER: &str = "bellwire";
+
+/// One thing wrong with a request's content, for the API's caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// RFC 6901 pointer into the message, such as `/content/actions/0/title`.
+    pub pointer: String,
+    /// What is wrong and what is allowed, never the value itself.
+    pub detail: String,
+}
+
+/// What a message says, in the form that is sealed into `messages.content`. `Debug` shows its kind only.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Content {
+    /// A notification that browsers and our service worker show by themselves.
+    Notification {
+        /// What is sent normally.
+        content: Box<Notification>,
+        /// What is sent where a gateway finds `content` too large.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        compact: Option<Box<Notification>>,
+    },
+    /// Octets for the page's own push handler.
+    Raw {
+        /// The octets.
+        payload: Payload,
+        /// Whether our envelope is put around them. Without it they arrive untouched, and receipts stay unknown.
+        envelope: bool,
+    },
+}
+
+/// A notification in our own spelling; [`bellwire_webpush::payload`] turns it into declarative web push JSON.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Notification {
+    /// First line, 1 to 200 characters.
+    pub title: String,
+    /// Text below it, up to 2,000 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// Where a click leads: `https:`, or a path on the site, which is the first of the app's origins. Without it, the site's
+    /// root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// URL of a small picture beside the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icon: Option<String>,
+    /// URL of a large picture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// URL of a monochrome picture for a status bar.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub badge: Option<String>,
+    /// A notification replaces one shown earlier under the same tag. Up to 200 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// Buttons, up to four.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<Action>,
+    /// Anything the page wants back on a click. The member `bellwire` is ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+    pub data: Option<serde_json::Map<String, serde_json::Value>>,
+    /// Whether `data` may be left out where a gateway finds the notification too large.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub data_optional: bool,
+    /// Stays until the person reacts.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub require_interaction: bool,
+    /// Alerts the person again when the notification replaces another with its `tag`. Without `tag` it has no effect.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub renotify: bool,
+    /// Time that the notification is about, in milliseconds since 1970. By default the time at which it is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<u64>,
+    /// Milliseconds of vibration and pause in turn: up to 100 numbers, each at most 10,000. Without effect if `silent`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vibrate: Vec<u32>,
+    /// Neither sound nor vibration.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub silent: bool,
+    /// Direction of the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<Direction>,
+    /// Language of the text, a BCP 47 tag.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lang: Option<String>,
+    /// Number to show on the installed app's icon; 0 removes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_badge: Option<u32>,
+}
+
+/// A button of a notification.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Action {
+    /// Its name, which a click reports. Unique within the notification.
+    pub action: String,
+    /// Its text.
+    pub title: String,
+    /// URL of a small picture beside the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub icon: Option<String>,
+    /// Where it leads. Without it, where the notification leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+}
+
+/// Direction of a notification's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// As the browser finds.
+    Auto,
+    /// Left to right.
+    Ltr,
+    /// Right to left.
+    Rtl,
+}
+
+impl Content {
+    /// Puts together what a request gave: exactly one of `content` and `payload`, `compact` only beside `content`,
+    /// `envelope: false` only beside `payload`. Returns everything that is wrong, [`validate`](Self::validate) included.
+    pub fn from_request(
+        content: Option<Notification>,
+        compact: Option<Notification>,
+        payload: Option<Payload>,
+        envelope: Option<bool>,
+    ) -> Result<Self, Vec<Problem>> {
+        let refuse = |pointer: &str, detail: &str| Err(vec![problem(pointer, detail)]);
+        let made = match (content, payload) {
+            (Some(_), Some(_)) => return refuse("/payload", "cannot stand beside `content`"),
+            (None, None) => return refuse("/content", "is missing: give `content`, `payload` or `template`"),
+            (Some(_), None) if envelope == Some(false) => {
+                return refuse("/envelope", "may be false only beside `payload`");
+            }
+            (None, Some(_)) if compact.is_some() => return refuse("/compact", "may stand only beside `content`"),
+            (None, Some(payload)) if envelope == Some(false) && payload.as_bytes().is_empty() => {
+                let detail = "is empty, and `envelope` is false: browsers hand your service worker a push without data; \
+                              give at least one octet, or leave `envelope` out";
+                return refuse("/payload", detail);
+            }
+            (Some(content), None) => Self::Notification { content: Box::new(content), compact: compact.map(Box::new) },
+            (None, Some(payload)) => Self::Raw { payload, envelope: envelope.unwrap_or(true) },
+        };
+        let problems = made.validate();
+        if problems.is_empty() { Ok(made) } else { Err(problems) }
+    }
+
+    /// Everything that breaks a limit, with pointers into the message. Empty: fine. The size of the whole is not
+    /// looked at here: [`Template::new`](bellwire_webpush::payload::Template::new) measures what is really sent.
+    pub fn validate(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        match self {
+            Self::Notification { content, compact } => {
+                content.check("/content", &mut problems);
+                if let Some(compact) = compact {
+                    compact.check("/compact", &mut problems);
+                }
+            }
+            Self::Raw { .. } => {}
+        }
+        problems
+    }
+}
+
+impl Notification {
+    fn check(&self, at: &str, problems: &mut Vec<Problem>) {
+        use Place::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
+        let check = |place: Place, problems: &mut Vec<Problem>| {
+            let detail = place.get(self).and_then(|text| place.fault(text));
+            problems.extend(detail.map(|detail| problem(&format!("{at}/{}", place.name()), detail)));
+        };
+        for place in [Title, Body, Tag, Url, Icon, Image, Badge, Lang] {
+            check(place, problems);
+        }
+        if !self.check_form(at, problems) {
+            return;
+        }
+        for i in 0..self.actions.len() {
+            check(ActionName(i), problems);
+            check(ActionTitle(i), problems);
+            problems.extend(self.repeated_action(i, at));
+            check(ActionIcon(i), problems);
+            check(ActionUrl(i), problems);
+        }
+    }
+
+    /// Refuses what is wrong whatever the texts say. False: there are so many buttons that it is not worth looking at them.
+    pub fn check_form(&self, at: &str, problems: &mut Vec<Problem>) -> bool {
+        let mut refuse = |member: &str, detail: String| problems.push(problem(&format!("{at}/{member}"), detail));
+        if let Some(data) = &self.data {
+            if data.contains_key(ENVELOPE_MEMBER) {
+                refuse("data/bellwire", "is used by Bellwire itself".into());
+            }
+            if data.values().any(|value| deeper(value, DATA_DEPTH_MAX - 1)) {
+                refuse("data", format!("may be nested at most {DATA_DEPTH_MAX} deep"));
+            }
+        }
+        if self.timestamp.is_some_and(|at| at > TIMESTAMP_MAX) {
+            refuse("timestamp", format!("may be at most {TIMESTAMP_MAX} milliseconds after 1970"));
+        }
+        if self.vibrate.len() > VIBRATE_MAX || self.vibrate.iter().any(|part| *part > VIBRATE_PART_MAX) {
+            refuse("vibrate", format!("may hold at most {VIBRATE_MAX} numbers, each at most {VIBRATE_PART_MAX}"));
+        }
+        if self.actions.len() > ACTIONS_MAX {
+            refuse("actions", format!("may hold at most {ACTIONS_MAX} actions"));
+        }
+        self.actions.len() <= ACTIONS_MAX
+    }
+
+    /// What is wrong with a button's name, if an earlier one has it.
+    pub fn repeated_action(&self, i: usize, at: &str) -> Option<Problem> {
+        let is_repeated = self.actions[..i].iter().any(|earlier| earlier.action == self.actions[i].action);
+        is_repeated.then(|| problem(&format!("{at}/actions/{i}/action"), "is the name of an earlier action too"))
+    }
+}
+
+/// The `Topic` header of a collapse key (RFC 8030 section 5.4): 192 bits of SHA-256 over (app, key), which are exactly
+/// 32 characters of base64url. Hashed because Apple decodes the header and refuses legal lengths, and because what
+/// customers call things is not the gateway's business.
+pub fn topic_header(app: AppId, collapse_key: &str) -> String {
+    let mut context = Sha256::new();
+    context.update(app.0.as_bytes());
+    context.update(collapse_key.as_bytes());
+    base64url::encode(&context.finalize()[..24])
+}
+
+fn problem(pointer: &str, detail: impl Into<String>) -> Problem {
+    Problem { pointer: pointer.into(), detail: detail.into() }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+fn longer(text: &str, max_chars: usize) -> bool {
+    text.len() > max_chars && text.chars().nth(max_chars).is_some()
+}
+
+/// Whether a value is nested deeper than so many levels.
+pub fn deeper(value: &serde_json::Value, levels: usize) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| deeper(item, levels - 1)),
+        Value::Object(members) => levels == 0 || members.values().any(|member| deeper(member, levels - 1)),
+        _ => false,
+    }
+}
+
+/// Whether a text has the form of a BCP 47 language tag. Whether such a language exists is not looked at.
+pub fn is_language_tag(lang: &str) -> bool {
+    (2..=LANG_MAX).contains(&lang.len())
+        && lang.split('-').all(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()))
+}
+
+/// What is wrong with a link or picture: it must work from a page on https, so it is https itself (plain http only on
+/// the developer's own machine) or a path on the site.
+pub fn unfit_url(url: &str) -> Option<String> {
+    if url.len() > URL_MAX {
+        return Some(format!("may have at most {URL_MAX} octets"));
+    }
+    let fits = if url.starts_with('/') {
+        // `//host` and `/\host` are not paths to a browser, and it drops tabs and line ends before it looks.
+        !url.starts_with("//") && !url.contains('\\') && !url.chars().any(char::is_control)
+    } else {
+        url::Url::parse(url).is_ok_and(|parsed| match parsed.scheme() {
+            "https" => true,
+            "http" => is_this_machine(&parsed),
+            _ => false,
+        })
+    };
+    (!fits).then(|| "must be an https: URL (http: only on localhost) or a path that begins with one `/`".into())
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Notification { .. } => "Content::Notification(…)",
+            Self::Raw { .. } => "Content::Raw(…)",
+        })
+    }
+}
+
+impl fmt::Debug for Notification {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Notification(…)")
+    }
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Action(…)")
+    }
+}

@@ -1,0 +1,96 @@
+//! A raw payload and its JSON.
+
+use std::fmt;
+
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::base64url;
+
+/// Octets for the page's own handler: in JSON a string, `{"base64": "…"}` in any of base64's spellings, or another object, which is sent
+/// as its JSON text.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// Sent as UTF-8.
+    Text(String),
+    /// Sent as they are.
+    Octets(Vec<u8>),
+}
+
+impl Payload {
+    /// The octets to send.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Octets(octets) => octets,
+        }
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Octets(octets) => serializer.collect_map([("base64", base64url::encode(octets))]),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        /// By hand, since an untagged enum would hide what is wrong with the base64.
+        struct TextOrBase64;
+        impl<'de> Visitor<'de> for TextOrBase64 {
+            type Value = Payload;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or an object")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Payload, E> {
+                Ok(Payload::Text(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Payload, A::Error> {
+                let members = Map::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                match (members.get("base64"), members.len()) {
+                    (None, _) => Ok(Payload::Text(Value::Object(members).to_string())),
+                    (Some(Value::String(base64)), 1) => base64url::decode_any(base64)
+                        .map(Payload::Octets)
+                        .ok_or_else(|| de::Error::custom("`base64` is not base64")),
+                    _ => Err(de::Error::custom("`base64` must be a string and have no more members beside it")),
+                }
+            }
+        }
+        deserializer.deserialize_any(TextOrBase64)
+    }
+}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Payload({} octets)", self.as_bytes().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn payload_is_a_string_or_any_base64() {
+        for spelling in ["+/8=", "-_8", "-_8=", "+/8"] {
+            let payload: Payload = serde_json::from_value(json!({"base64": spelling})).unwrap();
+            assert_eq!(payload.as_bytes(), [0xfb, 0xff]);
+        }
+        let object = serde_json::from_value::<Payload>(json!({"title": "Hi"})).unwrap();
+        assert_eq!(object.as_bytes(), br#"{"title":"Hi"}"#);
+        assert_eq!(serde_json::from_value::<Payload>(json!("tëxt")).unwrap().as_bytes(), "tëxt".as_bytes());
+        let refusal = |value| serde_json::from_value::<Payload>(value).unwrap_err().to_string();
+        assert!(refusal(json!({"base64": "*"})).contains("not base64"));
+        assert!(refusal(json!({"base64": "AA", "more": 1})).contains("more"));
+        assert!(refusal(json!(7)).contains("a string or"));
+    }
+}

@@ -1,0 +1,233 @@
+//! The texts of a notification: where they stand, and what each has to be.
+
+use serde_json::Value;
+
+use super::{ACTION_TEXT_MAX, BODY_MAX, Notification, TAG_MAX, TITLE_MAX, URL_MAX, is_language_tag, longer, unfit_url};
+
+/// Where a text of a notification stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// The title.
+    Title,
+    /// The body.
+    Body,
+    /// The link that a click opens.
+    Url,
+    /// URL of the icon.
+    Icon,
+    /// URL of the image.
+    Image,
+    /// URL of the badge.
+    Badge,
+    /// The tag.
+    Tag,
+    /// The language tag.
+    Lang,
+    /// Name of a button, by its index.
+    ActionName(usize),
+    /// Title of a button.
+    ActionTitle(usize),
+    /// Link of a button.
+    ActionUrl(usize),
+    /// Icon of a button.
+    ActionIcon(usize),
+    /// Within a member of `data`, by an RFC 6901 pointer from there.
+    Data(String, String),
+}
+
+impl Place {
+    /// Its RFC 6901 pointer within the notification, without the first slash.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Title => "title".into(),
+            Self::Body => "body".into(),
+            Self::Url => "url".into(),
+            Self::Icon => "icon".into(),
+            Self::Image => "image".into(),
+            Self::Badge => "badge".into(),
+            Self::Tag => "tag".into(),
+            Self::Lang => "lang".into(),
+            Self::ActionName(i) => format!("actions/{i}/action"),
+            Self::ActionTitle(i) => format!("actions/{i}/title"),
+            Self::ActionUrl(i) => format!("actions/{i}/url"),
+            Self::ActionIcon(i) => format!("actions/{i}/icon"),
+            Self::Data(member, rest) => format!("data/{}{rest}", segment(member)),
+        }
+    }
+
+    /// Whether it leads somewhere, or is a picture's address.
+    pub fn is_link(&self) -> bool {
+        matches!(self, Self::Url | Self::Icon | Self::Image | Self::Badge | Self::ActionUrl(_) | Self::ActionIcon(_))
+    }
+
+    /// Whether a notification may do without it.
+    pub fn is_optional(&self) -> bool {
+        !matches!(self, Self::Title | Self::ActionName(_) | Self::ActionTitle(_) | Self::Data(..))
+    }
+
+    /// Whether a text is longer than may stand here.
+    pub fn is_too_long(&self, text: &str) -> bool {
+        match self {
+            Self::Title => longer(text, TITLE_MAX),
+            Self::Body => longer(text, BODY_MAX),
+            Self::Tag => longer(text, TAG_MAX),
+            Self::ActionName(_) | Self::ActionTitle(_) => longer(text, ACTION_TEXT_MAX),
+            link if link.is_link() => text.len() > URL_MAX,
+            _ => false,
+        }
+    }
+
+    /// What is wrong with a text here, if anything: never the text itself.
+    pub fn fault(&self, text: &str) -> Option<String> {
+        let is_blank = || text.trim().is_empty();
+        let rule = |fits: bool, rule: String| (!fits).then_some(rule);
+        match self {
+            Self::Title => rule(
+                !is_blank() && !self.is_too_long(text),
+                format!("must have 1 to {TITLE_MAX} characters, not all blank"),
+            ),
+            Self::ActionName(_) | Self::ActionTitle(_) => rule(
+                !is_blank() && !self.is_too_long(text),
+                format!("must have 1 to {ACTION_TEXT_MAX} characters, not all blank"),
+            ),
+            Self::Body => rule(!self.is_too_long(text), format!("may have at most {BODY_MAX} characters")),
+            Self::Tag => rule(!self.is_too_long(text), format!("may have at most {TAG_MAX} characters")),
+            Self::Lang => rule(is_language_tag(text), "must be a BCP 47 language tag such as `en` or `pt-BR`".into()),
+            link if link.is_link() => unfit_url(text),
+            _ => None,
+        }
+    }
+
+    /// The text here, if there is one.
+    pub fn get<'a>(&self, of: &'a Notification) -> Option<&'a str> {
+        match self {
+            Self::Title => Some(&of.title),
+            Self::Body => of.body.as_deref(),
+            Self::Url => of.url.as_deref(),
+            Self::Icon => of.icon.as_deref(),
+            Self::Image => of.image.as_deref(),
+            Self::Badge => of.badge.as_deref(),
+            Self::Tag => of.tag.as_deref(),
+            Self::Lang => of.lang.as_deref(),
+            Self::ActionName(i) => of.actions.get(*i).map(|action| &*action.action),
+            Self::ActionTitle(i) => of.actions.get(*i).map(|action| &*action.title),
+            Self::ActionUrl(i) => of.actions.get(*i)?.url.as_deref(),
+            Self::ActionIcon(i) => of.actions.get(*i)?.icon.as_deref(),
+            Self::Data(member, rest) => of.data.as_ref()?.get(member)?.pointer(rest)?.as_str(),
+        }
+    }
+
+    /// Puts a text here, where one stood before; an empty one takes away what is optional.
+    pub fn set(&self, of: &mut Notification, text: String) {
+        let optional = |text: String| (!text.trim().is_empty()).then_some(text);
+        match self {
+            Self::Title => of.title = text,
+            Self::Body => of.body = optional(text),
+            Self::Url => of.url = optional(text),
+            Self::Icon => of.icon = optional(text),
+            Self::Image => of.image = optional(text),
+            Self::Badge => of.badge = optional(text),
+            Self::Tag => of.tag = optional(text),
+            Self::Lang => of.lang = optional(text),
+            Self::ActionName(i) => of.actions[*i].action = text,
+            Self::ActionTitle(i) => of.actions[*i].title = text,
+            Self::ActionUrl(i) => of.actions[*i].url = optional(text),
+            Self::ActionIcon(i) => of.actions[*i].icon = optional(text),
+            Self::Data(member, rest) => {
+                if let Some(value) = of.data.as_mut().and_then(|data| data.get_mut(member)?.pointer_mut(rest)) {
+                    *value = Value::String(text);
+                }
+            }
+        }
+    }
+}
+
+impl Notification {
+    /// All places of this notification that may hold a text.
+    pub fn places(&self) -> Vec<Place> {
+        use Place::{ActionIcon, ActionName, ActionTitle, ActionUrl, Badge, Body, Icon, Image, Lang, Tag, Title, Url};
+        let mut places = vec![Title, Body, Url, Icon, Image, Badge, Tag, Lang];
+        places
+            .extend((0..self.actions.len()).flat_map(|i| [ActionName(i), ActionTitle(i), ActionIcon(i), ActionUrl(i)]));
+        places.retain(|place| place.get(self).is_some());
+        for (member, value) in self.data.iter().flatten() {
+            texts_within(value, &mut String::new(), &mut |at| places.push(Place::Data(member.clone(), at.to_owned())));
+        }
+        places
+    }
+}
+
+/// Tells the pointers of all texts within a value. `at` is the value's own, and is left as it was.
+fn texts_within(value: &Value, at: &mut String, tell: &mut impl FnMut(&str)) {
+    let len = at.len();
+    match value {
+        Value::String(_) => tell(at),
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                at.push_str(&format!("/{i}"));
+                texts_within(item, at, tell);
+                at.truncate(len);
+            }
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                at.extend(["/", &segment(name)]);
+                texts_within(member, at, tell);
+                at.truncate(len);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// A name as RFC 6901 writes it.
+fn segment(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_text_is_found_and_replaced() {
+        let mut notification: Notification = serde_json::from_value(json!({
+            "title": "t", "body": "b", "url": "/u", "icon": "/i", "image": "/m", "badge": "/g", "tag": "k", "lang": "en",
+            "actions": [{"action": "a", "title": "A", "url": "/a"}, {"action": "c", "title": "C"}],
+            "data": {"a/b": ["x", {"~": "y"}, 1], "plain": "z"}
+        }))
+        .unwrap();
+        let places = notification.places();
+        let told: Vec<_> = places.iter().map(|place| (place.name(), place.get(&notification).unwrap())).collect();
+        let texts: Vec<_> = told.iter().map(|(name, text)| (&**name, *text)).collect();
+        assert_eq!(
+            texts,
+            [
+                ("title", "t"),
+                ("body", "b"),
+                ("url", "/u"),
+                ("icon", "/i"),
+                ("image", "/m"),
+                ("badge", "/g"),
+                ("tag", "k"),
+                ("lang", "en"),
+                ("actions/0/action", "a"),
+                ("actions/0/title", "A"),
+                ("actions/0/url", "/a"),
+                ("actions/1/action", "c"),
+                ("actions/1/title", "C"),
+                ("data/a~1b/0", "x"),
+                ("data/a~1b/1/~0", "y"),
+                ("data/plain", "z"),
+            ]
+        );
+        for place in &places {
+            place.set(&mut notification, "new".into());
+            assert_eq!(place.get(&notification), Some("new"), "{}", place.name());
+            place.set(&mut notification, " ".into());
+            assert_eq!(place.get(&notification).is_none(), place.is_optional(), "{}", place.name());
+        }
+    }
+}

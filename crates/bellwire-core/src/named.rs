@@ -1,0 +1,153 @@
+//! Enums whose values go by one name everywhere: a text column of the database, JSON, the OpenAPI description and logs.
+
+/// Declares an enum of names. It reads and writes a `text` column, whose `CHECK` knows the same names, and JSON; whoever
+/// reads a name that is none of them gets an error. A number behind a name is the value's discriminant. (A `tt`, not a `literal`: utoipa does not see through the latter.)
+#[macro_export]
+macro_rules! named {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $Enum:ident {
+            $($(#[$variant_meta:meta])* $Variant:ident = $name:tt $(($number:literal))?,)+
+        }
+    ) => {
+        $crate::described! {
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+            $(#[$meta])*
+            $vis enum $Enum {
+                $($(#[$variant_meta])* #[serde(rename = $name)] $Variant $(= $number)?,)+
+            }
+        }
+
+        impl $Enum {
+            /// Every value.
+            $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
+
+            /// The name used in the database, JSON, metrics and logs.
+            $vis const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $name,)+
+                }
+            }
+
+            /// Its names, as they are listed to whoever used another one.
+            #[allow(dead_code, reason = "not every enum is read from what people write")]
+            $vis fn names() -> String {
+                Self::ALL.map(Self::name).join(", ")
+            }
+
+            /// The value of that name.
+            $vis fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|value| value.name() == name)
+            }
+        }
+
+        $crate::stored_as_text!($Enum);
+    };
+}
+
+/// Derives the schema of an item where the feature `openapi` is on.
+#[cfg(feature = "openapi")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! described {
+    ($($item:tt)*) => { #[derive(utoipa::ToSchema)] $($item)* };
+}
+
+#[cfg(not(feature = "openapi"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! described {
+    ($($item:tt)*) => { $($item)* };
+}
+
+/// Reads and writes a `text` column where the feature `sqlx` is on.
+#[cfg(feature = "sqlx")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! stored_as_text {
+    ($Enum:ident) => {
+        impl $crate::sqlx::Type<$crate::sqlx::Postgres> for $Enum {
+            fn type_info() -> $crate::sqlx::postgres::PgTypeInfo {
+                <str as $crate::sqlx::Type<$crate::sqlx::Postgres>>::type_info()
+            }
+
+            fn compatible(column: &$crate::sqlx::postgres::PgTypeInfo) -> bool {
+                <str as $crate::sqlx::Type<$crate::sqlx::Postgres>>::compatible(column)
+            }
+        }
+
+        impl $crate::sqlx::Encode<'_, $crate::sqlx::Postgres> for $Enum {
+            fn encode_by_ref(
+                &self,
+                buffer: &mut $crate::sqlx::postgres::PgArgumentBuffer,
+            ) -> Result<$crate::sqlx::encode::IsNull, $crate::sqlx::error::BoxDynError> {
+                <&str as $crate::sqlx::Encode<'_, $crate::sqlx::Postgres>>::encode_by_ref(&self.name(), buffer)
+            }
+        }
+
+        impl<'r> $crate::sqlx::Decode<'r, $crate::sqlx::Postgres> for $Enum {
+            fn decode(value: $crate::sqlx::postgres::PgValueRef<'r>) -> Result<Self, $crate::sqlx::error::BoxDynError> {
+                let name = <&str as $crate::sqlx::Decode<'r, $crate::sqlx::Postgres>>::decode(value)?;
+                Self::from_name(name).ok_or_else(|| format!("no {} is called {name:?}", stringify!($Enum)).into())
+            }
+        }
+    };
+}
+
+#[cfg(not(feature = "sqlx"))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! stored_as_text {
+    ($Enum:ident) => {};
+}
+
+#[cfg(all(test, feature = "openapi"))]
+mod tests {
+    use serde_json::json;
+    use utoipa::PartialSchema as _;
+
+    use crate::delivery::{Ending, ReceiptKind, Urgency};
+    use crate::event_type::EventType;
+    use crate::hook::{DeliveryState, DisabledWhy, WebhookState};
+    use crate::lane::Gateway;
+    use crate::message::MessageState;
+    use crate::permission::{Join, Maker};
+    use crate::role::Role;
+    use crate::subscription::SubscriptionState;
+
+    #[test]
+    fn value_has_one_name_everywhere() {
+        macro_rules! check {
+            ($($Enum:ty),+) => {$(
+                let names = <$Enum>::ALL.map(<$Enum>::name);
+                let described = serde_json::to_value(<$Enum>::schema()).unwrap();
+                let described: Vec<_> = match described["oneOf"].as_array() {
+                    Some(values) => values.iter().flat_map(|value| value["enum"].as_array().unwrap()).cloned().collect(),
+                    None => described["enum"].as_array().unwrap().clone(),
+                };
+                assert_eq!(described, names.map(|name| json!(name)));
+                for value in <$Enum>::ALL {
+                    assert_eq!(<$Enum>::from_name(value.name()), Some(value));
+                    assert_eq!(serde_json::to_value(value).unwrap(), value.name());
+                    assert_eq!(serde_json::from_value::<$Enum>(json!(value.name())).unwrap(), value);
+                }
+                assert_eq!(<$Enum>::from_name("nonsense"), None);
+            )+};
+        }
+        check!(
+            SubscriptionState,
+            Gateway,
+            MessageState,
+            Maker,
+            Join,
+            Role,
+            EventType,
+            WebhookState,
+            DisabledWhy,
+            DeliveryState,
+            Urgency,
+            Ending,
+            ReceiptKind
+        );
+    }
+}

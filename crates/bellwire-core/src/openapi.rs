@@ -1,0 +1,69 @@
+//! Schemas of what is read by hand, for the OpenAPI description.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::openapi::{ObjectBuilder, OneOfBuilder, Ref, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::delivery::Tier;
+use crate::id::UUID_PATTERN;
+use crate::message::Payload;
+
+/// Returns the schema of ids with this prefix.
+pub(crate) fn id_schema(prefix: &str) -> RefOr<Schema> {
+    let pattern = format!("^{prefix}{UUID_PATTERN}$");
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+}
+
+/// Schema of a tier in requests: a name or a number.
+pub struct TierSchema;
+
+impl PartialSchema for TierSchema {
+    fn schema() -> RefOr<Schema> {
+        let numbers = ObjectBuilder::new().schema_type(Type::Integer).enum_values(Some(Tier::ALL.map(Tier::code)));
+        let name = Ref::from_schema_name(<Tier as ToSchema>::name());
+        Schema::OneOf(OneOfBuilder::new().item(name).item(numbers).build()).into()
+    }
+}
+
+impl ToSchema for TierSchema {
+    fn name() -> Cow<'static, str> {
+        "TierRef".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((<Tier as ToSchema>::name().into_owned(), Tier::schema()));
+    }
+}
+
+/// Schema of [`Payload`], whose JSON is written by hand.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Payload)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "describes JSON, is never built")]
+enum PayloadSchema {
+    /// Sent as UTF-8.
+    Text(String),
+    /// Sent as the octets it stands for.
+    Octets {
+        /// In any of base64's four spellings.
+        base64: String,
+    },
+    /// Sent as its JSON text.
+    Json(BTreeMap<String, Value>),
+}
+
+impl PartialSchema for Payload {
+    fn schema() -> RefOr<Schema> {
+        PayloadSchema::schema()
+    }
+}
+
+impl ToSchema for Payload {
+    fn name() -> Cow<'static, str> {
+        "Payload".into()
+    }
+}

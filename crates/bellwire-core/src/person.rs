@@ -1,0 +1,72 @@
+//! Whom messages reach: a user, with all their browsers, or somebody of whom one browser is known.
+
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::assignment::FormerUser;
+use super::id::{AppId, SubscriptionId};
+
+/// A person of an app, by a number that tells nobody who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Person {
+    id: Uuid,
+    is_user: bool,
+}
+
+impl Person {
+    /// The person with this user id.
+    pub fn of_user(app: AppId, user_id: &str) -> Self {
+        let mut context = Sha256::new();
+        context.update(app.0.as_bytes());
+        context.update(user_id.as_bytes());
+        let hash = context.finalize();
+        let half = hash.first_chunk().expect("SHA-256 has 32 octets");
+        Self { id: Uuid::from_bytes(*half), is_user: true }
+    }
+
+    /// The person that a former user was.
+    pub fn of_former_user(user: &FormerUser) -> Self {
+        Self { id: user.person, is_user: true }
+    }
+
+    /// Whoever uses the browser whose first subscription had that id.
+    pub fn of_browser(origin: SubscriptionId) -> Self {
+        Self { id: origin.0, is_user: false }
+    }
+
+    /// Whoever uses a browser: its user, or else nobody but it.
+    pub fn of(app: AppId, user_id: Option<&str>, origin: SubscriptionId) -> Self {
+        user_id.map_or_else(|| Self::of_browser(origin), |user_id| Self::of_user(app, user_id))
+    }
+
+    /// Identifier, derived from the user id or the browser.
+    pub fn id(self) -> Uuid {
+        self.id
+    }
+
+    /// Whether several browsers may be theirs.
+    pub fn is_user(self) -> bool {
+        self.is_user
+    }
+
+    /// The logical shard: that of a browser's first subscription.
+    pub fn shard(self) -> i16 {
+        SubscriptionId(self.id).shard()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_one_person_of_one_app() {
+        let (shop, forum) = (AppId(Uuid::from_u128(1)), AppId(Uuid::from_u128(2)));
+        assert_eq!(Person::of_user(shop, "ann"), Person::of_user(shop, "ann"));
+        assert_ne!(Person::of_user(shop, "ann"), Person::of_user(shop, "ben"));
+        assert_ne!(Person::of_user(shop, "ann"), Person::of_user(forum, "ann"));
+        let browser = SubscriptionId(Uuid::from_u128(0x1234_5678_0000_0000_0000_0000_0000_0fff));
+        assert_eq!(Person::of_browser(browser).shard(), browser.shard());
+        assert!((0..64).contains(&Person::of_user(shop, "ann").shard()));
+    }
+}

@@ -1,0 +1,134 @@
+//! What teammates may do: each role includes those before it, and is given for one app or for all.
+
+use crate::id::AppId;
+use crate::named;
+use crate::scope::Scope;
+
+named! {
+    /// What a teammate is on an app, or on all of them and the server itself, as stored in `teammate_roles.role`.
+    #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+    pub enum Role {
+        /// Reads everything but secrets and what dead letters hold.
+        Viewer = "viewer",
+        /// Sends messages too, and stops, resumes and repeats what was sent.
+        Sender = "sender",
+        /// Looks after subscriptions, policies and settings too; for all apps, runs the server: gateways, alerts, apps.
+        Operator = "operator",
+        /// Does everything: keys and exports too; for all apps, the team.
+        Admin = "admin",
+    }
+}
+
+impl Role {
+    /// The least role that may do what asks for that scope. The only place where that is decided.
+    pub const fn least_for(scope: Scope) -> Self {
+        match scope {
+            Scope::Read => Self::Viewer,
+            // Whoever may send must be able to stop what went wrong.
+            Scope::Send | Scope::Messages => Self::Sender,
+            Scope::Subscribers | Scope::Policies | Scope::Settings | Scope::Operator | Scope::Metrics => Self::Operator,
+            Scope::Keys | Scope::Export => Self::Admin,
+        }
+    }
+}
+
+/// A role on one app, or on all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// What the teammate is there.
+    pub role: Role,
+    /// On this app; none: on all of them, and on the server itself.
+    pub app: Option<AppId>,
+}
+
+/// All roles of one teammate: at most one for each app, and one for all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grants(pub Vec<Grant>);
+
+impl Grants {
+    /// Whether they allow what asks for that scope, of that app or (none) of the server itself. What concerns the server is
+    /// never allowed by a role for one app.
+    pub fn may(&self, app: Option<AppId>, scope: Scope) -> bool {
+        let of_server = Scope::OF_SERVER.contains(&scope);
+        self.0.iter().any(|grant| {
+            let holds = grant.app.is_none() || (grant.app == app && !of_server);
+            holds && grant.role >= Role::least_for(scope)
+        })
+    }
+
+    /// Whether there is any for that app. Without one, it is not told from an app that does not exist.
+    pub fn know(&self, app: AppId) -> bool {
+        self.0.iter().any(|grant| grant.app.is_none_or(|of| of == app))
+    }
+
+    /// Whether they let somebody read what concerns the server as a whole.
+    pub fn may_watch_server(&self) -> bool {
+        self.everywhere().is_some()
+    }
+
+    /// The apps of which they let somebody read what is told of single apps; none: of all, and of the server as a whole.
+    pub fn apps(&self) -> Option<Vec<AppId>> {
+        match self.may_watch_server() {
+            true => None,
+            false => Some(self.0.iter().filter_map(|grant| grant.app).collect()),
+        }
+    }
+
+    /// Whether the teammate may change the team.
+    pub fn may_change_team(&self) -> bool {
+        self.everywhere() == Some(Role::Admin)
+    }
+
+    fn everywhere(&self) -> Option<Role> {
+        self.0.iter().filter(|grant| grant.app.is_none()).map(|grant| grant.role).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const SHOP: AppId = AppId(Uuid::from_u128(1));
+    const OTHER: AppId = AppId(Uuid::from_u128(2));
+
+    fn scopes() -> impl Iterator<Item = Scope> {
+        Scope::OF_APPS.into_iter().chain(Scope::OF_SERVER)
+    }
+
+    #[test]
+    fn each_role_includes_the_previous() {
+        let may = |role, app| {
+            let grants = Grants(vec![Grant { role, app }]);
+            scopes().filter(|scope| grants.may(Some(SHOP), *scope)).map(Scope::name).collect::<Vec<_>>()
+        };
+        let of_app = [
+            (Role::Viewer, vec!["read"]),
+            (Role::Sender, vec!["send", "read", "messages"]),
+            (Role::Operator, vec!["send", "read", "subscribers", "messages", "policies", "settings"]),
+            (Role::Admin, Scope::OF_APPS.map(Scope::name).to_vec()),
+        ];
+        for (role, expected) in of_app {
+            assert_eq!(may(role, Some(SHOP)), expected, "{role:?} of the app");
+            let of_server: &[&str] = if role >= Role::Operator { &["operator", "metrics"] } else { &[] };
+            assert_eq!(may(role, None), [&expected[..], of_server].concat(), "{role:?} of all");
+        }
+    }
+
+    #[test]
+    fn app_role_grants_nothing_elsewhere() {
+        let of_shop = Grants(vec![Grant { role: Role::Admin, app: Some(SHOP) }]);
+        assert!(of_shop.know(SHOP) && !of_shop.know(OTHER));
+        assert!(scopes().all(|scope| !of_shop.may(Some(OTHER), scope) && !of_shop.may(None, scope)));
+        assert!(!of_shop.may_watch_server() && !of_shop.may_change_team());
+        assert_eq!(of_shop.apps(), Some(vec![SHOP]));
+        let both = Grants(vec![of_shop.0[0], Grant { role: Role::Viewer, app: None }]);
+        assert_eq!((both.apps(), Grants::default().apps()), (None, Some(Vec::new())));
+        assert!(both.know(OTHER) && both.may(Some(OTHER), Scope::Read) && !both.may(Some(OTHER), Scope::Send));
+        assert!(both.may(Some(SHOP), Scope::Keys) && both.may_watch_server() && !both.may_change_team());
+        assert!(!both.may(Some(SHOP), Scope::Operator), "an admin of the app does not run the server");
+        assert!(Grants(vec![Grant { role: Role::Admin, app: None }]).may_change_team());
+        assert!(!Grants::default().know(SHOP));
+    }
+}

@@ -1,0 +1,202 @@
+//! A subscription: one browser's push endpoint and keys. Values of these types have been checked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use p256::elliptic_curve::sec1::FromSec1Point as _;
+
+use crate::base64url;
+use crate::clock::Timestamp;
+use crate::named;
+
+named! {
+    /// Where a subscription stands, as stored in `subscriptions.state`. Only an active one is sent to. Whatever state it is
+    /// in, registering its endpoint again makes it active and begins its next life: what was meant for an earlier one is
+    /// not sent to it.
+    pub enum SubscriptionState {
+        /// It is sent to. Registering sets it: a new endpoint, a known one that had ended, or one that takes the place of
+        /// another.
+        Active = "active",
+        /// It is kept, but not sent to: it has never taken a push, and its gateway kept refusing those to it while it took
+        /// others in its lane, so its own keys are probably wrong. Maintenance sets it (`store::audience::refusals`). What
+        /// waited for it is cancelled.
+        Suspended = "suspended",
+        /// Its gateway does not know it any more (404, 410), or DNS has not known its endpoint's host for hours. The
+        /// settling of that attempt sets it (`store::outcomes::ledger`). What waits for it ends as gone. Retention deletes
+        /// the row.
+        Gone = "gone",
+        /// Its browser, its site or the erasure of its user ended it (`store::audience::subscriptions`). What waited for it
+        /// is cancelled. Retention deletes the row.
+        Unsubscribed = "unsubscribed",
+        /// Another subscription of the same browser has taken its place, and has its topics and what waited for it. The
+        /// registration of the other one sets it (`store::audience::succession`). Retention deletes the row.
+        Replaced = "replaced",
+        /// Its browser's `expirationTime` has passed. Maintenance sets it (`store::operations::sweeps`). What waits for it
+        /// ends as gone. Retention deletes the row.
+        Expired = "expired",
+    }
+}
+
+impl SubscriptionState {
+    /// Whether the subscription may still be changed: it is sent to, or may be again without registering anew.
+    pub fn lives(self) -> bool {
+        matches!(self, Self::Active | Self::Suspended)
+    }
+
+    /// Whether the subscription hands on what it was to the one that takes its place. One that was unsubscribed or
+    /// replaced before does not: whoever comes now begins anew.
+    pub fn has_heirs(self) -> bool {
+        matches!(self, Self::Active | Self::Suspended | Self::Gone | Self::Expired)
+    }
+}
+
+/// When and where somebody agreed to be sent something. What is not known is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Consent {
+    /// Time of the consent.
+    pub at: Option<Timestamp>,
+    /// Where, or how, in the words of whoever asked: at most [`CONSENT_SOURCE_CHARS_MAX`] characters.
+    pub source: Option<String>,
+}
+
+impl Consent {
+    /// The source of a consent that a browser gave by registering, and of which it said no more.
+    pub const BY_BROWSER: &str = "browser";
+
+    /// Whether a time or a source is known.
+    pub fn is_known(&self) -> bool {
+        self.at.is_some() || self.source.is_some()
+    }
+}
+
+/// Longest source of a consent, in characters.
+pub const CONSENT_SOURCE_CHARS_MAX: usize = 200;
+
+/// The longest endpoint kept, in octets. Real ones reach about 500; UnifiedPush allows 1,000.
+pub const ENDPOINT_MAX: usize = 2048;
+
+/// Why an endpoint or key was refused. `Display` is written for the API's caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidSubscription {
+    /// The endpoint is not a URL, or not one that a push service hands out.
+    #[error("{0}")]
+    Endpoint(&'static str),
+    /// `keys.p256dh` is not base64 of an uncompressed point on P-256.
+    #[error("{0}")]
+    P256dh(&'static str),
+    /// `keys.auth` is not base64 of 16 octets.
+    #[error("{0}")]
+    Auth(&'static str),
+}
+
+/// A push resource's URL (RFC 8030 section 4): https, a host, no user info, at most [`ENDPOINT_MAX`] octets, kept
+/// byte for byte as the browser gave it. It is a capability, so `Debug` shows its origin only.
+///
+/// Whether its host may be talked to is decided by the gateway client, at registration and again at every connect.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    url: Arc<str>,
+    /// Length of `https://host[:port]` within `url`.
+    origin_len: u16,
+}
+
+impl Endpoint {
+    /// Checks a URL as a browser reported it.
+    pub fn parse(url: &str) -> Result<Self, InvalidSubscription> {
+        let refuse = |why| Err(InvalidSubscription::Endpoint(why));
+        if url.len() > ENDPOINT_MAX {
+            return refuse("is longer than 2048 octets");
+        }
+        if !url.bytes().all(|b| b.is_ascii_graphic()) {
+            return refuse("holds a space, a control character or one outside ASCII");
+        }
+        let Ok(parsed) = url::Url::parse(url) else { return refuse("is not a URL") };
+        if parsed.scheme() != "https" || !url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
+            return refuse("must begin with https://");
+        }
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return refuse("must not carry a user name or password");
+        }
+        if parsed.fragment().is_some() {
+            return refuse("must not carry a fragment");
+        }
+        let authority_len = url["https://".len()..].find(['/', '?', '\\']).unwrap_or(url.len() - "https://".len());
+        let (given, rest) = url.split_at("https://".len() + authority_len);
+        // Capital letters and the default port name the same host; one endpoint is stored in one spelling.
+        let lower = given.to_ascii_lowercase();
+        let origin = lower.strip_suffix(":443").unwrap_or(&lower);
+        // What we would connect to must be what the URL standard reads, letter for letter: no escapes, no octal, decimal or shortened
+        // addresses.
+        if parsed.origin().ascii_serialization() != origin {
+            return refuse("must spell its host in the plain form: no escapes, and addresses in full");
+        }
+        let (url, origin_len) = (format!("{origin}{rest}"), origin.len());
+        Ok(Self { url: url.into(), origin_len: u16::try_from(origin_len).expect("checked against ENDPOINT_MAX") })
+    }
+
+    /// The whole URL. A secret: whoever knows it and a VAPID key can push.
+    #[inline]
+    pub fn expose(&self) -> &str {
+        &self.url
+    }
+
+    /// `https://host[:port]`: the audience of VAPID tokens (RFC 8292 section 2).
+    #[inline]
+    pub fn origin(&self) -> &str {
+        &self.url[..usize::from(self.origin_len)]
+    }
+
+    /// `host[:port]` as the `Host` or `:authority` of a request.
+    #[inline]
+    pub fn authority(&self) -> &str {
+        &self.origin()["https://".len()..]
+    }
+
+    /// Path and query exactly as registered, for the request line. A secret.
+    #[inline]
+    pub fn expose_path(&self) -> &str {
+        match &self.url[usize::from(self.origin_len)..] {
+            "" => "/",
+            path => path,
+        }
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({}/…)", self.origin())
+    }
+}
+
+/// What a payload for a browser is sealed with (RFC 8291 section 2). `Debug` shows nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BrowserKeys {
+    /// The user agent's public key: an uncompressed point, on the curve.
+    pub p256dh: [u8; 65],
+    /// The authentication secret.
+    pub auth: [u8; 16],
+}
+
+impl BrowserKeys {
+    /// Reads `keys.p256dh` and `keys.auth` in any of base64's four spellings.
+    pub fn parse(p256dh: &str, auth: &str) -> Result<Self, InvalidSubscription> {
+        let point = base64url::decode_any(p256dh).ok_or(InvalidSubscription::P256dh("is not base64"))?;
+        let p256dh: [u8; 65] = point.try_into().map_err(|_| {
+            InvalidSubscription::P256dh("must be 65 octets: an uncompressed P-256 point, beginning with 4")
+        })?;
+        let sec1 = p256::Sec1Point::from_bytes(p256dh)
+            .map_err(|_| InvalidSubscription::P256dh("is not an uncompressed P-256 point"))?;
+        if p256dh[0] != 4 || p256::PublicKey::from_sec1_point(&sec1).is_none().into() {
+            return Err(InvalidSubscription::P256dh("is not a point on P-256"));
+        }
+        let auth = base64url::decode_any(auth).ok_or(InvalidSubscription::Auth("is not base64"))?;
+        let auth = auth.try_into().map_err(|_| InvalidSubscription::Auth("must be 16 octets"))?;
+        Ok(Self { p256dh, auth })
+    }
+}
+
+impl fmt::Debug for BrowserKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BrowserKeys(…)")
+    }
+}

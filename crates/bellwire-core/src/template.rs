@@ -1,0 +1,170 @@
+//! What an author writes where not everybody is told the same: a notification whose texts are templates.
+//! [`bellwire_template`] fills it in.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::message::{Content, Notification};
+
+/// A notification in which every text may be a template of minijinja's, in several languages if wanted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Template))]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    /// For everybody in whose language there is none. Every text may be a template.
+    pub content: Box<Notification>,
+    /// What is sent where a push service finds `content` too large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact: Option<Box<Notification>>,
+    /// The same in other languages, by BCP 47 tag, at most 50. A recipient gets the nearest by CLDR: `de-AT` finds `de`, `zh-TW` finds
+    /// `zh-Hant`, `es-MX` finds `es-419`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub locales: BTreeMap<String, Variant>,
+    /// What becomes of a recipient for whom it comes out too long: `dead`, or `{"cut": "body"}`.
+    #[serde(default)]
+    pub too_long: TooLong,
+}
+
+/// A template in another language. It stands for itself: nothing is taken from the other ones.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TemplateVariant))]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// The notification. Its `lang` is its locale unless it says otherwise.
+    pub content: Box<Notification>,
+    /// What is sent where a push service finds `content` too large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact: Option<Box<Notification>>,
+}
+
+/// What becomes of a recipient for whom a template comes out too long.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TooLong {
+    /// The delivery ends as dead with the reason `too_long`.
+    #[default]
+    Dead,
+    /// This is cut, and ends in an ellipsis; dead, if that is not enough.
+    Cut(Cuttable),
+}
+
+/// What may be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Cuttable {
+    /// The text below the title.
+    Body,
+}
+
+/// A template with everything that was known when its message was accepted: the message's own copy.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Templated {
+    /// The template, whether it was stored or came with the message.
+    pub template: Template,
+    /// What the message says to it.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub data: Map<String, Value>,
+    /// The app as it was called then.
+    pub app: AppNames,
+    /// Where paths lead: the app's first origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+}
+
+/// What an app is called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AppNames {
+    /// By programs.
+    pub slug: String,
+    /// By people.
+    pub name: String,
+}
+
+/// What a message says, in the form that is sealed into `messages.content`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    /// The same to everybody, to the letter.
+    Literal(Content),
+    /// What comes of a template.
+    Template(Box<Templated>),
+}
+
+/// How a template's JSON begins, and no other content's.
+const TAG: &[u8] = br#"{"template":"#;
+
+#[derive(Serialize, Deserialize)]
+struct Tagged<T> {
+    template: T,
+}
+
+impl Said {
+    /// Reads what [`to_json`](Self::to_json) wrote.
+    pub fn from_json(octets: &[u8]) -> serde_json::Result<Self> {
+        if octets.starts_with(TAG) {
+            serde_json::from_slice::<Tagged<_>>(octets).map(|tagged| Self::Template(tagged.template))
+        } else {
+            serde_json::from_slice(octets).map(Self::Literal)
+        }
+    }
+
+    /// Writes it down.
+    pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
+        match self {
+            Self::Literal(content) => serde_json::to_vec(content),
+            Self::Template(template) => serde_json::to_vec(&Tagged { template }),
+        }
+    }
+
+    /// Whether the push carries the envelope.
+    pub fn is_enveloped(&self) -> bool {
+        !matches!(self, Self::Literal(Content::Raw { envelope: false, .. }))
+    }
+}
+
+impl fmt::Debug for Templated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Templated(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template() -> Template {
+        serde_json::from_value(json!({
+            "content": {"title": "{{ user_id }}"}, "compact": {"title": "T"}, "too_long": {"cut": "body"},
+            "locales": {"de": {"content": {"title": "D"}}}
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn content_survives_storage_in_either_form() {
+        let app = AppNames { slug: "shop".into(), name: "Shop".into() };
+        let data = json!({"a": [1]}).as_object().unwrap().clone();
+        let templated = Templated { template: template(), data, app, site: Some("https://shop.example".into()) };
+        let literal = Content::from_request(None, None, Some(crate::message::Payload::Text("{".into())), None);
+        for said in [Said::Template(Box::new(templated)), Said::Literal(literal.unwrap())] {
+            assert_eq!(Said::from_json(&said.to_json().unwrap()).unwrap(), said);
+            assert!(said.is_enveloped() && !format!("{said:?}").contains("user_id"));
+        }
+    }
+
+    #[test]
+    fn overlong_rule_is_a_word_or_list() {
+        for (json, rule) in [(json!("dead"), TooLong::Dead), (json!({"cut": "body"}), TooLong::Cut(Cuttable::Body))] {
+            assert_eq!(serde_json::from_value::<TooLong>(json.clone()).unwrap(), rule);
+            assert_eq!(serde_json::to_value(rule).unwrap(), json);
+        }
+        assert!(serde_json::from_value::<TooLong>(json!({"cut": "title"})).is_err());
+    }
+}

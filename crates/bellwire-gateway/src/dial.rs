@@ -1,0 +1,84 @@
+//! TCP connections to a host of several addresses.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until};
+
+/// Head start of an address before the next one is tried beside it (RFC 8305 section 5).
+const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
+
+const ADDRESSES_MAX: usize = 6;
+
+/// The first connection of those to these addresses that comes about. Each is begun when the one before has failed, or has had its
+/// head start (RFC 8305 section 5), so that a family of addresses without a way out costs no time.
+pub async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    first_of_with(NEXT_ADDRESS_AFTER, addresses).await
+}
+
+async fn first_of_with(head_start: Duration, addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut left = in_turns(addresses).into_iter().take(ADDRESSES_MAX);
+    let (mut attempts, mut next_at) = (FuturesUnordered::new(), Instant::now());
+    let mut failure = io::ErrorKind::AddrNotAvailable.into();
+    let mut next = left.next();
+    while next.is_some() || !attempts.is_empty() {
+        tokio::select! {
+            biased;
+            () = sleep_until(next_at), if next.is_some() => {
+                attempts.extend(next.take().map(TcpStream::connect));
+                (next, next_at) = (left.next(), Instant::now() + head_start);
+            }
+            Some(attempt) = attempts.next() => match attempt {
+                Ok(tcp) => return Ok(tcp),
+                Err(why) => (failure, next_at) = (why, Instant::now()),
+            },
+        }
+    }
+    Err(failure)
+}
+
+/// The addresses, those of the first one's family and of the other in turns (RFC 8305 section 4).
+fn in_turns(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+    let (one, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+    let (mut one, mut other) = (one.into_iter(), other.into_iter());
+    let pairs = std::iter::from_fn(|| Some([one.next(), other.next()]).filter(|pair| pair.iter().any(Option::is_some)));
+    pairs.flatten().flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn both_families_are_tried_in_turns() {
+        let given = addresses(&["[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "192.0.2.1:1", "192.0.2.2:1"]);
+        let turns = addresses(&["[2001:db8::1]:1", "192.0.2.1:1", "[2001:db8::2]:1", "192.0.2.2:1", "[2001:db8::3]:1"]);
+        assert_eq!(in_turns(given), turns);
+        assert_eq!(in_turns(Vec::new()), []);
+    }
+
+    #[tokio::test]
+    async fn unreachable_address_does_not_delay_the_next() {
+        let there = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (there_at, closed_at) = (there.local_addr().unwrap(), closed.local_addr().unwrap());
+        drop(closed);
+        let for_ever = Duration::from_secs(86_400);
+        let tcp = first_of_with(for_ever, vec![closed_at, closed_at, there_at]).await.unwrap();
+        assert_eq!(tcp.peer_addr().unwrap(), there_at);
+        let refused = first_of(vec![closed_at]).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(first_of(Vec::new()).await.unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+    }
+}

@@ -1,0 +1,132 @@
+//! Network prefixes, and IPv4 addresses embedded in IPv6 addresses by a network that translates (NAT64).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// An address and the number of leading bits that define the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u32,
+}
+
+/// Error of a text that is not a [`Prefix`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected an address and the length of its prefix, such as 10.0.0.0/8 or 64:ff9b::/96")]
+pub struct NoPrefix;
+
+impl Prefix {
+    pub(super) fn contains(self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(net), IpAddr::V4(v4)) => {
+                let differs = u32::from(net) ^ u32::from(v4);
+                differs.checked_shr(32 - self.bits).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(net), IpAddr::V6(v6)) => {
+                let differs = u128::from(net) ^ u128::from(v6);
+                differs.checked_shr(128 - self.bits).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Parses `address/bits` or an address. Bits after the prefix must be zero.
+impl FromStr for Prefix {
+    type Err = NoPrefix;
+
+    fn from_str(text: &str) -> Result<Self, NoPrefix> {
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| NoPrefix)?;
+        let all = if address.is_ipv4() { 32 } else { 128 };
+        let bits = bits.map_or(Ok(all), str::parse).ok().filter(|bits| *bits <= all).ok_or(NoPrefix)?;
+        let beyond = match address {
+            IpAddr::V4(v4) => u32::from(v4).checked_shl(bits).unwrap_or(0) != 0,
+            IpAddr::V6(v6) => u128::from(v6).checked_shl(bits).unwrap_or(0) != 0,
+        };
+        if beyond { Err(NoPrefix) } else { Ok(Self { address, bits }) }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// A prefix with which a network translates IPv6 to IPv4 (RFC 6052 section 2.2). It has 32, 40, 48, 56, 64 or 96 bits:
+/// `64:ff9b::/96`, a part of `64:ff9b:1::/48` (RFC 8215), or a prefix of the network itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Nat64(Prefix);
+
+/// Prefix lengths that an IPv4 address can follow.
+const LENGTHS: [u32; 6] = [32, 40, 48, 56, 64, 96];
+/// Index of the octet between the parts of an IPv4 address; it is zero.
+const LEFT_OUT: usize = 8;
+
+impl Nat64 {
+    /// Returns the embedded IPv4 address, or `None` for an address with another prefix.
+    pub(super) fn embedded(self, address: Ipv6Addr) -> Option<Ipv4Addr> {
+        if !self.0.contains(address.into()) {
+            return None;
+        }
+        let octets = address.octets();
+        let first = (self.0.bits / 8) as usize;
+        let mut places = (first..octets.len()).filter(|place| *place != LEFT_OUT);
+        let mut next = || places.next().map_or(0, |place| octets[place]);
+        Some(Ipv4Addr::new(next(), next(), next(), next()))
+    }
+}
+
+impl FromStr for Nat64 {
+    type Err = NoPrefix;
+
+    fn from_str(text: &str) -> Result<Self, NoPrefix> {
+        let prefix: Prefix = text.parse()?;
+        let is_one = prefix.address.is_ipv6() && LENGTHS.contains(&prefix.bits);
+        if is_one { Ok(Self(prefix)) } else { Err(NoPrefix) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_contains_addresses_with_its_prefix() {
+        let has = |network: &str, address: &str| network.parse::<Prefix>().unwrap().contains(address.parse().unwrap());
+        assert!(has("10.0.0.0/8", "10.255.0.1") && !has("10.0.0.0/8", "11.0.0.0"));
+        assert!(has("0.0.0.0/0", "1.2.3.4") && !has("0.0.0.0/0", "::"));
+        assert!(has("::/0", "2001:db8::1") && has("fd00::/8", "fdff::1") && !has("fd00::/8", "fe00::"));
+        assert!(has("192.0.2.1", "192.0.2.1") && !has("192.0.2.1", "192.0.2.0"));
+        for text in ["", "10.0.0.0/33", "10.0.0.1/8", "10.0.0.0/", "::1/96", "::/129", "a/8", "10.0.0.0/-1"] {
+            assert_eq!(text.parse::<Prefix>(), Err(NoPrefix), "{text}");
+        }
+    }
+
+    #[test]
+    fn address_is_embedded_as_in_rfc_6052() {
+        // The table of section 2.4, but with another prefix than documentation's, whose bits do not matter.
+        for (prefix, address) in [
+            ("2001:db8::/32", "2001:db8:c000:221::"),
+            ("2001:db8:100::/40", "2001:db8:1c0:2:21::"),
+            ("2001:db8:122::/48", "2001:db8:122:c000:2:2100::"),
+            ("2001:db8:122:300::/56", "2001:db8:122:3c0:0:221::"),
+            ("2001:db8:122:344::/64", "2001:db8:122:344:c0:2:2100::"),
+            ("2001:db8:122:344::/96", "2001:db8:122:344::192.0.2.33"),
+            ("64:ff9b::/96", "64:ff9b::192.0.2.33"),
+            ("64:ff9b:1:fffe::/96", "64:ff9b:1:fffe::c000:221"),
+        ] {
+            let nat64: Nat64 = prefix.parse().unwrap();
+            assert_eq!(nat64.embedded(address.parse().unwrap()), Some(Ipv4Addr::new(192, 0, 2, 33)), "{address}");
+            assert_eq!(nat64.embedded("2a00::1".parse().unwrap()), None);
+        }
+        for text in ["64:ff9b:1::/47", "64:ff9b::/95", "10.0.0.0/8", "::ffff:0:0/100"] {
+            assert_eq!(text.parse::<Nat64>(), Err(NoPrefix), "{text}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Finds the installed Postgres whose binaries can run a cluster.
+
+use std::cmp::Reverse;
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::unistd::geteuid;
+use tracing::warn;
+
+use super::Error;
+use super::trust::{self, Untrusted};
+
+/// The oldest major version that the schema and our SQL are tested with.
+pub const OLDEST_MAJOR: u32 = 15;
+
+/// Directories below which packages put Postgres, each version in one of its own with its programs in `bin`: Debian
+/// and its relatives, Red Hat and its relatives, a build from source, Homebrew on both kinds of Mac.
+const PARENTS: [&str; 5] = ["/usr/lib/postgresql", "/usr", "/usr/local", "/opt/homebrew/opt", "/usr/local/opt"];
+
+/// What makes archives and takes them in.
+const TOOLS: [&str; 2] = ["pg_dump", "pg_restore"];
+
+/// An installed Postgres.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binaries {
+    /// Directory of its programs.
+    pub dir: PathBuf,
+    /// Major version.
+    pub major: u32,
+}
+
+impl Binaries {
+    /// Picks the installation that can open a cluster: of major version `existing`, or, for a new cluster, the newest.
+    ///
+    /// `dir` names the only directory to look at; otherwise the usual places and then `search_path` (the form of
+    /// `PATH`) are looked through. Root looks only where nobody else may have put something: what is found is run.
+    pub fn find(dir: Option<&Path>, search_path: Option<&OsStr>, existing: Option<u32>) -> Result<Self, Error> {
+        let candidates = match dir {
+            Some(dir) => {
+                check(dir).map_err(|why| Error::Untrusted { dir: dir.to_owned(), why })?;
+                vec![dir.to_owned()]
+            }
+            None => candidates(search_path),
+        };
+        candidates
+            .into_iter()
+            .filter(|dir| {
+                let trusted = check(dir);
+                if let Err(why) = &trusted {
+                    warn!(target: "bellwire::postgres::binaries", "the Postgres in {} is passed over: {why}", dir.display());
+                }
+                trusted.is_ok()
+            })
+            .filter_map(Self::inspect)
+            .filter(|found| existing.map_or(found.major >= OLDEST_MAJOR, |major| found.major == major))
+            .min_by_key(|found| Reverse(found.major)) // the first of the newest
+            .ok_or_else(|| match (dir, existing) {
+                (Some(dir), _) => Error::NotThere { dir: dir.to_owned(), wanted: wanted(existing) },
+                (None, Some(major)) => Error::OtherVersion { major },
+                (None, None) => Error::NotInstalled,
+            })
+    }
+
+    /// Picks the installation whose `pg_dump` and `pg_restore` can be used with a server of that major version, and with archives of
+    /// it: the nearest that is not older. It need not hold a server.
+    pub fn find_tools(dir: Option<&Path>, search_path: Option<&OsStr>, major: u32) -> Result<Self, Error> {
+        let candidates = dir.map_or_else(|| candidates(search_path), |dir| vec![dir.to_owned()]);
+        candidates
+            .into_iter()
+            .filter(|dir| TOOLS.iter().all(|name| is_trusted(&dir.join(name))))
+            .filter_map(|dir| Some(Self { major: version_of(&dir.join(TOOLS[0]))?, dir }))
+            .filter(|found| found.major >= major)
+            .min_by_key(|found| found.major)
+            .ok_or(Error::NoTools { major })
+    }
+
+    /// Path of a program.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// What is installed in a directory, if it holds both programs and they run.
+    fn inspect(dir: PathBuf) -> Option<Self> {
+        let postgres = dir.join("postgres");
+        if !postgres.is_file() || !dir.join("initdb").is_file() {
+            return None;
+        }
+        let major = version_of(&postgres)?;
+        Some(Self { dir, major })
+    }
+}
+
+/// The major version that a program says it is of.
+fn version_of(program: &Path) -> Option<u32> {
+    let output = Command::new(program).arg("--version").env_clear().output().ok()?;
+    major_of(std::str::from_utf8(&output.stdout).ok()?)
+}
+
+/// Whether a program is there and may be run.
+fn is_trusted(program: &Path) -> bool {
+    program.is_file() && (!geteuid().is_root() || trust::check(program).is_ok())
+}
+
+/// Whether the programs in a directory may be run. Whoever is not root can harm no more than themselves.
+fn check(dir: &Path) -> Result<(), Untrusted> {
+    let programs = ["postgres", "initdb"].map(|name| dir.join(name));
+    match geteuid().is_root() {
+        true => programs.iter().filter(|program| program.exists()).try_for_each(|program| trust::check(program)),
+        false => Ok(()),
+    }
+}
+
+fn wanted(existing: Option<u32>) -> String {
+    existing.map_or(format!("{OLDEST_MAJOR} or newer"), |major| format!("{major}, which made the data directory"))
+}
+
+/// The major version in what `postgres --version` and others print: `postgres (PostgreSQL) 15.18 (Debian …)`, `… 17beta1`.
+fn major_of(version: &str) -> Option<u32> {
+    let number = version.split_once("(PostgreSQL) ")?.1;
+    let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
+    number[..digits].parse().ok()
+}
+
+fn candidates(search_path: Option<&OsStr>) -> Vec<PathBuf> {
+    let installed = PARENTS.iter().flat_map(|parent| {
+        let children = fs::read_dir(parent).into_iter().flatten().flatten();
+        children.filter(|child| looks_like_postgres(parent, &child.file_name())).map(|child| child.path().join("bin"))
+    });
+    installed.chain(search_path.map(std::env::split_paths).into_iter().flatten()).collect()
+}
+
+/// Whether a directory below `parent` may be an installation: Debian's parent holds nothing else.
+fn looks_like_postgres(parent: &str, name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    parent == PARENTS[0] || name.starts_with("pgsql") || name.starts_with("postgresql")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_major_version_is_read_from_every_spelling() {
+        assert_eq!(major_of("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some(15));
+        assert_eq!(major_of("postgres (PostgreSQL) 17beta1"), Some(17));
+        assert_eq!(major_of("postgres (PostgreSQL) 16"), Some(16));
+        assert_eq!(major_of("postgres (EnterpriseDB) 15"), None);
+    }
+
+    #[test]
+    fn an_empty_directory_is_refused_by_name() {
+        let error = Binaries::find(Some(Path::new("/nonexistent/bin")), None, None).unwrap_err();
+        assert_eq!(error.to_string(), "/nonexistent/bin holds no Postgres 15 or newer (postgres and initdb)");
+    }
+}

@@ -1,0 +1,393 @@
+//! The embedded Postgres: found among the installed ones, initialised, started, upgraded and stopped as a child process. The main types
+//! are `Embedded`, `Options` and `Binaries`; `trust` decides which files may be run or read. This crate runs no SQL of the server's and
+//! knows nothing of its schema.
+//!
+//! ```text
+//! bellwire ══pipe══▶ sh (guard.sh) ──▶ postgres          <data dir>/postgres      the cluster
+//!     └──────────── unix socket ──────────┘               <data dir>/postgres.log  what it says
+//!                                                         <data dir>/postgres.socket/   its socket, mode 0700
+//! ```
+//!
+//! Postgres ends when the process that started it does, even by SIGKILL, because the guard then reads the end of the
+//! pipe. A second process on the same data directory adopts the running one, if the process that keeps it lives: it holds a
+//! lock on `postgres.keeper`. Otherwise it ends that Postgres and starts one of its own. Postgres refuses to run as root, so a
+//! Bellwire started by root runs it as user `postgres`.
+//!
+//! All functions block; asynchronous callers use `spawn_blocking`.
+
+mod binaries;
+mod cluster;
+mod memory;
+mod settings;
+pub mod trust;
+mod upgrade;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use parking_lot::Mutex;
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+pub use binaries::{Binaries, OLDEST_MAJOR};
+pub use cluster::DATABASE;
+use cluster::{Cluster, Status};
+pub use settings::Durability;
+pub use upgrade::{Upgraded, upgrade};
+
+/// The superuser that `initdb` makes; only those who can open the socket's directory can be it.
+const SUPERUSER: &str = "postgres";
+/// How often a starting or stopping Postgres is looked at.
+const POLL: Duration = Duration::from_millis(20);
+/// How long Postgres may take to start, recovery after a crash included.
+const START_DEADLINE: Duration = Duration::from_secs(120);
+/// How long a stop waits before it leaves the rest to the guard.
+const STOP_DEADLINE: Duration = Duration::from_secs(90);
+
+/// What Postgres says of a lock file that it cannot read, in the C locale: `bogus data in lock file "postmaster.pid"`, or
+/// `lock file "postmaster.pid" is empty`.
+const BROKEN_LOCK_FILE: [&str; 2] = ["bogus data in lock file", "\" is empty"];
+
+/// Shell that holds a program for as long as its starter lives; its arguments are explained in the file.
+pub const GUARD: &str = include_str!("guard.sh");
+
+/// Why there is no embedded Postgres. The texts are written for the person who started Bellwire.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No binaries at all, or only old ones.
+    #[error(
+        "Postgres {OLDEST_MAJOR} or newer is not installed. On Debian or Ubuntu run `make deps`, or `apt-get install \
+         postgresql`; elsewhere install your system's package `postgresql-server`; or set BELLWIRE_DATABASE_URL to a Postgres \
+         that you run"
+    )]
+    NotInstalled,
+    /// The cluster was made by a major version that is not installed any more.
+    #[error(
+        "the data directory was made by Postgres {major}, which is not installed: on Debian or Ubuntu, `apt-get \
+         install postgresql-{major}`; to move to a newer version, install both and run `bellwire postgres upgrade`"
+    )]
+    OtherVersion {
+        /// The version that made it.
+        major: u32,
+    },
+    /// The configured directory is not one of Postgres binaries.
+    #[error("{} holds no Postgres {wanted} (postgres and initdb)", dir.display())]
+    NotThere {
+        /// The configured directory.
+        dir: PathBuf,
+        /// Which versions would do.
+        wanted: String,
+    },
+    /// No `pg_dump` and `pg_restore` for a server of that version.
+    #[error(
+        "pg_dump and pg_restore {major} or newer are not installed: on Debian or Ubuntu, `apt-get install \
+         postgresql-client-{major}`; or name their directory by BELLWIRE_POSTGRES_BIN"
+    )]
+    NoTools {
+        /// The server's major version.
+        major: u32,
+    },
+    /// Root was to run programs that somebody else may have written.
+    #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
+    Untrusted {
+        /// The configured directory.
+        dir: PathBuf,
+        /// Who may have.
+        why: trust::Untrusted,
+    },
+    /// Started by root on a system without the user that Postgres is to run as.
+    #[error(
+        "Postgres does not run as root, and there is no user `{0}` to run it as; create it, or start as another user"
+    )]
+    NoUser(&'static str),
+    /// Root found a cluster of neither its own nor that user.
+    #[error("the database in {} is of user `{owner}`: run this as that user, such as by `sudo -u {owner}`", dir.display())]
+    Anothers {
+        /// Where the cluster is.
+        dir: PathBuf,
+        /// Whose it is: a name, or a number.
+        owner: String,
+    },
+    /// User `postgres` may not enter a directory above the data.
+    #[error("user `{user}` may not enter {}, where the data would be: choose another data directory", dir.display())]
+    Unreachable {
+        /// The first closed directory.
+        dir: PathBuf,
+        /// The user that Postgres runs as.
+        user: &'static str,
+    },
+    /// Somebody else made the socket's directory, or opened it to others.
+    #[error(
+        "{} belongs to somebody else or is open to others, who could answer there in place of Postgres: remove it",
+        .0.display()
+    )]
+    SocketDir(PathBuf),
+    /// A file operation failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted, with its path.
+        what: String,
+        /// How it failed.
+        source: std::io::Error,
+    },
+    /// A cluster that is to be upgraded runs.
+    #[error("a Postgres runs on the data directory: stop all that use it, and try again")]
+    Running,
+    /// There is nothing to upgrade to.
+    #[error(
+        "no Postgres newer than {major}, which made the data directory, is installed: install one beside it, or name its directory \
+         by BELLWIRE_POSTGRES_BIN"
+    )]
+    NothingNewer {
+        /// The version that made it.
+        major: u32,
+    },
+    /// `pg_upgrade` failed; what it said last.
+    #[error("pg_upgrade failed, and nothing has changed: {0}")]
+    Upgrade(String),
+    /// `initdb` failed.
+    #[error("initdb failed: {0}")]
+    InitDb(String),
+    /// Postgres ended while it started; what it said last.
+    #[error("Postgres did not start: {0}")]
+    Start(String),
+    /// Postgres neither started nor ended in time.
+    #[error("Postgres was not ready after {} s; its log is {}", START_DEADLINE.as_secs(), .0.display())]
+    Slow(PathBuf),
+}
+
+impl Error {
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+}
+
+/// Where and how to run Postgres.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The cluster is made in `postgres` below it.
+    pub data_dir: PathBuf,
+    /// The directory of `postgres` and `initdb`, instead of looking for it.
+    pub binaries: Option<PathBuf>,
+    /// `PATH`, looked through after the usual places.
+    pub search_path: Option<std::ffi::OsString>,
+    /// What a crash of the machine may cost.
+    pub durability: Durability,
+    /// Whether somebody sets how often Postgres looks for dead rows; otherwise that is often.
+    pub is_paced: bool,
+    /// How much memory Postgres is sized for, in MiB; none: for what this machine has, or the container that it runs in.
+    pub memory_mib: Option<u32>,
+    /// Erases the data directory whenever Postgres ends, whatever ended it: for tests that do not restart it.
+    pub ephemeral: bool,
+}
+
+impl Options {
+    /// How much memory Postgres is sized for, in MiB.
+    pub fn memory_mib(&self) -> u32 {
+        self.memory_mib.unwrap_or_else(memory::available_mib)
+    }
+}
+
+#[derive(Debug)]
+enum Holder {
+    Ours { guard: Child, postmaster: Pid, keeping: File },
+    Adopted(Pid),
+    Nobody,
+}
+
+/// A running embedded Postgres. Dropping it, like any end of this process, stops a Postgres that it started.
+#[derive(Debug)]
+pub struct Embedded {
+    place: Cluster,
+    holder: Mutex<Holder>,
+}
+
+impl Embedded {
+    /// Makes the cluster if there is none, and starts Postgres, or adopts the one that runs on it. Blocks until it takes
+    /// connections.
+    pub fn start(options: &Options) -> Result<Self, Error> {
+        let place = Cluster::prepare(options)?;
+        let holder = Mutex::new(bring_up(&place)?);
+        Ok(Self { place, holder })
+    }
+
+    /// Whether a cluster was made there before.
+    pub fn exists(options: &Options) -> bool {
+        cluster::cluster_exists(&options.data_dir)
+    }
+
+    /// How to connect to one of its databases.
+    pub fn connect_options(&self, database: &str) -> PgConnectOptions {
+        PgConnectOptions::new_without_pgpass()
+            .host("localhost")
+            .socket(&self.place.socket_dir)
+            .port(5432)
+            .username(SUPERUSER)
+            .database(database)
+            .ssl_mode(PgSslMode::Disable)
+    }
+
+    /// The same as a URL, for `psql` and other programs.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{SUPERUSER}@localhost/{database}?host={}", self.place.socket_dir.display())
+    }
+
+    /// The socket itself, for a proxy in between.
+    pub fn socket(&self) -> PathBuf {
+        self.place.socket()
+    }
+
+    /// Where it writes its log.
+    pub fn log(&self) -> PathBuf {
+        self.place.log()
+    }
+
+    /// Whether it runs because of this process.
+    pub fn is_ours(&self) -> bool {
+        matches!(*self.holder.lock(), Holder::Ours { .. })
+    }
+
+    /// Process id of the postmaster, if one runs.
+    pub fn postmaster(&self) -> Option<i32> {
+        match &*self.holder.lock() {
+            Holder::Ours { postmaster, .. } | Holder::Adopted(postmaster) => Some(postmaster.as_raw()),
+            Holder::Nobody => None,
+        }
+    }
+
+    /// Stops it if this process started it (sessions end, a checkpoint is written), and waits for that. An adopted one
+    /// is left to its holder.
+    pub fn stop(&self) {
+        let holder = std::mem::replace(&mut *self.holder.lock(), Holder::Nobody);
+        if let Holder::Ours { mut guard, keeping, .. } = holder {
+            drop(keeping); // nobody adopts it from here on
+            drop(guard.stdin.take());
+            wait_for(&mut guard, Instant::now() + STOP_DEADLINE);
+            if let Ok(_lock) = self.place.lock() {
+                self.place.remove_socket_dir();
+            }
+        }
+    }
+
+    /// Stops it as [`stop`](Self::stop) does and starts it again.
+    pub fn restart(&self) -> Result<(), Error> {
+        self.stop();
+        *self.holder.lock() = bring_up(&self.place)?;
+        Ok(())
+    }
+
+    /// Whether it certainly runs, found without waiting for anything. False says that [`revive`](Self::revive) has to look.
+    pub fn certainly_runs(&self) -> bool {
+        match self.holder.try_lock().as_deref_mut() {
+            Some(Holder::Ours { guard, .. }) => matches!(guard.try_wait(), Ok(None)),
+            _ => false,
+        }
+    }
+
+    /// Starts it again if it ended without being told to: it crashed, or the process that held an adopted one is gone.
+    /// Answers whether it did. Does nothing after [`stop`](Self::stop).
+    pub fn revive(&self) -> Result<bool, Error> {
+        let mut holder = self.holder.lock();
+        let runs = match &mut *holder {
+            Holder::Ours { guard, .. } => matches!(guard.try_wait(), Ok(None)),
+            Holder::Adopted(pid) => self.place.status()?.is_some_and(|(now, _)| now == *pid),
+            Holder::Nobody => true,
+        };
+        if !runs {
+            *holder = Holder::Nobody; // ours is not kept any more, whoever starts the next one
+            *holder = bring_up(&self.place)?;
+        }
+        Ok(!runs)
+    }
+
+    /// Ends Postgres at once, as a crash would, and waits until its guard noticed: for tests.
+    pub fn kill(&self) {
+        if let Holder::Ours { guard, postmaster, .. } = &mut *self.holder.lock() {
+            // It may have ended by itself; then there is nothing to do.
+            let _ = kill(*postmaster, Signal::SIGKILL);
+            wait_for(guard, Instant::now() + STOP_DEADLINE);
+        }
+    }
+}
+
+/// Adopts the Postgres that runs at this place, or starts one.
+fn bring_up(place: &Cluster) -> Result<Holder, Error> {
+    let deadline = Instant::now() + START_DEADLINE;
+    let _lock = place.lock()?;
+    let mut refused = None;
+    while Instant::now() < deadline {
+        match (place.status()?, place.keep()?) {
+            (Some((pid, Status::Ready)), None) => return Ok(Holder::Adopted(pid)),
+            // It starts or stops; or it has died, and its keeper has not noticed yet.
+            (Some((_, Status::Changing)), _) | (None, None) => sleep(POLL),
+            // Its keeper has died, and the guard is about to do the same, unless it has died, too.
+            (Some((pid, Status::Ready)), Some(_)) => {
+                let _ = kill(pid, Signal::SIGINT); // it may be gone by now
+                sleep(POLL);
+            }
+            (None, Some(keeping)) => match launch(place, keeping, deadline) {
+                // Another process was faster.
+                Err(Error::Start(_)) if place.status()?.is_some() => {}
+                Err(Error::Start(said))
+                    if BROKEN_LOCK_FILE.iter().any(|words| said.contains(words)) && place.discard_lock_file()? => {}
+                // One that died moments ago: its sessions let go of the shared memory. Or one that is about to be gone: it
+                // takes no connections any more, but its lock file is there.
+                Err(Error::Start(said)) if said.contains("still in use") || said.contains("already exists") => {
+                    refused = Some(Error::Start(said));
+                    sleep(POLL);
+                }
+                launched => return launched,
+            },
+        }
+    }
+    Err(refused.unwrap_or_else(|| Error::Slow(place.log())))
+}
+
+/// Starts Postgres under its guard and waits until it takes connections.
+fn launch(place: &Cluster, keeping: File, deadline: Instant) -> Result<Holder, Error> {
+    place.make_socket_dir()?;
+    let (log, log_start) = place.open_log()?;
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(GUARD).arg("bellwire-postgres").arg(place.erase_at_end());
+    command.arg(place.binaries.program("postgres")).arg("-D").arg(place.cluster());
+    command.arg("-c").arg(format!("unix_socket_directories={}", place.socket_dir.display()));
+    for setting in settings::settings(place.durability, place.is_paced, place.memory_mib) {
+        command.arg("-c").arg(setting);
+    }
+    let mut guard = place
+        .run_as(&mut command)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(Error::io("cannot start /bin/sh"))?;
+    let postmaster = read_pid(&mut guard).ok_or_else(|| Error::Start(place.said_since(log_start)))?;
+    while Instant::now() < deadline {
+        if place.status()? == Some((postmaster, Status::Ready)) {
+            return Ok(Holder::Ours { guard, postmaster, keeping });
+        }
+        if !matches!(guard.try_wait(), Ok(None)) {
+            return Err(Error::Start(place.said_since(log_start)));
+        }
+        sleep(POLL);
+    }
+    Err(Error::Slow(place.log()))
+}
+
+fn read_pid(guard: &mut Child) -> Option<Pid> {
+    let mut line = String::new();
+    BufReader::new(guard.stdout.take()?).read_line(&mut line).ok()?;
+    line.trim().parse().ok().map(Pid::from_raw)
+}
+
+fn wait_for(guard: &mut Child, deadline: Instant) {
+    while matches!(guard.try_wait(), Ok(None)) && Instant::now() < deadline {
+        sleep(POLL);
+    }
+}

@@ -1,0 +1,116 @@
+//! How the embedded Postgres is tuned. Given on its command line at every start, so that an upgrade of Bellwire brings
+//! new settings to old clusters.
+
+/// What a crash of the machine may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Nothing that was committed.
+    #[default]
+    Full,
+    /// Everything: for tests, whose clusters live no longer than they do.
+    Fast,
+}
+
+/// Settings of every cluster.
+const COMMON: &[&str] = &[
+    // Nobody but this machine's Bellwire talks to it, over a socket in a directory that is closed to other users.
+    "listen_addresses=",
+    "port=5432",
+    "unix_socket_permissions=0700",
+    "timezone=UTC",
+    "log_timezone=UTC",
+    // Rows hold secrets, sealed or hashed, and people's ids: neither statements nor "failing row contains" are logged.
+    "log_error_verbosity=terse",
+    "log_min_error_statement=panic",
+    "log_checkpoints=off",
+    // Statements take a millisecond: compiling them or starting parallel workers would cost more than it gains.
+    "jit=off",
+    "max_parallel_workers_per_gather=0",
+    // A system call for each statement, to rename the process for `ps`.
+    "update_process_title=off",
+    "random_page_cost=1.1",
+    "max_logical_replication_workers=0",
+    // Nobody replicates from an embedded Postgres: less to write. Backups are made with pg_dump; whoever wants archived
+    // WAL brings a Postgres of their own.
+    "wal_level=minimal",
+    "max_wal_senders=0",
+];
+
+const FULL: &[&str] = &[
+    "synchronous_commit=on",
+    // Processes of one Bellwire use some 40; the rest is for psql, pg_dump, and another Bellwire during an upgrade.
+    "max_connections=120",
+    // Each checkpoint makes every page that is changed after it go to the log in full: rare ones are cheap.
+    "max_wal_size=2GB",
+    "min_wal_size=256MB",
+    "checkpoint_timeout=15min",
+    "checkpoint_completion_target=0.9",
+    "autovacuum_vacuum_cost_limit=2000",
+];
+
+/// Queue, batches and cursors turn over within seconds; a minute between looks lets them bloat.
+const UNPACED: &str = "autovacuum_naptime=5s";
+
+const FAST: &[&str] = &[
+    "fsync=off",
+    "full_page_writes=off",
+    // Many tests at once, each with pools of its own.
+    "max_connections=400",
+    "shared_buffers=128MB",
+    "max_wal_size=1GB",
+    // Checkpoints and vacuum by the clock would only disturb what tests measure.
+    "checkpoint_timeout=1h",
+    "autovacuum_naptime=1min",
+];
+
+/// The settings as `name=value`, on a machine with so much memory. What somebody sets while Postgres runs is left out.
+pub(super) fn settings(durability: Durability, is_paced: bool, memory_mib: u32) -> Vec<String> {
+    let mut all: Vec<String> = COMMON.iter().copied().map(str::to_owned).collect();
+    match durability {
+        Durability::Full => {
+            all.extend(FULL.iter().copied().map(str::to_owned));
+            all.extend((!is_paced).then(|| UNPACED.to_owned()));
+            all.extend(by_memory(memory_mib));
+        }
+        Durability::Fast => all.extend(FAST.iter().copied().map(str::to_owned)),
+    }
+    all
+}
+
+/// What Postgres may keep in memory. From 2 GiB on: indexes of a million subscriptions and all hot tables, and the operating system
+/// caches the rest. On smaller machines an eighth, which a quarter of a gigabyte has room for beside all connections and the server.
+fn by_memory(memory_mib: u32) -> [String; 4] {
+    let share = |part: u32, least: u32, most: u32| (memory_mib / part).clamp(least, most);
+    [
+        format!("shared_buffers={}MB", share(8, 24, 256)),
+        format!("effective_cache_size={}MB", share(2, 128, 1_024)),
+        format!("maintenance_work_mem={}MB", share(16, 16, 128)),
+        format!("wal_buffers={}MB", share(128, 2, 16)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn postgres_memory_is_an_eighth_within_bounds() {
+        let buffers = |memory_mib| by_memory(memory_mib)[0].clone();
+        assert_eq!(
+            [128, 256, 1_024, 2_048, 65_536].map(buffers),
+            ["24MB", "32MB", "128MB", "256MB", "256MB"].map(|size| format!("shared_buffers={size}"))
+        );
+        let of = |durability| settings(durability, false, 256);
+        let times = |all: &[String], name: &str| all.iter().filter(|setting| setting.starts_with(name)).count();
+        for durability in [Durability::Full, Durability::Fast] {
+            for name in ["shared_buffers=", "max_connections=", "autovacuum_naptime="] {
+                assert_eq!(times(&of(durability), name), 1, "{name} {durability:?}");
+            }
+        }
+        assert_eq!(
+            times(&settings(Durability::Full, true, 256), "autovacuum_naptime="),
+            0,
+            "the command line would win"
+        );
+    }
+}

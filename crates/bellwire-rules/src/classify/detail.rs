@@ -1,0 +1,113 @@
+//! The gateway's own words, made fit for a row that people read: short, valid text without endpoints or tokens.
+
+use http::HeaderMap;
+
+use bellwire_core::lane::Gateway;
+
+/// The longest detail kept, in octets.
+const DETAIL_MAX: usize = 500;
+/// How much of a body is looked at, in octets.
+const READ_MAX: usize = 4096;
+/// A run of this many ASCII characters or more is taken for a token or key. A UUID has 36.
+const TOKEN_MIN: usize = 40;
+const REDACTED: &str = "[redacted]";
+
+/// The words of a failed response: WNS puts them in a header, everybody else in the body. None if there are none.
+pub(super) fn of_response(gateway: Gateway, headers: &HeaderMap, body: &[u8]) -> Option<Box<str>> {
+    match headers.get("x-wns-error-description") {
+        Some(words) if gateway == Gateway::Wns && !words.is_empty() => clean(words.as_bytes()),
+        _ => clean(body),
+    }
+}
+
+/// Makes text of arbitrary octets: invalid UTF-8 is replaced, control characters become spaces, words that look like
+/// a URL or a token are redacted, and the rest is cut to 500 octets at a character boundary. Redacting comes before
+/// cutting, so that no cut hides what a word was.
+fn clean(raw: &[u8]) -> Option<Box<str>> {
+    let text = String::from_utf8_lossy(&raw[..raw.len().min(READ_MAX)]);
+    let whole = if raw.len() > READ_MAX { text.rsplit_once(is_boundary).map_or("", |(whole, _)| whole) } else { &text };
+    let mut out = String::new();
+    for piece in whole.split_inclusive(is_boundary) {
+        let word = piece.trim_end_matches(is_boundary);
+        out.push_str(if looks_secret(word) { REDACTED } else { word });
+        match piece[word.len()..].chars().next() {
+            Some(blank) if blank.is_whitespace() || blank.is_control() => {
+                out.push_str(if out.ends_with(' ') { "" } else { " " });
+            }
+            Some(quote) => out.push(quote),
+            None => {}
+        }
+        if out.len() >= DETAIL_MAX {
+            break;
+        }
+    }
+    out.truncate(out.floor_char_boundary(DETAIL_MAX));
+    let out = out.trim();
+    (!out.is_empty()).then(|| out.into())
+}
+
+/// Where a word ends: NUL and the other control characters included, so that they cannot split a URL's scheme from it
+/// unseen: both halves are judged.
+fn is_boundary(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '`' | '<' | '>')
+}
+
+/// A scheme, a host with a path (also when JSON escapes the slash, or percent-encoding hides it), or a long run that
+/// may be a token.
+fn looks_secret(word: &str) -> bool {
+    let host_with_path = || word.split_once('.').is_some_and(|(_, rest)| rest.contains('/'));
+    let encoded = || word.to_ascii_lowercase().contains("%2f");
+    let token = || word.split(|c: char| !c.is_ascii_graphic()).any(|run| run.len() >= TOKEN_MIN);
+    word.contains("//") || host_with_path() || encoded() || token()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cleaned(raw: &[u8]) -> String {
+        clean(raw).map_or(String::new(), String::from)
+    }
+
+    #[test]
+    fn endpoint_or_token_lookalikes_are_redacted() {
+        for secret in [
+            "https://fcm.googleapis.com/wp/abc",
+            "HTTPS://EXAMPLE.COM",
+            "fcm.googleapis.com/wp/abc:APA91",
+            "https:\\/\\/fcm.googleapis.com\\/wp\\/abc",
+            "https%3A%2F%2Ffcm.googleapis.com%2Fwp%2Fabc",
+            "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJodHRwczovL2ZjbSJ9",
+            "//updates.push.services.mozilla.com/wpush/v2/x",
+        ] {
+            assert_eq!(cleaned(format!("bad endpoint {secret} given").as_bytes()), "bad endpoint [redacted] given");
+            let json = cleaned(format!("{{\"code\":400,\"at\":\"{secret}\"}}").as_bytes());
+            assert_eq!(json, "{\"code\":400,\"at\":\"[redacted]\"}");
+        }
+    }
+
+    #[test]
+    fn ordinary_words_survive() {
+        let said = "the key in the authorization header do not correspond; id 0192b7e2-5a64-7c3e-9b1d-3a2f4e5d6c7b";
+        assert_eq!(cleaned(said.as_bytes()), said);
+        assert_eq!(cleaned(b"\0a\0b\r\n\tc\x1b "), "a b c");
+        assert_eq!(clean(b""), None);
+        assert_eq!(clean(b" \0\n"), None);
+    }
+
+    #[test]
+    fn detail_has_at_most_500_octets() {
+        for raw in
+            [vec![0xff; 5000], "ä ".repeat(3000).into_bytes(), vec![b'a'; 9000], "a b ".repeat(2000).into_bytes()]
+        {
+            let out = cleaned(&raw);
+            assert!(out.len() <= DETAIL_MAX && !out.contains('\0'), "{} octets", out.len());
+        }
+    }
+
+    #[test]
+    fn truncated_url_is_removed_completely() {
+        let raw = [" ".repeat(READ_MAX - 10).into_bytes(), b"https://fcm.googleapis.com/wp/abc".to_vec()].concat();
+        assert_eq!(clean(&raw), None);
+    }
+}

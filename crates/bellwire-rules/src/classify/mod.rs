@@ -1,0 +1,344 @@
+//! What a gateway's answer means: status, headers and body, or a transport failure, become one outcome.
+//!
+//! The status decides first (RFC 8030 section 5, RFC 9110 section 15); what a known gateway adds in headers or body
+//! refines it, and an empty or unreadable body changes nothing. [`crate::policy::decide`] then turns the outcome into
+//! a verdict.
+
+mod detail;
+pub mod retry_after;
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use serde::Deserialize;
+
+use bellwire_core::clock::Timestamp;
+use bellwire_core::lane::Gateway;
+use bellwire_core::named;
+
+/// The longest wait that one throttling response is heeded for: an hour.
+const THROTTLED_MAX: Duration = Duration::from_secs(3_600);
+
+named! {
+    /// Why a POST got no answer. Made by the gateway client, read by [`classify`].
+    pub enum Failure {
+        /// The endpoint's host has no address at present, or nobody could be asked.
+        Resolve = "resolve",
+        /// The endpoint's host has no address and never will have one: DNS has not known it for hours, or it ends in `.invalid`
+        /// (RFC 6761 section 6.4). Chrome hands out `permanently-removed.invalid` for subscriptions that it took back.
+        InvalidHost = "invalid_host",
+        /// The endpoint's host is not one that may be talked to, or resolves to an address that is not public.
+        Forbidden = "forbidden",
+        /// No TCP connection.
+        Connect = "connect",
+        /// The proxy that this network's connections leave by gave none, whatever it answered: the trouble is ours.
+        Proxy = "proxy",
+        /// No TLS session: bad certificate or handshake.
+        Tls = "tls",
+        /// The gateway did not take the request: REFUSED_STREAM, or a stream above GOAWAY's last id (RFC 9113 section 8.7).
+        /// Sending it again cannot double it.
+        Unprocessed = "unprocessed",
+        /// By the time that the gateway had room for it, the sender did not want it sent any more. Nothing was sent.
+        Withdrawn = "withdrawn",
+        /// The connection or stream broke after the request may have been read.
+        Reset = "reset",
+        /// The peer broke the protocol.
+        Protocol = "protocol",
+        /// No complete answer before the deadline.
+        Deadline = "deadline",
+    }
+}
+
+impl Failure {
+    /// The failure of a host that has no address: [`InvalidHost`](Self::InvalidHost) if its very name says so.
+    pub fn unresolved(host: &str) -> Self {
+        let host = host.strip_suffix('.').unwrap_or(host);
+        match host.rsplit('.').next() {
+            Some(last) if last.eq_ignore_ascii_case("invalid") => Failure::InvalidHost,
+            _ => Failure::Resolve,
+        }
+    }
+
+    /// Whether no gateway was reached. The cause may be here: the network of this machine, or its clock, by which a
+    /// certificate is not valid.
+    pub fn is_unreached(self) -> bool {
+        matches!(self, Failure::Resolve | Failure::Connect | Failure::Proxy | Failure::Tls)
+    }
+}
+
+/// What came of a POST, borrowed from the connection.
+#[derive(Debug, Clone, Copy)]
+pub enum Answer<'a> {
+    /// The gateway answered.
+    Response {
+        /// The status as it stood on the wire; any number, valid or not.
+        status: u16,
+        /// All response headers.
+        headers: &'a HeaderMap,
+        /// The body, as much of it as was read.
+        body: &'a [u8],
+    },
+    /// It did not.
+    Failure(Failure),
+}
+
+named! {
+    /// Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning. Whatever the reason,
+    /// a dead letter with it waits to be replayed or discarded, and the app's events tell of it.
+    pub enum DeadReason {
+        /// 400: the gateway finds the request itself wrong. [`classify`] says so of the first such answer.
+        BadRequest = "bad_request",
+        /// 401 or 403, or Apple's 400 for a VAPID key that is not the subscription's. [`classify`] says so; a key that many
+        /// subscriptions are refused with is held instead, and raises an alert.
+        Unauthorized = "unauthorized",
+        /// 413, and nothing is left to shrink. [`decide`](crate::policy::decide) says so, or dispatch, which finds nothing
+        /// to leave out.
+        PayloadTooLarge = "payload_too_large",
+        /// 489 with the header that forbids another try. [`classify`] says so.
+        NonRetryable = "non_retryable",
+        /// 3xx: redirects are never followed. [`classify`] says so.
+        Redirected = "redirected",
+        /// Any other 4xx; the status stored beside it keeps them apart. [`classify`] says so.
+        Http4xx = "http_4xx",
+        /// The endpoint's host may not be talked to: it is no push service that is let in, or leads into a private network.
+        /// The gateway's guard says so.
+        EndpointForbidden = "endpoint_forbidden",
+        /// Every retry of the policy failed, or the guide's window of 24 hours closed. [`decide`](crate::policy::decide)
+        /// says so.
+        RetriesExhausted = "retries_exhausted",
+        /// Claimed five times without an ending: whoever handled it, crashed. Dispatch says so when it claims it once more.
+        LeaseExhausted = "lease_exhausted",
+        /// Its retry token does not fit the row: somebody changed it by hand. Dispatch says so when it claims it,
+        /// and raises an alert.
+        Tampered = "tampered",
+        /// This attempt was made already: somebody put a row back. Dispatch says so when it claims it, and raises an alert.
+        Replayed = "replayed",
+        /// Its keys or payload could not be opened or encrypted. Dispatch says so before it sends.
+        Unsealable = "unsealable",
+        /// Its template could not be filled in for its recipient: something that it asks for is not defined, or what came of it
+        /// breaks a rule, such as that of links. Dispatch says so before it sends.
+        Unrenderable = "unrenderable",
+        /// What came of its template is too long for a push, and its author lets nothing be cut, or that was not enough.
+        /// Dispatch says so before it sends.
+        TooLong = "too_long",
+    }
+}
+
+/// The meaning of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The gateway took the message.
+    Accepted {
+        /// The `TTL` that it granted, in seconds, if it said so (RFC 8030 section 5.2).
+        ttl_granted_s: Option<u32>,
+    },
+    /// It takes nothing more for this subscription for a while: the subscription waits.
+    Throttled,
+    /// It takes nothing more from this sender for a while, and says so: the lane holds.
+    SenderThrottled,
+    /// It could not be reached or could not cope.
+    Unavailable {
+        /// It said that an immediate retry is welcome (Mozilla's errno 202).
+        retry_now: bool,
+    },
+    /// Our own network's proxy stood in between: nobody was asked. Another try costs no attempt, but the lane has to wait.
+    CutOff,
+    /// It did not take the request; another try costs no attempt.
+    Unprocessed,
+    /// The payload is larger than this gateway takes.
+    TooLarge,
+    /// The subscription does not exist any more: prune it.
+    Gone,
+    /// It will never take this message; never a reason to prune.
+    Refused {
+        /// What the dead letter says.
+        reason: DeadReason,
+    },
+}
+
+impl Kind {
+    /// Whether the push service asks for patience.
+    pub fn is_throttling(self) -> bool {
+        matches!(self, Kind::Throttled | Kind::SenderThrottled)
+    }
+}
+
+/// What an answer says about the gateway's health, for the circuit breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Health {
+    /// It answered sensibly, even if the answer was a refusal.
+    Alive,
+    /// It failed.
+    Failing,
+    /// Nothing: the request never was the gateway's.
+    Unknown,
+}
+
+/// One answer, understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its meaning.
+    pub kind: Kind,
+    /// The HTTP status; none if there was no answer.
+    pub status: Option<u16>,
+    /// When the gateway wants to be asked again: at most an hour ahead if it throttles, at most a day otherwise. Read for kinds that
+    /// lead to a retry only.
+    pub retry_after: Option<Duration>,
+    /// The gateway's words or the failure's name: at most 500 octets, no NUL, no URL. None for accepted.
+    pub detail: Option<Box<str>>,
+}
+
+impl Outcome {
+    /// Bounds the wait that the push service asks for: what it refuses is held until then.
+    pub fn bound_wait(&mut self, now: Timestamp, until: Timestamp) {
+        let longest = (until - now).to_std().unwrap_or_default();
+        self.retry_after = self.retry_after.map(|wait| wait.min(longest));
+    }
+
+    /// What this outcome says about the gateway's health.
+    pub fn health(&self) -> Health {
+        match (self.kind, self.status) {
+            (Kind::Unavailable { .. } | Kind::CutOff, _) => Health::Failing,
+            (Kind::Unprocessed, _) | (_, None) => Health::Unknown,
+            _ => Health::Alive,
+        }
+    }
+
+    /// Whether the gateway refused the VAPID key or token.
+    pub fn refuses_key(&self) -> bool {
+        self.kind == Kind::Refused { reason: DeadReason::Unauthorized }
+    }
+
+    /// Whether it says that the gateway takes the VAPID key, or that it doesn't: what
+    /// [`KeyWatch`](crate::policy::hold::KeyWatch) counts.
+    pub fn judges_key(&self) -> bool {
+        self.refuses_key() || matches!(self.kind, Kind::Accepted { .. })
+    }
+}
+
+/// Understands an answer of `gateway`, received at `now`. Total: every status from 0 to 65,535 and every failure has
+/// a meaning. Allocates nothing for an accepted answer.
+pub fn classify(gateway: Gateway, answer: &Answer<'_>, now: Timestamp) -> Outcome {
+    match *answer {
+        Answer::Failure(failure) => {
+            let detail = Some(failure.name().into());
+            Outcome { kind: of_failure(failure), status: None, retry_after: None, detail }
+        }
+        Answer::Response { status, headers, body } => {
+            let kind = of_response(gateway, status, headers, body);
+            if let Kind::Accepted { .. } = kind {
+                return Outcome { kind, status: Some(status), retry_after: None, detail: None };
+            }
+            let retry_after = match kind {
+                Kind::Throttled | Kind::SenderThrottled => {
+                    retry_after::from_headers(headers, now).map(|wait| wait.min(THROTTLED_MAX))
+                }
+                Kind::Unavailable { .. } => retry_after::from_headers(headers, now),
+                _ => None,
+            };
+            Outcome { kind, status: Some(status), retry_after, detail: detail::of_response(gateway, headers, body) }
+        }
+    }
+}
+
+fn of_failure(failure: Failure) -> Kind {
+    match failure {
+        Failure::Forbidden => Kind::Refused { reason: DeadReason::EndpointForbidden },
+        Failure::InvalidHost => Kind::Gone,
+        Failure::Unprocessed | Failure::Withdrawn => Kind::Unprocessed,
+        Failure::Proxy => Kind::CutOff,
+        Failure::Resolve | Failure::Connect | Failure::Tls | Failure::Reset | Failure::Protocol | Failure::Deadline => {
+            Kind::Unavailable { retry_now: false }
+        }
+    }
+}
+
+fn of_response(gateway: Gateway, status: u16, headers: &HeaderMap, body: &[u8]) -> Kind {
+    let kind = of_status(status, headers);
+    match gateway {
+        Gateway::Wns => refined_by_wns(kind, status, headers),
+        Gateway::Mozilla if status >= 400 => refined_by_errno(kind, status, body),
+        Gateway::Apple if matches!(status, 400 | 429) => refined_by_reason(kind, status, body),
+        _ => kind,
+    }
+}
+
+fn of_status(status: u16, headers: &HeaderMap) -> Kind {
+    let refused = |reason| Kind::Refused { reason };
+    match status {
+        200..=299 => Kind::Accepted { ttl_granted_s: number(headers, "ttl") },
+        300..=399 => refused(DeadReason::Redirected),
+        400 => refused(DeadReason::BadRequest),
+        401 | 403 => refused(DeadReason::Unauthorized),
+        404 | 410 => Kind::Gone,
+        408 => Kind::Unavailable { retry_now: false },
+        413 => Kind::TooLarge,
+        429 => Kind::Throttled,
+        489 if forbids_retry(headers) => refused(DeadReason::NonRetryable),
+        _ if (400..500).contains(&status) => refused(DeadReason::Http4xx),
+        _ => Kind::Unavailable { retry_now: false },
+    }
+}
+
+/// WNS throttles with 406 or 429, and names in a header who is meant, even in a 2xx that was not a delivery: `dropped` and
+/// `channelthrottled` mean one device, `appthrottled` means the sender, as 406 does alone.
+fn refined_by_wns(kind: Kind, status: u16, headers: &HeaderMap) -> Kind {
+    let said = |word: &str| {
+        ["x-wns-status", "x-wns-notificationstatus"]
+            .into_iter()
+            .filter_map(|name| headers.get(name))
+            .any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
+    };
+    match status {
+        200..=299 | 406 | 429 if said("channelthrottled") => Kind::Throttled,
+        200..=299 | 406 | 429 if said("appthrottled") => Kind::SenderThrottled,
+        200..=299 if said("dropped") => Kind::Throttled,
+        406 => Kind::SenderThrottled,
+        _ => kind,
+    }
+}
+
+/// Mozilla's `errno`: 103, 105 and 106 name a subscription that is gone, 201 asks to back off, 202 to try again now.
+/// Statuses that must never prune (refused keys, throttling, server errors) do not, whatever the body says.
+fn refined_by_errno(kind: Kind, status: u16, body: &[u8]) -> Kind {
+    #[derive(Deserialize)]
+    struct Body {
+        errno: u32,
+    }
+    let may_prune = status < 500 && !matches!(status, 401 | 403 | 406 | 408 | 429);
+    match serde_json::from_slice(body) {
+        Ok(Body { errno: 103 | 105 | 106 }) if may_prune => Kind::Gone,
+        Ok(Body { errno: 201 }) if status != 429 => Kind::Unavailable { retry_now: false },
+        Ok(Body { errno: 202 }) if status != 429 => Kind::Unavailable { retry_now: true },
+        _ => kind,
+    }
+}
+
+/// Apple's 400 also covers VAPID keys that are not the subscription's, and requests that it did not read in time. Its 429 means a
+/// device, unless the reason names the sender's tokens.
+fn refined_by_reason(kind: Kind, status: u16, body: &[u8]) -> Kind {
+    #[derive(Deserialize)]
+    struct Body<'a> {
+        #[serde(borrow)]
+        reason: std::borrow::Cow<'a, str>,
+    }
+    match (status, serde_json::from_slice::<Body<'_>>(body).as_ref().map(|body| body.reason.as_ref())) {
+        (400, Ok("VapidPkHashMismatch" | "BadVapidPublicKey" | "BadAuthorizationHeader" | "BadJwtToken")) => {
+            Kind::Refused { reason: DeadReason::Unauthorized }
+        }
+        (400, Ok("IdleTimeout")) => Kind::Unavailable { retry_now: false },
+        (429, Ok("TooManyProviderTokenUpdates")) => Kind::SenderThrottled,
+        _ => kind,
+    }
+}
+
+fn forbids_retry(headers: &HeaderMap) -> bool {
+    ["bellwire-nonretryable", "upstash-nonretryable-error"]
+        .into_iter()
+        .filter_map(|name| headers.get(name))
+        .any(|value| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"true"))
+}
+
+fn number(headers: &HeaderMap, name: &str) -> Option<u32> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}

@@ -1,0 +1,67 @@
+//! Why a message of a campaign was not for somebody who belongs to the campaign's audience: it was for other time zones, or it
+//! follows up a message that they did not get, or reacted to.
+
+use serde_json::{Value, json};
+
+use super::Story;
+use super::words::rfc3339;
+use bellwire_core::clock::Timestamp;
+
+/// What a message is within its campaign, as far as that decides whom it is for.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Of a campaign by the recipients' clock, how the subscription's zone stands to the message; none: of another one.
+    pub zone: Option<ByZone>,
+    /// Of a follow-up, how the subscription stands to what it follows; none: it follows nothing.
+    pub follows: Option<Followed>,
+}
+
+/// How a subscription's time zone stands to a message by the recipients' clock.
+#[derive(Debug, Clone)]
+pub struct ByZone {
+    pub is_its: bool,
+    /// When the message of the same run for that zone is due; none: there is none.
+    pub due_at: Option<Timestamp>,
+}
+
+/// How a subscription stands to the campaign that another one follows up.
+#[derive(Debug, Clone)]
+pub struct Followed {
+    /// The campaign that is followed, as the follow-up names it.
+    pub campaign: String,
+    /// What its recipients did not do who get the follow-up: `click` or `display`.
+    pub did_not: &'static str,
+    pub received: bool,
+    pub did: bool,
+}
+
+/// Why such a message passed over a subscription in that zone, if it would now as well.
+pub(super) fn passed_over(part: &Part, timezone: Option<&str>, story: &Story) -> Option<(String, Value)> {
+    let by_zone = part.zone.as_ref().filter(|zone| !zone.is_its).map(|zone| elsewhere(zone, timezone, story));
+    by_zone.or_else(|| part.follows.as_ref().and_then(not_followed))
+}
+
+fn elsewhere(zone: &ByZone, timezone: Option<&str>, story: &Story) -> (String, Value) {
+    let its = timezone.map_or_else(|| "its zone (not known: it counts as the app's)".to_owned(), str::to_owned);
+    let there = match zone.due_at {
+        Some(due_at) => format!("that for {its} is another one, due at {}", story.time(due_at)),
+        None => format!(
+            "there is none for {its}: its time had passed when the campaign was started, or comes after it expires"
+        ),
+    };
+    let text =
+        format!("its campaign goes by the recipients' clock, and this message of it is for other time zones; {there}");
+    (text, json!({"timezone": timezone, "due_at": zone.due_at.map(rfc3339)}))
+}
+
+fn not_followed(followed: &Followed) -> Option<(String, Value)> {
+    let Followed { campaign, did_not, received, did } = followed;
+    let done = if *did_not == "display" { "displayed" } else { "clicked" };
+    let why = match (received, did) {
+        (false, _) => format!("which it did not get within what is remembered of {campaign}"),
+        (true, true) => format!("and it was {done} there"),
+        (true, false) => return None,
+    };
+    let text = format!("it follows up campaign {campaign} for those by whom that was not {done}, {why}");
+    Some((text, json!({"follows": campaign, "did_not": did_not, "received": received, "did": did})))
+}

@@ -1,0 +1,162 @@
+//! What a policy says of retries: whose it is, which retry was planned for when, and what the answer before it meant.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+use super::size_note;
+use super::words::{count, range, span};
+use super::{Attempt, Code, Facts, Story};
+use crate::classify::{Answer, Failure, Kind, classify};
+use crate::policy::{Layer, Place, RETRIES_MAX, Retry, Step, Terms};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
+use bellwire_core::lane::Gateway;
+
+/// The retries that are told of, and whose word they are.
+pub(super) struct Timetable {
+    pub(super) retry: Retry,
+    /// Whether it is known to be what held, since it was kept.
+    pub(super) is_kept: bool,
+}
+
+impl Timetable {
+    /// The same timetable, as it is after such an answer.
+    fn arithmetic(&self, retries_so_far: u32, throttled: bool) -> String {
+        let other = if throttled { self.retry.when_throttled() } else { None };
+        other.as_ref().unwrap_or(&self.retry).arithmetic(retries_so_far)
+    }
+}
+
+/// Tells whose policy it is. A dead letter keeps the one that was in force; otherwise only the present one is known.
+pub(super) fn policy(facts: &Facts, story: &mut Story) -> Timetable {
+    let kept = facts.letter.as_ref().and_then(|letter| Some((letter, kept_retry(letter.policy.as_ref()?)?)));
+    if let Some((letter, retry)) = kept {
+        let retries = retry.retries();
+        let text = format!("When it died, its policy allowed {}.", count(retries, "retry"));
+        story.say(None, Code::PolicyWhenItDied, text, json!({"retries": retries, "policy": letter.policy}));
+        return Timetable { retry, is_kept: true };
+    }
+    let retry = facts.policy.policy.retry.clone();
+    let retries = retry.retries();
+    let (tier, place) = (facts.message.tier.name(), facts.policy.retry_set_by);
+    let whose = match place {
+        Some(Place::Message) => "the message's own policy".to_owned(),
+        Some(Place::Subscription) => "the policy of its subscription".to_owned(),
+        Some(Place::Topic) => "the policy of the message's topic".to_owned(),
+        Some(Place::Tier) => format!("the app's policy for tier {tier}"),
+        None => format!("the built-in policy of tier {tier}"),
+    };
+    let text = format!("By what is in force now, it is retried by {whose}: {} at most.", count(retries, "retry"));
+    let set_by = place.map_or("default", Place::name);
+    let told = json!({"set_by": set_by, "retries": retries, "policy": facts.policy.policy.to_json()});
+    story.say(None, Code::PolicyInForce, text, told);
+    Timetable { retry, is_kept: false }
+}
+
+/// The retries of a policy that a dead letter keeps: what else it says is in another form, maybe.
+fn kept_retry(policy: &Value) -> Option<Retry> {
+    let mut policy = policy.clone();
+    let members = policy.as_object_mut()?;
+    members.remove("throttlePolicy");
+    members.remove("requestPolicy");
+    let terms = Terms { max_retries: RETRIES_MAX, ..Terms::default() };
+    Layer::restore(&policy, &terms).ok()?.layer.retry
+}
+
+impl Attempt {
+    pub(super) fn posted_at(&self) -> Option<Timestamp> {
+        Some(self.at - TimeDelta::milliseconds(self.took_ms?.into()))
+    }
+
+    /// What was given up beforehand, for a gateway that takes less: names, separated by commas.
+    pub(super) fn left_out(&self) -> Option<&str> {
+        Some(size_note::beforehand(self.reason.as_deref()?)?.0)
+    }
+
+    /// The gateway's own words, or the name of the failure.
+    pub(super) fn words(&self) -> Option<&str> {
+        let told = self.reason.as_deref()?;
+        let words = size_note::beforehand(told).map_or(told, |(_, words)| words);
+        Some(words).filter(|words| !words.is_empty())
+    }
+
+    /// What its answer meant, as far as it can be read out of what is kept of it: the status, and the words where they are
+    /// short enough.
+    pub(super) fn kind(&self, gateway: Option<Gateway>) -> Kind {
+        let gateway = gateway.unwrap_or(Gateway::Other);
+        let kind = |answer: &Answer<'_>| classify(gateway, answer, self.at).kind;
+        let words = self.words().unwrap_or_default();
+        match self.status {
+            Some(status) => kind(&Answer::Response { status, headers: &HeaderMap::new(), body: words.as_bytes() }),
+            None => Failure::from_name(words)
+                .map_or(Kind::Unavailable { retry_now: false }, |it| kind(&Answer::Failure(it))),
+        }
+    }
+
+    /// Whether the answer asked for patience, which some policies have another timetable for.
+    pub(super) fn is_throttling(&self, gateway: Option<Gateway>) -> bool {
+        let said_in_headers = self.ending == Ending::Retry && matches!(self.status, Some(200..=299));
+        said_in_headers || self.kind(gateway).is_throttling()
+    }
+}
+
+/// What a policy says about one retry.
+pub(super) struct Planned {
+    step: Step,
+    arithmetic: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    Within,
+    Later,
+    Sooner,
+}
+
+impl Planned {
+    /// Retry `n`, counted from 1.
+    pub(super) fn new(timetable: &Timetable, n: u32, throttled: bool) -> Option<Self> {
+        let so_far = n.checked_sub(1)?;
+        let step = timetable.retry.step_after(throttled, so_far)?;
+        Some(Self { step, arithmetic: timetable.arithmetic(so_far, throttled) })
+    }
+
+    pub(super) fn now(facts: &Facts, n: u32) -> Option<Self> {
+        let timetable = Timetable { retry: facts.policy.policy.retry.clone(), is_kept: false };
+        let throttled = facts.attempts.last().is_some_and(|last| last.is_throttling(facts.gateway));
+        Self::new(&timetable, n, throttled)
+    }
+
+    pub(super) fn words(&self) -> String {
+        let [nominal, shortest, longest] = self.spans_s();
+        let gives = format!("the policy gives {}, by {}", span(nominal), self.arithmetic);
+        let jitter = match shortest < longest {
+            true => format!(", which jitter makes {}", range(shortest, longest)),
+            false => String::new(),
+        };
+        gives + &jitter
+    }
+
+    pub(super) fn compare(&self, wait_s: f64, slack_s: f64) -> Fit {
+        const MS: f64 = 1e-3; // waits are stored to the millisecond
+        let [_, shortest, longest] = self.spans_s();
+        match wait_s {
+            wait if wait < shortest - MS => Fit::Sooner,
+            wait if wait > longest + slack_s + MS => Fit::Later,
+            _ => Fit::Within,
+        }
+    }
+
+    pub(super) fn facts(&self, n: u32, retries: u32, waited_s: f64) -> Value {
+        let [nominal, shortest, longest] = self.spans_s();
+        json!({"retry": n, "retries": retries, "waited_s": waited_s, "nominal_s": nominal, "shortest_s": shortest,
+               "longest_s": longest, "arithmetic": self.arithmetic})
+    }
+
+    pub(super) fn spans_s(&self) -> [f64; 3] {
+        [self.step.nominal, self.step.shortest, self.step.longest].map(|span: Duration| span.as_secs_f64())
+    }
+}

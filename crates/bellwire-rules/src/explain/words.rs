@@ -1,0 +1,97 @@
+//! Numbers as people write them.
+
+use chrono::{SecondsFormat, TimeDelta};
+
+use bellwire_core::clock::Timestamp;
+
+/// A time as JSON has it.
+pub(super) fn rfc3339(at: Timestamp) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+pub(super) fn time(at: Timestamp, now: Timestamp) -> String {
+    let apart = match at - now {
+        apart if apart > TimeDelta::zero() => format!("in {}", span(seconds(apart))),
+        apart if apart < TimeDelta::zero() => format!("{} ago", span(seconds(-apart))),
+        _ => "now".to_owned(),
+    };
+    format!("{} ({apart})", rfc3339(at))
+}
+
+/// A time span in seconds, to the millisecond.
+pub(super) fn seconds(span: TimeDelta) -> f64 {
+    span.num_milliseconds() as f64 / 1e3
+}
+
+/// A time span of so many seconds, in one or two units.
+pub(super) fn span(seconds: f64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")];
+    if seconds < 60.0 {
+        return match (seconds * 1e3).round() {
+            ms if ms >= 1_000.0 || ms == 0.0 => format!("{} s", (seconds * 10.0).round() / 10.0),
+            ms => format!("{ms} ms"),
+        };
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, and a float saturates")]
+    let whole = seconds.round() as u64;
+    let first = UNITS.iter().position(|(length, _)| whole >= *length).unwrap_or(UNITS.len() - 1);
+    let (length, unit) = UNITS[first];
+    let rest = UNITS.get(first + 1).map(|(smaller, name)| (whole % length / smaller, name)).filter(|(n, _)| *n > 0);
+    match rest {
+        Some((n, name)) => format!("{} {unit} {n} {name}", whole / length),
+        None => format!("{} {unit}", whole / length),
+    }
+}
+
+pub(super) fn count(n: u32, singular: &str) -> String {
+    match n {
+        1 => format!("1 {singular}"),
+        n => format!(
+            "{n} {}",
+            if singular.ends_with('y') {
+                singular.trim_end_matches('y').to_owned() + "ies"
+            } else {
+                format!("{singular}s")
+            }
+        ),
+    }
+}
+
+/// From one span to another, or the one that they both are.
+pub(super) fn range(shortest: f64, longest: f64) -> String {
+    let (from, to) = (span(shortest), span(longest));
+    if from == to { from } else { format!("{from} to {to}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_one_or_two_units() {
+        for (seconds, words) in [
+            (0.0, "0 s"),
+            (0.12, "120 ms"),
+            (1.0, "1 s"),
+            (4.34, "4.3 s"),
+            (59.96, "60 s"),
+            (60.0, "1 min"),
+            (725.0, "12 min 5 s"),
+            (3_600.0, "1 h"),
+            (11_100.0, "3 h 5 min"),
+            (86_400.0, "1 d"),
+            (3_032_000.0, "35 d 2 h"),
+        ] {
+            assert_eq!(span(seconds), words);
+        }
+        assert_eq!((range(1.6, 2.4), range(2.0, 2.0)), ("1.6 s to 2.4 s".to_owned(), "2 s".to_owned()));
+    }
+
+    #[test]
+    fn a_time_says_how_far_it_is() {
+        let now: Timestamp = "2027-01-15T08:00:00Z".parse().unwrap();
+        assert_eq!(time(now, now), "2027-01-15T08:00:00Z (now)");
+        assert_eq!(time(now + TimeDelta::milliseconds(1_500), now), "2027-01-15T08:00:01.500Z (in 1.5 s)");
+        assert_eq!(time(now - TimeDelta::minutes(3), now), "2027-01-15T07:57:00Z (3 min ago)");
+    }
+}

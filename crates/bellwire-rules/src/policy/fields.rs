@@ -1,0 +1,139 @@
+//! Reads members out of a JSON object, collecting every mistake with a pointer to it (RFC 6901).
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::PolicyError;
+
+/// A value that was given, or its default: messages tell which.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Given<T> {
+    pub value: T,
+    pub is_default: bool,
+}
+
+impl<T: fmt::Display> fmt::Display for Given<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.value, if self.is_default { " (the default)" } else { "" })
+    }
+}
+
+/// One object being read.
+pub(super) struct Fields<'a> {
+    pointer: &'static str,
+    members: &'a Map<String, Value>,
+    errors: &'a mut Vec<PolicyError>,
+}
+
+impl<'a> Fields<'a> {
+    /// Starts on the object at `pointer`, refusing members that are not in `allowed`. None if it is not an object.
+    pub(super) fn of(
+        value: &'a Value,
+        pointer: &'static str,
+        allowed: &[&str],
+        errors: &'a mut Vec<PolicyError>,
+    ) -> Option<Self> {
+        Self::read(value, pointer, allowed, |_| None, errors)
+    }
+
+    /// The same for the whole policy. `elsewhere` tells of a member where it belongs, if not here.
+    pub(super) fn at_top(
+        value: &'a Value,
+        allowed: &[&str],
+        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        errors: &'a mut Vec<PolicyError>,
+    ) -> Option<Self> {
+        Self::read(value, "", allowed, elsewhere, errors)
+    }
+
+    fn read(
+        value: &'a Value,
+        pointer: &'static str,
+        allowed: &[&str],
+        elsewhere: impl Fn(&str) -> Option<&'static str>,
+        errors: &'a mut Vec<PolicyError>,
+    ) -> Option<Self> {
+        let Value::Object(members) = value else {
+            errors.push(PolicyError { pointer: pointer.into(), detail: "must be an object".into() });
+            return None;
+        };
+        let mut fields = Self { pointer, members, errors };
+        for name in members.keys().filter(|name| !allowed.contains(&name.as_str())) {
+            match elsewhere(name) {
+                Some(where_to) => fields.refuse(name, where_to),
+                None => fields.refuse(name, format!("unknown member; known here: {}", allowed.join(", "))),
+            }
+        }
+        Some(fields)
+    }
+
+    /// The member, unless it is absent or null.
+    pub(super) fn raw(&self, name: &str) -> Option<&'a Value> {
+        self.members.get(name).filter(|value| !value.is_null())
+    }
+
+    /// Whether the member is there, be it null.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+
+    /// Reads a member that is an object itself, at `pointer`.
+    pub(super) fn inside<T>(
+        &mut self,
+        value: &Value,
+        pointer: &'static str,
+        allowed: &[&str],
+        read: impl FnOnce(&mut Fields<'_>) -> Option<T>,
+    ) -> Option<T> {
+        read(&mut Fields::of(value, pointer, allowed, self.errors)?)
+    }
+
+    /// Notes a mistake in a member; an empty name means the object itself.
+    pub(super) fn refuse(&mut self, name: &str, detail: impl Into<String>) {
+        let separator = if name.is_empty() { "" } else { "/" };
+        let name = name.replace('~', "~0").replace('/', "~1");
+        let pointer = format!("{}{separator}{name}", self.pointer);
+        self.errors.push(PolicyError { pointer, detail: detail.into() });
+    }
+
+    /// A whole number from 0 to 4,294,967,295.
+    pub(super) fn integer(&mut self, name: &str, default: u32) -> Given<u32> {
+        let Some(value) = self.raw(name) else { return Given { value: default, is_default: true } };
+        let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
+        if number.is_none() {
+            self.refuse(name, "must be an integer from 0 to 4294967295");
+        }
+        Given { value: number.unwrap_or(default), is_default: false }
+    }
+
+    pub(super) fn number(&mut self, name: &str, default: f64) -> f64 {
+        let Some(value) = self.raw(name) else { return default };
+        value.as_f64().unwrap_or_else(|| {
+            self.refuse(name, "must be a number");
+            default
+        })
+    }
+
+    pub(super) fn word<T: Copy>(&mut self, name: &str, default: T, words: &[T], spelled: fn(T) -> &'static str) -> T {
+        let Some(value) = self.raw(name) else { return default };
+        let word = words.iter().copied().find(|word| value == spelled(*word));
+        word.unwrap_or_else(|| {
+            let known: Vec<_> = words.iter().copied().map(spelled).collect();
+            self.refuse(name, format!("must be one of {}", known.join(", ")));
+            default
+        })
+    }
+
+    /// Checks that a value lies within bounds, and says what it is if not.
+    pub(super) fn within(&mut self, name: &str, given: Given<u32>, lowest: u32, highest: u32) {
+        if !(lowest..=highest).contains(&given.value) {
+            self.refuse(name, format!("must be from {lowest} to {highest}; it is {given}"));
+        }
+    }
+
+    /// How many mistakes were noted so far, by anybody.
+    pub(super) fn mistakes(&self) -> usize {
+        self.errors.len()
+    }
+}

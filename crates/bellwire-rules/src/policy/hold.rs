@@ -1,0 +1,219 @@
+//! Holds: how long a lane, or one subscription, is sent nothing because the push service said so.
+
+use std::time::Duration;
+
+use super::window::{Counts, Window};
+use bellwire_core::clock::Timestamp;
+
+/// What was deferred comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
+pub const SPREAD: Duration = Duration::from_secs(2);
+/// The longest that a delivery is deferred at a time. What falls due while its lane is still shut is not claimed.
+pub const DEFER_MAX: Duration = Duration::from_secs(60);
+/// Length of the first hold without a `Retry-After`.
+pub const FIRST: Duration = Duration::from_secs(1);
+const LONGEST_WITHOUT_HEADER: Duration = Duration::from_secs(60);
+/// Length of the first hold of a refused key.
+pub const KEY_FIRST: Duration = Duration::from_secs(600);
+const KEY_LONGEST: Duration = Duration::from_secs(3600);
+/// The longest hold of a lane by one response that names the sender.
+pub(crate) const LANE_LONGEST: Duration = Duration::from_secs(900);
+/// The longest hold of a lane whose sender is meant only by appearance: several different subscriptions were refused.
+pub(crate) const INFERRED_LONGEST: Duration = Duration::from_secs(60);
+/// For so long after the end of a hold a lane is probed, and the next hold of a subscription without a header is a repeated one.
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// For so long after the end of its hold a subscription counts as throttled, unless it accepts a push: another refusal says nothing
+/// of the sender.
+pub const KNOWN_FOR: Duration = Duration::from_secs(3_600);
+
+/// One reason to hold: set at a time, until another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// When it was set.
+    pub at: Timestamp,
+    /// When it ends.
+    pub until: Timestamp,
+}
+
+impl Held {
+    pub fn rest(&self, now: Timestamp) -> Duration {
+        (self.until - now).to_std().unwrap_or_default()
+    }
+}
+
+/// A lane's hold after throttling answers. One answer holds for the time that its header asks for, or, without a header,
+/// for 1 s, doubling to 60 s until a success. After its end probes go, one at a time, until a success or for a minute. An
+/// operator's release undoes what was set before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hold {
+    longest: Option<Held>,
+    /// What was set last: it stands when a release undoes what is older.
+    newest: Option<Held>,
+    released_at: Option<Timestamp>,
+    /// How long the last hold without a header was; zero after a success.
+    step: Duration,
+    /// End of the last hold after which there was a success, or a minute has passed.
+    reopened: Option<Timestamp>,
+}
+
+impl Hold {
+    /// When the lane may send again; none if it may now.
+    pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.longest.map(|held| held.until).filter(|until| now < *until)
+    }
+
+    /// What was set last, for others to [take over](Self::extend).
+    pub fn newest(&self) -> Option<Held> {
+        self.newest
+    }
+
+    /// Takes in a throttling answer at `now` to a POST that began at `posted_at`. Returns when the hold ends.
+    ///
+    /// Answers to POSTs that were under way when a hold began belong to it, and do not double it: a hundred streams
+    /// refused together are one refusal. Holds only grow.
+    pub fn throttled(&mut self, now: Timestamp, posted_at: Timestamp, retry_after: Option<Duration>) -> Timestamp {
+        let wait = match retry_after {
+            Some(wait) => wait,
+            None if self.precedes(posted_at) => {
+                self.step = (self.step * 2).clamp(FIRST, LONGEST_WITHOUT_HEADER);
+                self.step
+            }
+            None => Duration::ZERO,
+        };
+        self.extend(Held { at: now, until: now + wait })
+    }
+
+    /// Takes in an accepted answer: the next hold without a header is short again. One from before the hold says
+    /// nothing.
+    pub fn succeeded(&mut self, posted_at: Timestamp) {
+        if self.precedes(posted_at) {
+            self.step = Duration::ZERO;
+            self.reopened = self.longest.map(|held| held.until);
+        }
+    }
+
+    /// Whether it is in force, or has ended and only probes may go.
+    pub fn is_shut_or_probing(&self) -> bool {
+        self.longest.is_some_and(|held| self.reopened < Some(held.until))
+    }
+
+    /// Whether a POST that began at this time is a probe.
+    pub fn is_probe(&self, posted_at: Timestamp) -> bool {
+        self.is_shut_or_probing() && self.precedes(posted_at)
+    }
+
+    /// Ends the time of probes a minute after the hold: nothing was sent meanwhile.
+    pub fn stop_probing_late(&mut self, now: Timestamp) {
+        let over = self.longest.filter(|held| held.until + REMEMBERED_FOR <= now);
+        self.reopened = over.map(|held| held.until).max(self.reopened);
+    }
+
+    /// Takes over what another replica learned or an operator ordered, unless a later release undid it. Returns when the
+    /// hold ends.
+    pub fn extend(&mut self, held: Held) -> Timestamp {
+        if self.released_at.is_none_or(|released| released <= held.at) {
+            self.newest = Some(self.newest.filter(|newest| newest.at > held.at).unwrap_or(held));
+            self.longest = Some(self.longest.filter(|longest| longest.until >= held.until).unwrap_or(held));
+        }
+        self.longest.map_or(held.at, |held| held.until)
+    }
+
+    /// An operator ended at a time whatever had been set by then. To hear of it again changes nothing.
+    pub fn release(&mut self, at: Timestamp) {
+        if self.released_at.is_some_and(|known| at <= known) {
+            return;
+        }
+        self.released_at = Some(at);
+        self.newest = self.newest.filter(|held| held.at > at);
+        self.longest = self.longest.filter(|held| held.at > at).or(self.newest);
+        self.step = Duration::ZERO;
+    }
+
+    fn precedes(&self, posted_at: Timestamp) -> bool {
+        self.longest.is_none_or(|held| held.until <= posted_at)
+    }
+}
+
+/// Watches the answers in one lane for its VAPID key being refused: a configuration fault, a wrong clock, a rotation gone
+/// wrong. Then the lane is held and an alert raised, instead of eating the base.
+///
+/// Anybody may register subscriptions that were made with another key, and each of them is refused, too. So refusals count
+/// against the key only if the subscription is proven: something was accepted for it before.
+#[derive(Debug, Clone, Default)]
+pub struct KeyWatch {
+    proven: Window,
+    all: Window,
+}
+
+/// What a [`KeyWatch`] noticed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alarm {
+    /// The push service refuses the key.
+    Refused,
+    /// So it seems, but nothing was ever accepted for those that were refused: somebody should look at it.
+    Doubtful,
+}
+
+impl KeyWatch {
+    const ANSWERS_MIN: u32 = 20;
+    const REFUSED_PERCENT: u64 = 90;
+
+    /// Counts an answer that [judges the key](crate::classify::Outcome::judges_key). Raises an alarm if of at least 20
+    /// answers within 60 s at least 90 % refuse it; counting then starts afresh.
+    pub fn record(&mut self, now: Timestamp, refused: bool, proven: bool) -> Option<Alarm> {
+        let refused_as_a_whole = |Counts { events, hits }| {
+            events >= Self::ANSWERS_MIN && u64::from(hits) * 100 >= u64::from(events) * Self::REFUSED_PERCENT
+        };
+        let all = self.all.count(now, refused);
+        let alarm = if (proven || !refused) && refused_as_a_whole(self.proven.count(now, refused)) {
+            Some(Alarm::Refused)
+        } else {
+            refused_as_a_whole(all).then_some(Alarm::Doubtful)
+        };
+        match alarm {
+            Some(Alarm::Refused) => *self = Self::default(),
+            Some(Alarm::Doubtful) => self.all = Window::default(),
+            None => {}
+        }
+        alarm
+    }
+}
+
+/// When a delivery that a hold or a breaker deferred until `until` falls due: spread over two seconds, so that a gateway that
+/// is back is not met by everything at once. What is urgent comes at once. `randomness` lies in [0, 1).
+pub fn reopens_at(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
+    if urgent { until } else { until + SPREAD.mul_f64(randomness.clamp(0.0, 1.0)) }
+}
+
+/// How long a lane of a refused key is held: 10 minutes, doubling up to an hour when it recurs within an hour of the
+/// hold before. A hold that is in force stands.
+pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
+    repeated(before, now, (KEY_FIRST, KEY_LONGEST), KEY_LONGEST)
+}
+
+/// How long a subscription is held after a throttling response to a POST that began at `posted_at`: as long as its header asks
+/// for; without a header for 1 s, doubling to 60 s if it recurs within a minute of the hold before. A POST that was under way
+/// when a hold began does not double it.
+pub fn of_throttled_subscription(
+    before: Option<Held>,
+    posted_at: Timestamp,
+    now: Timestamp,
+    retry_after: Option<Duration>,
+) -> Held {
+    match (retry_after, before) {
+        (Some(wait), _) => Held { at: now, until: now + wait },
+        (None, Some(held)) if posted_at < held.until => held,
+        (None, before) => repeated(before, now, (FIRST, LONGEST_WITHOUT_HEADER), REMEMBERED_FOR),
+    }
+}
+
+/// A hold that is twice as long as the one before, if that ended not longer than `within` ago. One in force stands.
+fn repeated(before: Option<Held>, now: Timestamp, (first, longest): (Duration, Duration), within: Duration) -> Held {
+    let length = match before {
+        Some(held) if now < held.until => return held,
+        Some(held) if now < held.until + within => {
+            ((held.until - held.at).to_std().unwrap_or_default() * 2).clamp(first, longest)
+        }
+        _ => first,
+    };
+    Held { at: now, until: now + length }
+}

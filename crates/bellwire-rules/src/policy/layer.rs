@@ -1,0 +1,365 @@
+//! What one place says: its JSON, parsed and checked. Several layers make one [`Policy`](super::Policy).
+
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::fields::Fields;
+use super::tiers::FAILURES_IN_A_ROW_MAX;
+use super::{Guide, Phased, Retry, Scripted, Settings, guide, phased, qstash};
+use bellwire_core::named;
+
+/// A mistake in a policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[error("{pointer}: {detail}")]
+pub struct PolicyError {
+    /// Where it is, within the policy (RFC 6901).
+    pub pointer: String,
+    /// What is wrong, for the caller to read.
+    pub detail: String,
+}
+
+named! {
+    /// Where a policy is given.
+    pub enum Place {
+        /// On one message.
+        Message = "message",
+        /// On one subscription.
+        Subscription = "subscription",
+        /// On a topic: holds for messages addressed to it.
+        Topic = "topic",
+        /// On a tier of an app.
+        Tier = "tier",
+    }
+}
+
+/// What a policy is checked against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terms {
+    /// Where it is given.
+    pub place: Place,
+    /// The app's maximum of `retries` in QStash's form, also its default. Taken as 1,000 if larger.
+    pub max_retries: u32,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { place: Place::Message, max_retries: 5 }
+    }
+}
+
+/// What one place sets. Members that are none leave the word to the next place.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Layer {
+    /// When to try again.
+    pub retry: Option<Retry>,
+    /// How fast one subscription is sent to.
+    pub throttle: Option<Throttle>,
+    /// How raw payloads are labelled.
+    pub request: Option<Request>,
+    /// A topic's word that its subscriptions' policies do not count.
+    pub disable_subscription_overrides: bool,
+    pub(super) settings: SettingsLayer,
+}
+
+/// Limit of the deliveries to one subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Throttle {
+    /// Deliveries a second to one subscription, at least 1. What exceeds it waits.
+    pub max_receives_per_second: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// The media type of raw payloads as handed to the service worker, and of webhooks.
+    pub header_content_type: Box<str>,
+}
+
+/// Figures of the server that a tier overrides.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct SettingsLayer {
+    circuit_failure_threshold: Option<f64>,
+    circuit_attempts_min: Option<u32>,
+    circuit_failures_in_a_row: Option<u32>,
+    circuit_open: Option<Duration>,
+    circuit_open_max: Option<Duration>,
+    retry_token_ttl: Option<Duration>,
+}
+
+impl SettingsLayer {
+    pub(super) fn over(self, base: Settings) -> Settings {
+        Settings {
+            circuit_failure_threshold: self.circuit_failure_threshold.unwrap_or(base.circuit_failure_threshold),
+            circuit_attempts_min: self.circuit_attempts_min.unwrap_or(base.circuit_attempts_min),
+            circuit_failures_in_a_row: self.circuit_failures_in_a_row.unwrap_or(base.circuit_failures_in_a_row),
+            circuit_open: self.circuit_open.unwrap_or(base.circuit_open),
+            circuit_open_max: self.circuit_open_max.unwrap_or(base.circuit_open_max),
+            retry_token_ttl: self.retry_token_ttl.unwrap_or(base.retry_token_ttl),
+            published_retries: base.published_retries,
+        }
+    }
+
+    /// Every figure: its own, and for what it leaves out that of `base`.
+    fn filled_from(self, base: Settings) -> Self {
+        let all = self.over(base);
+        Self {
+            circuit_failure_threshold: Some(all.circuit_failure_threshold),
+            circuit_attempts_min: Some(all.circuit_attempts_min),
+            circuit_failures_in_a_row: Some(all.circuit_failures_in_a_row),
+            circuit_open: Some(all.circuit_open),
+            circuit_open_max: Some(all.circuit_open_max),
+            retry_token_ttl: Some(all.retry_token_ttl),
+        }
+    }
+}
+
+/// A policy that was accepted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Parsed {
+    /// The policy.
+    pub layer: Layer,
+    /// What the caller should know all the same: deprecated members, values that only an older edition allowed.
+    pub warnings: Vec<PolicyError>,
+}
+
+/// Warns of a policy with a throttle or a content type and nothing else.
+pub const SILENT_OF_RETRIES: &str =
+    "says nothing of retries: they are those of the next place that does, by default the tier's";
+
+/// The places that may set a policy for one delivery.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Places<'a> {
+    /// The message's own.
+    pub message: Option<&'a Layer>,
+    /// The subscription's.
+    pub subscription: Option<&'a Layer>,
+    /// The topic's, if the message was addressed to it.
+    pub topic: Option<&'a Layer>,
+    /// The app's for this tier.
+    pub tier: Option<&'a Layer>,
+    /// The server's figures, which a tier overrides.
+    pub server: Settings,
+}
+
+impl<'a> Places<'a> {
+    /// The places in the order of their word; the first that sets a member wins.
+    pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (Place, &'a Layer)> + use<'a> {
+        let overrides = !self.topic.is_some_and(|topic| topic.disable_subscription_overrides);
+        let places = [
+            (Place::Message, self.message),
+            (Place::Subscription, self.subscription.filter(|_| overrides)),
+            (Place::Topic, self.topic),
+            (Place::Tier, self.tier),
+        ];
+        places.into_iter().filter_map(|(place, layer)| Some((place, layer?)))
+    }
+
+    /// Returns which place each member comes from.
+    pub fn set_by(&self) -> SetBy {
+        let first = |sets: fn(&Layer) -> bool| self.in_order().find(|(_, layer)| sets(layer)).map(|(place, _)| place);
+        SetBy {
+            retry: first(|layer| layer.retry.is_some()),
+            throttle: first(|layer| layer.throttle.is_some()),
+            request: first(|layer| layer.request.is_some()),
+        }
+    }
+}
+
+/// Which place set each member of a policy in force. None: no place did; the tier's built-in default holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetBy {
+    /// Place that set the timetable of retries.
+    pub retry: Option<Place>,
+    /// Place that set the throttle.
+    pub throttle: Option<Place>,
+    /// Place that set the media type.
+    pub request: Option<Place>,
+}
+
+const SETTINGS: [&str; 6] = [
+    "circuitFailureThreshold",
+    "circuitMinAttempts",
+    "circuitConsecutiveFailures",
+    "circuitOpenMs",
+    "circuitOpenMaxMs",
+    "retryTokenTtlSec",
+];
+const GUIDE_SETTINGS: [&str; 3] = ["circuitFailureThreshold", "circuitOpenMs", "retryTokenTtlSec"];
+const DISABLE: &str = "disableSubscriptionOverrides";
+
+/// The forms of policies. One policy keeps to one of them.
+const FORMS: [(&str, &[&str]); 3] =
+    [("SNS", &phased::MEMBERS), ("QStash", &qstash::MEMBERS), ("guide", &guide::MEMBERS)];
+
+impl Layer {
+    /// Parses and checks one place's JSON, which is in one of the three forms, or empty. All mistakes are told at once.
+    pub fn parse(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
+        Self::read(value, terms, false)
+    }
+
+    /// Parses JSON that was checked when it was stored. Since then the app's maximum of `retries` may have fallen: then
+    /// it holds instead of what was written. And request headers may have put QStash's members beside another form's
+    /// `throttlePolicy` and `requestPolicy`.
+    pub fn restore(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
+        Self::read(value, terms, true)
+    }
+
+    fn read(value: &Value, terms: &Terms, stored: bool) -> Result<Parsed, Vec<PolicyError>> {
+        let mut allowed = FORMS.map(|(_, members)| members).concat();
+        match terms.place {
+            Place::Tier => allowed.extend(SETTINGS),
+            Place::Topic => allowed.push(DISABLE),
+            Place::Message | Place::Subscription => {}
+        }
+        let (mut errors, mut warnings, mut layer) = (Vec::new(), Vec::new(), Layer::default());
+        let elsewhere = |name: &str| match name {
+            _ if SETTINGS.contains(&name) => {
+                Some("belongs to the policy of a tier: the lane's breaker serves all messages")
+            }
+            DISABLE => Some("belongs to the policy of a topic"),
+            _ => None,
+        };
+        if let Some(mut fields) = Fields::at_top(value, &allowed, elsewhere, &mut errors) {
+            // The preset `guide` is of the guide's form, the others are of SNS's.
+            let publishes = fields.raw("preset").is_some_and(|named| named == Guide::PRESET);
+            let is_of = |form: &str, name: &str| match name {
+                "preset" => (form == "guide") == publishes,
+                _ => true,
+            };
+            let forms = FORMS.iter().filter(|(form, members)| {
+                let is_guides_preset = publishes && *form == "guide";
+                is_guides_preset || members.iter().any(|name| fields.has(name) && is_of(form, name))
+            });
+            let forms: Vec<_> = forms.map(|(form, _)| *form).collect();
+            if forms.contains(&"SNS") {
+                layer.retry =
+                    (!publishes).then(|| Phased::read(&mut fields, &mut warnings)).flatten().map(Retry::Phased);
+                layer.throttle = throttle(&mut fields);
+                layer.request = request(&mut fields, terms.place);
+            }
+            match forms[..] {
+                [] | ["SNS"] => {}
+                ["guide"] => layer.retry = Guide::read(&mut fields).map(Retry::Guide),
+                ["QStash"] => layer.retry = Scripted::read(&mut fields, terms.max_retries, stored).map(Retry::Scripted),
+                ["SNS", "QStash"] if stored && layer.retry.is_none() => {
+                    layer.retry = Scripted::read(&mut fields, terms.max_retries, stored).map(Retry::Scripted);
+                }
+                ref several => {
+                    fields.refuse("", format!("mixes the forms {}; keep to one of them", several.join(" and ")));
+                }
+            }
+            layer.settings = settings(&mut fields);
+            // Its breaker alone is in the guide's form, too, if it goes by the guide's names.
+            let is_guides =
+                forms == ["guide"] || forms.is_empty() && GUIDE_SETTINGS.iter().any(|name| fields.has(name));
+            if is_guides && terms.place == Place::Tier {
+                layer.settings = layer.settings.filled_from(Settings::GUIDE);
+            }
+            let speaks = layer.throttle.is_some() || layer.request.is_some();
+            if speaks && layer.retry.is_none() {
+                warnings.push(PolicyError { pointer: String::new(), detail: SILENT_OF_RETRIES.into() });
+            }
+            layer.disable_subscription_overrides = disables(&mut fields);
+        }
+        if errors.is_empty() { Ok(Parsed { layer, warnings }) } else { Err(errors) }
+    }
+}
+
+fn throttle(fields: &mut Fields<'_>) -> Option<Throttle> {
+    const RATE: &str = "maxReceivesPerSecond";
+    let written = fields.raw("throttlePolicy")?;
+    fields.inside(written, "/throttlePolicy", &[RATE], |fields| {
+        fields.raw(RATE)?;
+        let given = fields.integer(RATE, 1);
+        fields.within(RATE, given, 1, u32::MAX);
+        Some(Throttle { max_receives_per_second: given.value })
+    })
+}
+
+fn request(fields: &mut Fields<'_>, place: Place) -> Option<Request> {
+    const TYPE: &str = "headerContentType";
+    let written = fields.raw("requestPolicy")?;
+    fields.inside(written, "/requestPolicy", &[TYPE], |fields| {
+        let Some(text) = fields.raw(TYPE)?.as_str().filter(|text| is_media_type(text)) else {
+            fields.refuse(TYPE, "must be a media type, such as text/plain; charset=UTF-8");
+            return None;
+        };
+        let essence = text.split(';').next().unwrap_or_default().trim_end();
+        let plain = ["text/plain", "application/json"].iter().any(|plain| essence.eq_ignore_ascii_case(plain));
+        if place == Place::Topic && !plain {
+            fields.refuse(TYPE, "must be text/plain or application/json at topic level");
+        }
+        Some(Request { header_content_type: text.into() })
+    })
+}
+
+/// A media type with its parameters (RFC 9110 section 8.3.1), of at most 255 octets. Quoted words without escapes.
+fn is_media_type(text: &str) -> bool {
+    const BLANK: [char; 2] = [' ', '\t'];
+    let token = |word: &str| {
+        let special = |b| b"!#$%&'*+-.^_`|~".contains(&b);
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || special(b))
+    };
+    let quotable = |word: &str| word.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\');
+    let (essence, mut parameters) = text.split_at(text.find(';').unwrap_or(text.len()));
+    while let Some(parameter) = parameters.strip_prefix(';') {
+        let Some((name, word)) = parameter.trim_start_matches(BLANK).split_once('=') else { return false };
+        let (fits, rest) = match word.strip_prefix('"').map(|word| word.split_once('"')) {
+            Some(Some((word, rest))) => (quotable(word), rest),
+            Some(None) => return false,
+            None => {
+                let (word, rest) = word.split_at(word.find([';', ' ', '\t']).unwrap_or(word.len()));
+                (token(word), rest)
+            }
+        };
+        if !token(name) || !fits {
+            return false;
+        }
+        parameters = rest.trim_start_matches(BLANK);
+    }
+    let essence = essence.trim_end_matches(BLANK).split_once('/');
+    text.len() <= 255 && parameters.is_empty() && essence.is_some_and(|(kind, kin)| token(kind) && token(kin))
+}
+
+fn disables(fields: &mut Fields<'_>) -> bool {
+    match fields.raw(DISABLE) {
+        None => false,
+        Some(Value::Bool(disables)) => *disables,
+        Some(_) => {
+            fields.refuse(DISABLE, "must be true or false");
+            false
+        }
+    }
+}
+
+/// The server's figures; absent ones stay none.
+fn settings(fields: &mut Fields<'_>) -> SettingsLayer {
+    let [threshold, attempts, row, open, open_max, token] = SETTINGS;
+    let mut layer = SettingsLayer::default();
+    if fields.raw(threshold).is_some() {
+        let share = fields.number(threshold, 1.0);
+        if !(share > 0.0 && share <= 1.0) {
+            fields.refuse(threshold, format!("must be above 0 and at most 1; it is {share}"));
+        }
+        layer.circuit_failure_threshold = Some(share);
+    }
+    let mut whole = |name, lowest, highest| {
+        fields.raw(name)?;
+        let given = fields.integer(name, lowest);
+        fields.within(name, given, lowest, highest);
+        Some(given.value)
+    };
+    layer.circuit_attempts_min = whole(attempts, 1, 1_000_000);
+    layer.circuit_failures_in_a_row = whole(row, 1, FAILURES_IN_A_ROW_MAX);
+    let ms = |ms: u32| Duration::from_millis(ms.into());
+    layer.circuit_open = whole(open, 1_000, 600_000).map(ms);
+    layer.circuit_open_max = whole(open_max, 1_000, 600_000).map(ms);
+    if fields.raw(token).is_some() {
+        let given = fields.integer(token, 1);
+        fields.within(token, given, 1, 86_400);
+        layer.retry_token_ttl = Some(Duration::from_secs(given.value.into()));
+    }
+    layer
+}

@@ -1,0 +1,144 @@
+//! Mass prunes: a push service that suddenly calls many working subscriptions gone may be wrong, and is asked again before any of them
+//! is pruned.
+//!
+//! Only subscriptions that accepted a push before count. Each one called gone adds 1 to the score of its lane, each acceptance takes
+//! off 0.25, and the score never falls below 0. So a lane that loses less than a fifth of its subscriptions stays near 0, however large
+//! a campaign is, and an alarm follows ten subscriptions at the latest where all are called gone.
+
+use std::time::Duration;
+
+use super::hold::Held;
+use bellwire_core::clock::Timestamp;
+
+/// A subscription called gone during a suspicion is pruned by the same answer after this time.
+const CONFIRM_AFTER: Duration = Duration::from_secs(900);
+/// Length of a suspicion after the last alarm. Longer than two confirmations, for a delivery that first has to wait for the lane.
+const SUSPECTED_FOR: Duration = Duration::from_secs(3_600);
+/// Length of one hold of a suspected lane. Then a probe is sent.
+const HOLD: Duration = Duration::from_secs(15);
+/// Holds of one suspicion begin within this time.
+const HOLDS_WITHIN: Duration = Duration::from_secs(900);
+/// Time without a subscription called gone after which the score is void.
+const SCORED_WITHIN: Duration = Duration::from_secs(600);
+/// Difference between the clocks of servers that is no clock set back.
+const TOLERATED: Duration = Duration::from_secs(5);
+const ACCEPTED_WEIGHT: f64 = 0.25;
+const ALARM_AT: f64 = 10.0;
+/// Score that raises an alarm in a lane that has few subscriptions: half of them, and at least three.
+const ALARM_AT_LEAST: f64 = 3.0;
+
+/// Sum of the answers of a lane over some time, in their order.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct AnswerSum {
+    sum: f64,
+    /// Score that these answers come to after a score of 0.
+    from_zero: f64,
+    accepted: bool,
+}
+
+impl AnswerSum {
+    /// Adds a subscription called gone.
+    pub fn gone(&mut self) {
+        self.add(1.0);
+    }
+
+    /// Adds an acceptance.
+    pub fn accepted(&mut self) {
+        self.add(-ACCEPTED_WEIGHT);
+        self.accepted = true;
+    }
+
+    fn add(&mut self, weight: f64) {
+        self.sum += weight;
+        self.from_zero = (self.from_zero + weight).max(0.0);
+    }
+
+    /// Returns the score after these answers.
+    fn after(&self, score: f64) -> f64 {
+        (score + self.sum).max(self.from_zero)
+    }
+}
+
+/// State of one lane, shared by all replicas. The table `gone_watches` describes its fields.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GoneWatch {
+    pub score: f64,
+    pub scored_at: Timestamp,
+    pub rising_since: Timestamp,
+    pub suspected_at: Option<Timestamp>,
+    pub suspected_until: Option<Timestamp>,
+    pub held_until: Option<Timestamp>,
+    /// A push was accepted since the last hold.
+    pub reopened: bool,
+    /// Time at which a suspect last accepted a push.
+    pub recovered_at: Option<Timestamp>,
+}
+
+/// Consequences of new answers for a lane.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PruneAlarm {
+    /// A suspicion begins.
+    pub begins: bool,
+    /// The lane is held.
+    pub hold: Option<Held>,
+}
+
+impl GoneWatch {
+    /// A lane in which no subscription was called gone yet.
+    pub fn new(now: Timestamp) -> Self {
+        Self {
+            score: 0.0,
+            scored_at: now,
+            rising_since: now,
+            suspected_at: None,
+            suspected_until: None,
+            held_until: None,
+            reopened: false,
+            recovered_at: None,
+        }
+    }
+
+    /// Forgets what a clock that was set back makes void.
+    pub fn follow_clock(&mut self, now: Timestamp) {
+        if self.suspected_at.max(Some(self.scored_at)).max(self.recovered_at) > Some(now + TOLERATED) {
+            *self = Self::new(now);
+        }
+    }
+
+    /// Returns whether a suspicion is in force.
+    pub fn suspects(&self, now: Timestamp) -> bool {
+        self.suspected_until.is_some_and(|until| now < until)
+    }
+
+    /// Adds answers of which at least one calls a subscription gone. `size` counts the active subscriptions of the lane.
+    pub fn add(&mut self, answers: &AnswerSum, size: i64, now: Timestamp) -> PruneAlarm {
+        if self.scored_at + SCORED_WITHIN <= now {
+            self.score = 0.0;
+        }
+        let suspected = self.suspects(now);
+        if self.score <= 0.0 && !suspected {
+            self.rising_since = now;
+        }
+        (self.score, self.scored_at) = (answers.after(self.score), now);
+        self.reopened |= answers.accepted;
+        let alarm = self.score >= (size as f64 / 2.0).clamp(ALARM_AT_LEAST, ALARM_AT);
+        if alarm {
+            // The answers of one alarm may have come in any order.
+            (self.score, self.reopened) = (0.0, false);
+            self.suspected_at = self.suspected_at.filter(|_| suspected).or(Some(now));
+            self.suspected_until = Some(now + SUSPECTED_FOR);
+        }
+        let asks_again = suspected && !self.reopened;
+        let is_held = self.held_until.is_some_and(|until| now < until);
+        let may_hold = self.suspected_at.is_some_and(|at| now < at + HOLDS_WITHIN);
+        let hold = ((alarm || asks_again) && !is_held && may_hold).then(|| Held { at: now, until: now + HOLD });
+        self.held_until = hold.map(|hold| hold.until).or(self.held_until);
+        PruneAlarm { begins: alarm && !suspected, hold }
+    }
+
+    /// Returns the time from which another answer confirms that a subscription is gone, which was first called so at `first_at`. A
+    /// suspect that accepts a push shows that the push service was wrong: it has to say so anew of all.
+    pub fn confirms_at(&self, first_at: Timestamp) -> Timestamp {
+        Some(first_at).max(self.recovered_at).unwrap_or(first_at) + CONFIRM_AFTER
+    }
+}

@@ -1,0 +1,84 @@
+//! What a gateway has shown of how much it takes.
+//!
+//! Firefox's bridge to phones takes less than its desktop browsers do, and both stand behind one origin. So a limit is
+//! believed only until something larger is accepted.
+
+use std::time::Duration;
+
+use bellwire_core::clock::Timestamp;
+
+/// A limit is believed for so long, then tried anew.
+pub const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
+/// An acceptance counts against a smaller limit for so long after it came, too: what is in flight together is answered
+/// in any order.
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+
+/// What is believed of an origin since a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Learned {
+    /// Plaintext octets, padding included, that it takes at most; none: what was believed is disproved.
+    pub max: Option<u32>,
+    /// Time of the observation.
+    pub at: Timestamp,
+}
+
+/// What a delivery was made smaller for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Plaintext octets, padding included, that the gateway refused last.
+    pub octets: u32,
+    /// How many are tried instead at most; what is sent may be shorter.
+    pub tried: u32,
+}
+
+/// The limit of one lane's origin, as one worker knows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PayloadLimit {
+    learned: Option<Learned>,
+    /// The largest of the last acceptances, and when it came.
+    taken: Option<(u32, Timestamp)>,
+}
+
+impl PayloadLimit {
+    /// Plaintext octets that the gateway is believed to take at most.
+    pub fn believed(&self, now: Timestamp) -> Option<u32> {
+        self.learned.filter(|learned| now < learned.at + BELIEVED_FOR)?.max
+    }
+
+    /// A POST of so many octets was accepted, of a delivery that was made smaller after a refusal, or not. Returns what
+    /// others have to know.
+    pub fn accepted(&mut self, now: Timestamp, octets: u32, refused: Option<Refusal>) -> Option<Learned> {
+        self.remember(octets, now);
+        let believed = self.believed(now);
+        let Some(Refusal { octets: refused, tried }) = refused else {
+            return believed.filter(|max| octets > *max).and_then(|_| self.learn(None, now));
+        };
+        let is_borne_out = believed.is_some_and(|max| (octets..refused).contains(&max));
+        let takes_more = self.taken.is_some_and(|(largest, _)| largest > tried);
+        if is_borne_out || takes_more { None } else { self.learn(Some(tried), now) }
+    }
+
+    /// A POST of so many octets was too large. If that was within the limit that is believed, the next is tried with
+    /// three quarters of it. Returns what others have to know.
+    pub fn refused(&mut self, now: Timestamp, octets: u32) -> Option<Learned> {
+        self.believed(now).filter(|max| octets <= *max)?;
+        self.learn(Some((octets / 4 * 3).max(1)), now)
+    }
+
+    /// Takes over what another worker learned, if that was later.
+    pub fn adopt(&mut self, learned: Learned) {
+        if self.learned.is_none_or(|known| known.at < learned.at) {
+            self.learned = Some(learned);
+        }
+    }
+
+    fn learn(&mut self, max: Option<u32>, at: Timestamp) -> Option<Learned> {
+        self.learned = Some(Learned { max, at });
+        self.learned
+    }
+
+    fn remember(&mut self, octets: u32, now: Timestamp) {
+        let larger = self.taken.filter(|(taken, at)| *taken > octets && now < *at + REMEMBERED_FOR);
+        self.taken = larger.or(Some((octets, now)));
+    }
+}

@@ -1,0 +1,152 @@
+//! What a policy would do, without doing it: its timetable.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::decide::GUIDE_WINDOW;
+use super::{Phase, Policy, Retry, Step};
+
+/// The retries of a policy in order. Times are nominal: holds, breakers and the time that POSTs take come on top.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Timetable {
+    /// The form it was written in: `guide`, `sns` or `qstash`.
+    pub form: &'static str,
+    /// Retries that are made if each of them fails.
+    pub retries: u32,
+    /// POSTs: the retries and the first one.
+    pub posts: u32,
+    /// Seconds from the first failure to the last retry, before jitter.
+    pub window_s: f64,
+    /// The least that jitter makes of it.
+    pub shortest_window_s: f64,
+    /// The most.
+    pub longest_window_s: f64,
+    /// The retries; equal neighbours share a row.
+    pub rows: Vec<Row>,
+    /// What ends it before the policy's last retry. Absent: all retries are made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_short: Option<CutShort>,
+}
+
+/// The end of a timetable before the last retry of its policy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CutShort {
+    /// `ttl`: the time to live ends. `guide_window`: the 24 hours of the guide's form end.
+    pub by: &'static str,
+    /// Seconds after acceptance. A retry that is due then or later is not made.
+    pub after_s: f64,
+    /// Retries that the policy allows.
+    pub retries_allowed: u32,
+}
+
+/// Retries `first` to `last`, counted from 1, each after the same delay.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Row {
+    /// The first of them.
+    pub first: u32,
+    /// The last.
+    pub last: u32,
+    /// Their phase.
+    pub phase: Phase,
+    /// Seconds after the attempt before, without jitter.
+    pub delay_s: f64,
+    /// The least that jitter makes of it.
+    pub shortest_s: f64,
+    /// The most.
+    pub longest_s: f64,
+    /// Seconds from the first failure to the last of them, before jitter.
+    pub elapsed_s: f64,
+}
+
+/// Returns the timetable of a policy for a message that lives for so many seconds; `None`: for longer than any policy.
+pub fn preview(policy: &Policy, ttl_s: Option<u32>) -> Timetable {
+    let ends = [
+        ttl_s.map(|ttl_s| ("ttl", Duration::from_secs(ttl_s.into()))),
+        matches!(policy.retry, Retry::Guide(_)).then_some(("guide_window", GUIDE_WINDOW)),
+    ];
+    let end = ends.into_iter().flatten().min_by_key(|(_, after)| *after);
+    let mut rows: Vec<Row> = Vec::new();
+    let mut before: Option<Step> = None;
+    let [mut nominal, mut shortest, mut longest] = [Duration::ZERO; 3];
+    let mut retries = 0;
+    for (retry, step) in (1..).zip((0..).map_while(|n| policy.retry.step(n))) {
+        if end.is_some_and(|(_, after)| nominal + step.nominal >= after) {
+            break;
+        }
+        retries = retry;
+        nominal += step.nominal;
+        shortest += step.shortest;
+        longest += step.longest;
+        match rows.last_mut().filter(|_| before == Some(step)) {
+            Some(row) => (row.last, row.elapsed_s) = (retry, nominal.as_secs_f64()),
+            None => rows.push(Row {
+                first: retry,
+                last: retry,
+                phase: step.phase,
+                delay_s: step.nominal.as_secs_f64(),
+                shortest_s: step.shortest.as_secs_f64(),
+                longest_s: step.longest.as_secs_f64(),
+                elapsed_s: nominal.as_secs_f64(),
+            }),
+        }
+        before = Some(step);
+    }
+    Timetable {
+        form: match policy.retry {
+            Retry::Guide(_) => "guide",
+            Retry::Phased(_) => "sns",
+            Retry::Scripted(_) => "qstash",
+        },
+        retries,
+        posts: retries + 1,
+        window_s: nominal.as_secs_f64(),
+        shortest_window_s: shortest.as_secs_f64(),
+        longest_window_s: longest.as_secs_f64(),
+        rows,
+        cut_short: end.filter(|_| retries < policy.retry.retries()).map(|(by, after)| CutShort {
+            by,
+            after_s: after.as_secs_f64(),
+            retries_allowed: policy.retry.retries(),
+        }),
+    }
+}
+
+/// A table for people: one line a row, and the totals.
+impl fmt::Display for Timetable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:>15}  {:<12}  {:>12}  {:>25}  {:>14}",
+            "retry", "phase", "delay s", "with jitter s", "elapsed s"
+        )?;
+        for row in &self.rows {
+            let retry =
+                if row.first == row.last { row.first.to_string() } else { format!("{}–{}", row.first, row.last) };
+            let phase = match row.phase {
+                Phase::Immediate => "immediate",
+                Phase::PreBackoff => "pre-backoff",
+                Phase::Backoff => "backoff",
+                Phase::PostBackoff => "post-backoff",
+            };
+            let range = format!("{:.2}–{:.2}", row.shortest_s, row.longest_s);
+            writeln!(f, "{retry:>15}  {phase:<12}  {:>12.2}  {range:>25}  {:>14.2}", row.delay_s, row.elapsed_s)?;
+        }
+        let Self { retries, posts, window_s, shortest_window_s, longest_window_s, .. } = self;
+        let posts = match self.cut_short {
+            Some(_) => format!("{posts} POSTs before jitter"),
+            None => format!("{posts} POSTs at most"),
+        };
+        writeln!(
+            f,
+            "{retries} retries, {posts}, over {window_s:.2} s ({shortest_window_s:.2}–{longest_window_s:.2} s with jitter)"
+        )?;
+        let Some(CutShort { by, after_s, retries_allowed }) = self.cut_short else { return Ok(()) };
+        let why = if by == "ttl" { "the time to live ends" } else { "the 24 hours of the guide's form end" };
+        writeln!(f, "Cut short: the policy allows {retries_allowed} retries, but {why} after {after_s:.0} s.")
+    }
+}

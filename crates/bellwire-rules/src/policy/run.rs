@@ -1,0 +1,116 @@
+//! The last POSTs in the order in which they began, and which of them failed.
+//!
+//! A gateway that fails answers fast, and one that works may take its time: in the order of their answers a few failures
+//! in a hundred POSTs that began together look like a row of nothing else.
+
+/// POSTs that are remembered. One that began longer ago is in no row.
+const REMEMBERED: u64 = 1_024;
+const WORDS: usize = REMEMBERED as usize / 64;
+
+/// What is known of each of the last POSTs: nothing or a success, a failure, or that it says nothing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Run {
+    begun: u64,
+    since: u64,
+    failed: [u64; WORDS],
+    void: [u64; WORDS],
+}
+
+impl Run {
+    pub(super) fn begin(&mut self) -> u64 {
+        let number = self.begun;
+        self.begun += 1;
+        let (word, bit) = place(number);
+        self.failed[word] &= !bit;
+        self.void[word] &= !bit;
+        number
+    }
+
+    /// What began until now does not count any more.
+    pub(super) fn forget(&mut self) {
+        self.since = self.begun;
+    }
+
+    pub(super) fn counts(&self, number: u64) -> bool {
+        (self.since..self.begun).contains(&number)
+    }
+
+    /// A POST failed. Returns how many failed in a row around it, those that say nothing left out.
+    pub(super) fn fail(&mut self, number: u64) -> u32 {
+        if number < self.first() {
+            return 0;
+        }
+        let (word, bit) = place(number);
+        self.failed[word] |= bit;
+        let before = (self.first()..number).rev();
+        let after = number + 1..self.begun;
+        1 + self.failures(before) + self.failures(after)
+    }
+
+    /// A POST says nothing of its gateway, or was not made.
+    pub(super) fn void(&mut self, number: u64) {
+        if number >= self.first() {
+            let (word, bit) = place(number);
+            self.void[word] |= bit;
+        }
+    }
+
+    fn first(&self) -> u64 {
+        self.since.max(self.begun.saturating_sub(REMEMBERED))
+    }
+
+    fn failures(&self, numbers: impl Iterator<Item = u64>) -> u32 {
+        let is = |bits: &[u64; WORDS], number: u64| {
+            let (word, bit) = place(number);
+            bits[word] & bit != 0
+        };
+        let row = numbers.filter(|number| !is(&self.void, *number)).take_while(|number| is(&self.failed, *number));
+        u32::try_from(row.count()).unwrap_or(u32::MAX)
+    }
+}
+
+fn place(number: u64) -> (usize, u64) {
+    let at = number % REMEMBERED;
+    ((at / 64) as usize, 1 << (at % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(n: u64) -> Run {
+        let mut run = Run::default();
+        (0..n).for_each(|number| assert_eq!(run.begin(), number));
+        run
+    }
+
+    #[test]
+    fn run_is_ordered_by_start_of_requests() {
+        let mut run = begun(10);
+        assert_eq!([2, 8, 4, 6].map(|number| run.fail(number)), [1, 1, 1, 1], "others between them are out");
+        assert_eq!([3, 7, 5].map(|number| run.fail(number)), [3, 3, 7]);
+        assert_eq!(run.fail(0), 1);
+    }
+
+    #[test]
+    fn neutral_responses_neither_form_nor_end_runs() {
+        let mut run = begun(5);
+        run.void(1);
+        run.void(3);
+        assert_eq!([0, 4, 2].map(|number| run.fail(number)), [1, 1, 3]);
+    }
+
+    #[test]
+    fn old_or_forgotten_responses_form_no_run() {
+        let mut run = begun(4);
+        run.fail(3);
+        run.forget();
+        assert!(!run.counts(3) && !run.counts(4));
+        assert_eq!(run.begin(), 4);
+        assert_eq!((run.counts(4), run.fail(4)), (true, 1));
+        for _ in 0..REMEMBERED {
+            run.begin();
+        }
+        assert_eq!((run.fail(4), run.fail(5)), (0, 1));
+    }
+}

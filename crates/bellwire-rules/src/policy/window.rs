@@ -1,0 +1,134 @@
+//! Counts over the last 60 seconds.
+
+use bellwire_core::clock::Timestamp;
+
+const BUCKETS: usize = 12;
+const BUCKET_S: i64 = 5;
+
+/// Events and, among them, hits of the last 60 seconds, in buckets of 5: an event is forgotten between 55 and 60
+/// seconds after it happened.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Window {
+    buckets: [Counts; BUCKETS],
+    /// The number of the bucket that is being filled: seconds since 1970 over 5.
+    newest: i64,
+}
+
+/// How many events, and how many of them were hits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub events: u32,
+    pub hits: u32,
+}
+
+impl Window {
+    /// Counts one event and returns the totals of the window that ends with it.
+    pub(super) fn count(&mut self, now: Timestamp, hit: bool) -> Counts {
+        self.event(now);
+        if hit {
+            self.hit(now);
+        }
+        self.totals(now)
+    }
+
+    /// Counts one event, of which it may turn out later that it was a hit.
+    ///
+    /// A clock that goes back a little counts into the newest bucket; one that goes back by more than the window starts
+    /// it afresh.
+    pub(super) fn event(&mut self, now: Timestamp) {
+        self.advance(bucket_of(now));
+        let bucket = &mut self.buckets[slot(self.newest)];
+        bucket.events = bucket.events.saturating_add(1);
+    }
+
+    /// Counts an event of that time as a hit, unless it is forgotten by now.
+    pub(super) fn hit(&mut self, at: Timestamp) {
+        if let Some(bucket) = self.bucket(at) {
+            bucket.hits = bucket.hits.saturating_add(1);
+        }
+    }
+
+    /// Takes an event of that time back.
+    pub(super) fn withdraw(&mut self, at: Timestamp) {
+        if let Some(bucket) = self.bucket(at) {
+            bucket.events = bucket.events.saturating_sub(1);
+        }
+    }
+
+    fn bucket(&mut self, at: Timestamp) -> Option<&mut Counts> {
+        let age = self.newest - bucket_of(at).min(self.newest);
+        (age < BUCKETS as i64).then(|| &mut self.buckets[slot(self.newest - age)])
+    }
+
+    pub(super) fn totals(&mut self, now: Timestamp) -> Counts {
+        self.advance(bucket_of(now));
+        self.buckets.iter().fold(Counts::default(), |sum, bucket| Counts {
+            events: sum.events.saturating_add(bucket.events),
+            hits: sum.hits.saturating_add(bucket.hits),
+        })
+    }
+
+    fn advance(&mut self, bucket: i64) {
+        const ALL: i64 = BUCKETS as i64;
+        match bucket - self.newest {
+            by if by <= -ALL || by >= ALL => *self = Self { newest: bucket, ..Self::default() },
+            by if by > 0 => {
+                for passed in self.newest + 1..=bucket {
+                    self.buckets[slot(passed)] = Counts::default();
+                }
+                self.newest = bucket;
+            }
+            _ => {}
+        }
+    }
+}
+
+fn bucket_of(at: Timestamp) -> i64 {
+    at.timestamp().div_euclid(BUCKET_S)
+}
+
+fn slot(bucket: i64) -> usize {
+    bucket.rem_euclid(BUCKETS as i64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: i64) -> Timestamp {
+        Timestamp::from_timestamp(1_800_000_000 + s, 0).unwrap()
+    }
+
+    #[test]
+    fn events_count_for_a_minute() {
+        let mut window = Window::default();
+        assert_eq!(window.count(at(0), true), Counts { events: 1, hits: 1 });
+        assert_eq!(window.count(at(30), false), Counts { events: 2, hits: 1 });
+        assert_eq!(window.count(at(54), false), Counts { events: 3, hits: 1 });
+        assert_eq!(window.count(at(60), false), Counts { events: 3, hits: 0 });
+        assert_eq!(window.count(at(1_000), true), Counts { events: 1, hits: 1 });
+    }
+
+    #[test]
+    fn hit_counts_at_the_time_of_its_event() {
+        let mut window = Window::default();
+        window.event(at(0));
+        window.event(at(20));
+        window.hit(at(0));
+        assert_eq!(window.totals(at(50)), Counts { events: 2, hits: 1 });
+        assert_eq!(window.totals(at(60)), Counts { events: 1, hits: 0 });
+        window.hit(at(0)); // forgotten
+        window.withdraw(at(20));
+        assert_eq!(window.totals(at(60)), Counts::default());
+    }
+
+    #[test]
+    fn clock_set_back_keeps_hits_for_their_time() {
+        let mut window = Window::default();
+        window.count(at(100), true);
+        assert_eq!(window.count(at(70), true), Counts { events: 2, hits: 2 });
+        window.count(at(1_000_000), true);
+        assert_eq!(window.count(at(100), true), Counts { events: 1, hits: 1 });
+        assert_eq!(window.count(at(160), true), Counts { events: 1, hits: 1 });
+    }
+}

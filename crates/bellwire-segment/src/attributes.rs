@@ -1,0 +1,143 @@
+//! What a filter reads of a subscription's attributes: of millions of candidates, so nothing is copied that need not be.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// The attributes of one subscription, in the order in which they are stored.
+#[derive(Debug, Default)]
+pub struct Attributes<'a>(Vec<(Cow<'a, str>, Scalar<'a>)>);
+
+#[derive(Debug)]
+pub(super) enum Scalar<'a> {
+    Text(Cow<'a, str>),
+    Number(f64),
+    Flag(bool),
+    /// Nothing that can be compared: no attribute that was accepted is.
+    Other,
+}
+
+/// As many as most have, with room.
+const USUAL: usize = 8;
+
+impl<'a> Attributes<'a> {
+    /// Reads an object of JSON. What is none has no attributes.
+    pub fn from_json(json: &'a [u8]) -> Self {
+        serde_json::from_slice(json).unwrap_or_default()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Scalar<'a>> {
+        self.0.iter().find_map(|(known, value)| (known == name).then_some(value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Attributes<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Attributes<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut attributes = Vec::with_capacity(USUAL);
+                while let Some((Name(name), value)) = map.next_entry()? {
+                    attributes.push((name, value));
+                }
+                Ok(Attributes(attributes))
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+/// A name, borrowed if it is written as it is.
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Scalar<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        impl<'de> Visitor<'de> for Any {
+            type Value = Scalar<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Scalar::Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Scalar::Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_bool<E>(self, flag: bool) -> Result<Self::Value, E> {
+                Ok(Scalar::Flag(flag))
+            }
+
+            fn visit_i64<E>(self, n: i64) -> Result<Self::Value, E> {
+                Ok(Scalar::Number(n as f64))
+            }
+
+            fn visit_u64<E>(self, n: u64) -> Result<Self::Value, E> {
+                Ok(Scalar::Number(n as f64))
+            }
+
+            fn visit_f64<E>(self, n: f64) -> Result<Self::Value, E> {
+                Ok(Scalar::Number(n))
+            }
+
+            fn visit_unit<E>(self) -> Result<Self::Value, E> {
+                Ok(Scalar::Other)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(Scalar::Other)
+            }
+        }
+        deserializer.deserialize_any(Any)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_attributes_are_found_as_written() {
+        let json = r#"{"plan": "pro", "gr\u00f6\u00dfe": "\"X\"\n", "n": -3, "big": 1e300, "on": true, "gone": null, "list": [1, {"plan": "no"}], "map": {"plan": [2]}}"#;
+        let attributes = Attributes::from_json(json.as_bytes());
+        let text = |name| match attributes.get(name) {
+            Some(Scalar::Text(text)) => text.clone(),
+            other => panic!("{name}: {other:?}"),
+        };
+        assert!(matches!(text("plan"), Cow::Borrowed("pro")));
+        assert_eq!(text("größe"), "\"X\"\n");
+        assert!(matches!(attributes.get("n"), Some(Scalar::Number(n)) if *n == -3.0));
+        assert!(matches!(attributes.get("big"), Some(Scalar::Number(n)) if *n == 1e300));
+        assert!(matches!(attributes.get("on"), Some(Scalar::Flag(true))));
+        for other in ["gone", "list", "map"] {
+            assert!(matches!(attributes.get(other), Some(Scalar::Other)), "{other}");
+        }
+        assert!(attributes.get("pla").is_none() && attributes.get("").is_none());
+    }
+
+    #[test]
+    fn what_is_no_object_has_no_attributes() {
+        for json in ["", "null", "[]", "\"plan\"", "{\"plan\": \"pro\""] {
+            assert!(Attributes::from_json(json.as_bytes()).get("plan").is_none(), "{json}");
+        }
+    }
+}

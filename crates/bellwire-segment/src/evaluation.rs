@@ -1,0 +1,245 @@
+//! Whether an expression fits a subscription.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet};
+
+use chrono::TimeDelta;
+
+use super::attributes::{Attributes, Scalar};
+use super::expression::{Comparison, Deed, Expression, Field, Literal, Node, Own, Test};
+use super::lexer;
+use super::portion::part_of;
+use bellwire_core::assignment::Assigned;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::habits::Habits;
+use bellwire_core::id::{SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+
+/// Facts that all subscriptions of a lane share.
+#[derive(Debug)]
+pub struct LaneFacts {
+    gateway: Gateway,
+    key: String,
+}
+
+impl LaneFacts {
+    /// Of the lane to a push service by a key.
+    pub fn new(gateway: Gateway, key: VapidKeyId) -> Self {
+        Self { gateway, key: key.to_string() }
+    }
+
+    /// What everybody in it has in a field. None: that is not the lane's.
+    fn value(&self, own: Own) -> Option<&str> {
+        match own {
+            Own::Gateway => Some(self.gateway.name()),
+            Own::Browser => Some(self.gateway.browser()),
+            Own::Key => Some(&self.key),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of a subscription. What an expression does not [need](super::Needs) may be left empty.
+#[derive(Debug)]
+pub struct Candidate<'a> {
+    /// Its id.
+    pub id: SubscriptionId,
+    /// The first id of its browser.
+    pub origin_id: Option<SubscriptionId>,
+    /// Its lane.
+    pub lane: &'a LaneFacts,
+    /// The site's name for its person.
+    pub user_id: Option<&'a str>,
+    /// Its tags.
+    pub tags: &'a [String],
+    /// Its attributes: strings, numbers and booleans.
+    pub attributes: Attributes<'a>,
+    /// A language tag.
+    pub locale: Option<&'a str>,
+    /// An IANA time zone.
+    pub timezone: Option<&'a str>,
+    /// When its browser was last heard of.
+    pub last_seen: Timestamp,
+    /// When it was first registered.
+    pub created_at: Option<Timestamp>,
+    /// When its person agreed.
+    pub consent_at: Option<Timestamp>,
+    /// Where.
+    pub consent_source: Option<&'a str>,
+    /// What differed when the message's campaign assigned it. Its time zone is that of then already.
+    pub assigned: Assigned<'a>,
+}
+
+impl Candidate<'_> {
+    /// The part of a [portion](super::Portion) of that salt in which its person lies: browsers of one user fall together.
+    pub fn part(&self, salt: &str) -> u16 {
+        let browser = self.origin_id.as_ref().map(|id| id.0.as_bytes().as_slice()).unwrap_or_default();
+        match self.assigned.user {
+            None => part_of(salt, self.user_id.map_or(browser, str::as_bytes)),
+            Some(None) => part_of(salt, browser),
+            Some(Some(user)) => user.parts.get(salt).copied().unwrap_or_else(|| part_of(salt, user.person.as_bytes())),
+        }
+    }
+}
+
+/// What has to be looked up elsewhere.
+#[derive(Debug)]
+pub struct Told {
+    /// The present.
+    pub now: Timestamp,
+    /// Who is in each topic that was [asked](super::Needs) for.
+    pub topics: HashMap<String, HashSet<SubscriptionId>>,
+    /// Who did what was asked for.
+    pub deeds: HashMap<Deed, HashSet<SubscriptionId>>,
+    /// What is known of the persons who use these, if that was asked for. Of whom nothing is, is left out.
+    pub habits: HashMap<SubscriptionId, Habits>,
+}
+
+impl Told {
+    /// What is known of who uses a subscription.
+    pub(super) fn habits_of(&self, candidate: &Candidate<'_>) -> &Habits {
+        static NONE: Habits = Habits::NONE;
+        self.habits.get(&candidate.id).unwrap_or(&NONE)
+    }
+}
+
+enum Actual<'a> {
+    Text(&'a str),
+    /// A text in which the case of letters means nothing.
+    Caseless(&'a str),
+    Number(f64),
+    Flag(bool),
+    /// Seconds.
+    Span(i64),
+}
+
+impl Expression {
+    /// Whether it fits a subscription.
+    pub fn takes(&self, candidate: &Candidate<'_>, told: &Told) -> bool {
+        self.0.value(&|test| Some(test.holds(candidate, told))).unwrap_or(false)
+    }
+
+    /// Whether it fits everybody in a lane, or nobody. None: that depends.
+    pub fn in_lane(&self, lane: &LaneFacts) -> Option<bool> {
+        self.0.value(&|test| test.holds_in(lane))
+    }
+}
+
+impl Node {
+    /// Its value, where that of a test may be unknown.
+    fn value(&self, of: &impl Fn(&Test) -> Option<bool>) -> Option<bool> {
+        match self {
+            Self::Test(test) => of(test),
+            Self::Not(node) => node.value(of).map(|value| !value),
+            Self::All(nodes) => decided(nodes, of, false),
+            Self::Any(nodes) => decided(nodes, of, true),
+        }
+    }
+}
+
+/// The value of several, any one of which decides if its own is `deciding`.
+fn decided(nodes: &[Node], of: &impl Fn(&Test) -> Option<bool>, deciding: bool) -> Option<bool> {
+    let mut value = Some(!deciding);
+    for node in nodes {
+        match node.value(of) {
+            Some(found) if found == deciding => return Some(deciding),
+            Some(_) => {}
+            None => value = None,
+        }
+    }
+    value
+}
+
+impl Test {
+    fn holds(&self, candidate: &Candidate<'_>, told: &Told) -> bool {
+        match self {
+            Self::Tag(tag) => candidate.tags.contains(tag),
+            Self::Topic(name) => told.topics.get(name).is_some_and(|members| members.contains(&candidate.id)),
+            Self::Did(deed) => told.deeds.get(deed).is_some_and(|doers| doers.contains(&candidate.id)),
+            Self::Exists(field) => field.of(candidate, told).is_some(),
+            Self::Compare(field, comparison, literal) => field
+                .of(candidate, told)
+                .and_then(|actual| actual.compare(literal, told.now))
+                .is_some_and(|ordering| comparison.holds(ordering)),
+            Self::OneOf(field, literals) => field.of(candidate, told).is_some_and(|actual| {
+                literals.iter().any(|literal| actual.compare(literal, told.now) == Some(Ordering::Equal))
+            }),
+        }
+    }
+
+    /// Whether it holds for everybody in a lane, if the lane decides.
+    fn holds_in(&self, lane: &LaneFacts) -> Option<bool> {
+        let is = |field: &Field, literal: &Literal| match (field, literal) {
+            (Field::Own(own), Literal::Text(text)) => lane.value(*own).map(|actual| actual == text),
+            _ => None,
+        };
+        match self {
+            Self::Compare(field, Comparison::Equal, literal) => is(field, literal),
+            Self::OneOf(field, literals) => {
+                literals.iter().map(|literal| is(field, literal)).reduce(|one, other| Some(one? || other?)).flatten()
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Field {
+    fn of<'c>(&self, candidate: &'c Candidate<'_>, told: &Told) -> Option<Actual<'c>> {
+        let since = |at: Timestamp| Some(Actual::Span((told.now - at).num_seconds()));
+        match self {
+            Self::Attribute(name) => match candidate.attributes.get(name)? {
+                Scalar::Text(text) => Some(Actual::Text(text)),
+                Scalar::Number(number) => Some(Actual::Number(*number)),
+                Scalar::Flag(flag) => Some(Actual::Flag(*flag)),
+                Scalar::Other => None,
+            },
+            Self::Own(Own::Locale) => candidate.locale.map(Actual::Caseless),
+            Self::Own(Own::Language) => {
+                let language = candidate.locale?.split(['-', '_']).next()?;
+                Some(Actual::Caseless(language))
+            }
+            Self::Own(Own::Timezone) => candidate.timezone.map(Actual::Text),
+            Self::Own(Own::User) => candidate.user_id.map(Actual::Text),
+            Self::Own(own @ (Own::Gateway | Own::Browser | Own::Key)) => candidate.lane.value(*own).map(Actual::Text),
+            Self::Own(Own::Age) => since(candidate.created_at?),
+            Self::Own(Own::LastSeen) => since(candidate.last_seen),
+            Self::Own(Own::ConsentAt) => since(candidate.consent_at?),
+            Self::Own(Own::ConsentSource) => candidate.consent_source.map(Actual::Text),
+            Self::Own(Own::LastClicked) => since(told.habits_of(candidate).clicked_at?),
+            Self::Own(Own::Unclicked) => Some(Actual::Number(told.habits_of(candidate).unclicked.into())),
+            Self::Own(Own::UnclickedFor) => Some(Actual::Span(told.habits_of(candidate).unclicked_for().num_seconds())),
+        }
+    }
+}
+
+impl Actual<'_> {
+    /// How it lies to what is written. None: they are of different kinds, or cannot be ordered.
+    fn compare(&self, literal: &Literal, now: Timestamp) -> Option<Ordering> {
+        match (self, literal) {
+            (Self::Text(actual), Literal::Text(text)) => Some((*actual).cmp(text.as_str())),
+            (Self::Caseless(actual), Literal::Text(text)) => {
+                actual.eq_ignore_ascii_case(text).then_some(Ordering::Equal)
+            }
+            (Self::Text(actual), Literal::Time(at)) => Some(lexer::time(actual)?.cmp(at)),
+            (Self::Text(actual), Literal::Now(seconds)) => {
+                Some(lexer::time(actual)?.cmp(&(now + TimeDelta::seconds(*seconds))))
+            }
+            (Self::Number(actual), Literal::Number(number)) => actual.partial_cmp(number),
+            (Self::Flag(actual), Literal::Flag(flag)) => Some(actual.cmp(flag)),
+            (Self::Span(actual), Literal::Span(seconds)) => Some(actual.cmp(seconds)),
+            _ => None,
+        }
+    }
+}
+
+impl Comparison {
+    fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Self::Equal => ordering.is_eq(),
+            Self::Less => ordering.is_lt(),
+            Self::LessOrEqual => ordering.is_le(),
+            Self::Greater => ordering.is_gt(),
+            Self::GreaterOrEqual => ordering.is_ge(),
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! What an expression consists of, how it is written down, and what it needs to know.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter, Write as _};
+
+use serde::{Serialize, Serializer};
+
+use super::lexer::begins_word;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::named;
+
+/// A boolean expression over what is known of a subscription, in its normal form: no `not` of a `not`, no `and` right within
+/// an `and`, no `or` right within an `or`. Prints as text that parses to the same again, and goes by it as JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expression(pub(super) Node);
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Node {
+    All(Vec<Node>),
+    Any(Vec<Node>),
+    Not(Box<Node>),
+    Test(Test),
+}
+
+/// A single question about a subscription.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Test {
+    Tag(String),
+    Topic(String),
+    Exists(Field),
+    Compare(Field, Comparison, Literal),
+    OneOf(Field, Vec<Literal>),
+    /// Whether it was part of what happened to a message.
+    Did(Deed),
+}
+
+/// Where a value is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Field {
+    Attribute(String),
+    Own(Own),
+}
+
+named! {
+    /// Fields of a subscription besides its attributes.
+    pub(super) enum Own {
+        Locale = "locale",
+        Language = "language",
+        Timezone = "timezone",
+        Gateway = "gateway",
+        Browser = "browser",
+        Key = "key",
+        User = "user",
+        Age = "age",
+        LastSeen = "last_seen",
+        LastClicked = "last_clicked",
+        Unclicked = "unclicked",
+        UnclickedFor = "unclicked_for",
+        ConsentAt = "consent_at",
+        ConsentSource = "consent_source",
+    }
+}
+
+/// How a value is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Equal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// What a value is compared with.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Literal {
+    Text(String),
+    Number(f64),
+    Flag(bool),
+    Time(Timestamp),
+    /// So many seconds after now; negative: before.
+    Now(i64),
+    /// So many seconds.
+    Span(i64),
+}
+
+/// Something that happened between a subscription and a message.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deed {
+    /// Kind of event.
+    pub act: Act,
+    /// Of what: a message's id, or a name that stands for messages.
+    pub of: String,
+    /// Not longer ago than so many seconds.
+    pub within_s: Option<i64>,
+}
+
+named! {
+    /// Events between a subscription and a message.
+    pub enum Act {
+        /// The push service accepted the message.
+        Received = "received",
+        /// The browser reported the notification as displayed.
+        Displayed = "displayed",
+        /// The browser reported a click.
+        Clicked = "clicked",
+    }
+}
+
+/// What has to be known of a candidate before an expression can be evaluated, besides what is always read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Its tags.
+    pub tags: bool,
+    /// Its attributes.
+    pub attributes: bool,
+    /// Topics that it may be in, each once.
+    pub topics: BTreeSet<String>,
+    /// What it may have done, each once.
+    pub deeds: BTreeSet<Deed>,
+    /// What its person does with what they are shown.
+    pub habits: bool,
+    /// When and where its person agreed.
+    pub consent: bool,
+    /// Who its person is, their locale and time zone, and when it was first registered.
+    pub profile: bool,
+}
+
+impl Expression {
+    /// Those that fit both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self(Node::all(vec![self.0, other.0]))
+    }
+
+    /// Those that it does not fit.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        Self(self.0.negated())
+    }
+
+    /// Lists the data of a candidate that [`takes`](Self::takes) reads.
+    pub fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        self.0.each_test(&mut |test| test.add_needs(&mut needs));
+        needs
+    }
+}
+
+impl Node {
+    /// Every one of these, in normal form.
+    pub(super) fn all(nodes: Vec<Self>) -> Self {
+        let flatten = |node| match node {
+            Self::All(nodes) => nodes,
+            node => vec![node],
+        };
+        Self::one_or(nodes.into_iter().flat_map(flatten).collect(), Self::All)
+    }
+
+    pub(super) fn any(nodes: Vec<Self>) -> Self {
+        let flatten = |node| match node {
+            Self::Any(nodes) => nodes,
+            node => vec![node],
+        };
+        Self::one_or(nodes.into_iter().flat_map(flatten).collect(), Self::Any)
+    }
+
+    fn one_or(mut nodes: Vec<Self>, several: fn(Vec<Self>) -> Self) -> Self {
+        match nodes.len() {
+            1 => nodes.remove(0),
+            _ => several(nodes),
+        }
+    }
+
+    pub(super) fn negated(self) -> Self {
+        match self {
+            Self::Not(node) => *node,
+            node => Self::Not(Box::new(node)),
+        }
+    }
+
+    fn each_test<'a>(&'a self, then: &mut impl FnMut(&'a Test)) {
+        match self {
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().for_each(|node| node.each_test(then)),
+            Self::Not(node) => node.each_test(then),
+            Self::Test(test) => then(test),
+        }
+    }
+}
+
+impl Test {
+    fn add_needs(&self, needs: &mut Needs) {
+        match self {
+            Self::Tag(_) => needs.tags = true,
+            Self::Topic(name) => drop(needs.topics.insert(name.clone())),
+            Self::Did(deed) => drop(needs.deeds.insert(deed.clone())),
+            Self::Exists(field) | Self::Compare(field, ..) | Self::OneOf(field, _) => {
+                needs.attributes |= matches!(field, Field::Attribute(_));
+                needs.habits |= matches!(field, Field::Own(Own::LastClicked | Own::Unclicked | Own::UnclickedFor));
+                needs.consent |= matches!(field, Field::Own(Own::ConsentAt | Own::ConsentSource));
+                let profile =
+                    matches!(field, Field::Own(Own::Locale | Own::Language | Own::Timezone | Own::User | Own::Age));
+                needs.profile |= profile || needs.habits;
+            }
+        }
+    }
+}
+
+impl Display for Expression {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Display for Node {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All(nodes) => joined(f, nodes, " and ", |f, node| match node {
+                Self::Any(_) => write!(f, "({node})"),
+                node => node.fmt(f),
+            }),
+            Self::Any(nodes) => joined(f, nodes, " or ", |f, node| node.fmt(f)),
+            Self::Not(node) => match &**node {
+                Self::Test(Test::Compare(field, Comparison::Equal, literal)) => write!(f, "{field} != {literal}"),
+                Self::Test(Test::OneOf(field, literals)) => {
+                    write!(f, "{field} not in (")?;
+                    joined(f, literals, ", ", |f, literal| literal.fmt(f))?;
+                    f.write_char(')')
+                }
+                Self::Test(test) => write!(f, "not {test}"),
+                node => write!(f, "not ({node})"),
+            },
+            Self::Test(test) => test.fmt(f),
+        }
+    }
+}
+
+impl Display for Test {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tag(tag) => write!(f, "tag({})", Quoted(tag)),
+            Self::Topic(name) => write!(f, "topic({})", Quoted(name)),
+            Self::Exists(field) => write!(f, "exists({field})"),
+            Self::Compare(field, comparison, literal) => write!(f, "{field} {} {literal}", comparison.sign()),
+            Self::OneOf(field, literals) => {
+                write!(f, "{field} in (")?;
+                joined(f, literals, ", ", |f, literal| literal.fmt(f))?;
+                f.write_char(')')
+            }
+            Self::Did(Deed { act, of, within_s }) => {
+                write!(f, "{}({}", act.name(), Quoted(of))?;
+                if let Some(seconds) = within_s {
+                    write!(f, ", {}", Span(*seconds))?;
+                }
+                f.write_char(')')
+            }
+        }
+    }
+}
+
+impl Display for Field {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(own) => f.write_str(own.name()),
+            Self::Attribute(name) if is_bare_name(name) => f.write_str(name),
+            Self::Attribute(name) => write!(f, "attribute({})", Quoted(name)),
+        }
+    }
+}
+
+impl Comparison {
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+impl Display for Literal {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => Quoted(text).fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Flag(flag) => flag.fmt(f),
+            Self::Time(at) => f.write_str(&at.to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true)),
+            Self::Now(0) => f.write_str("now"),
+            Self::Now(seconds) if *seconds < 0 => write!(f, "now - {}", Span(-seconds)),
+            Self::Now(seconds) => write!(f, "now + {}", Span(*seconds)),
+            Self::Span(seconds) => Span(*seconds).fmt(f),
+        }
+    }
+}
+
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            if matches!(c, '"' | '\\') {
+                f.write_char('\\')?;
+            }
+            f.write_char(c)?;
+        }
+        f.write_char('"')
+    }
+}
+
+/// Seconds in the largest unit that divides them.
+struct Span(i64);
+
+impl Display for Span {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let units = [(86_400, 'd'), (3_600, 'h'), (60, 'm')];
+        let fits = |(seconds, _): &(i64, char)| self.0 != 0 && self.0 % seconds == 0;
+        let (seconds, unit) = units.into_iter().find(fits).unwrap_or((1, 's'));
+        write!(f, "{}{unit}", self.0 / seconds)
+    }
+}
+
+fn joined<T>(
+    f: &mut Formatter<'_>,
+    items: &[T],
+    between: &str,
+    write: impl Fn(&mut Formatter<'_>, &T) -> fmt::Result,
+) -> fmt::Result {
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            f.write_str(between)?;
+        }
+        write(f, item)?;
+    }
+    Ok(())
+}
+
+impl Serialize for Expression {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Words that are no names of attributes.
+const RESERVED: [&str; 11] = ["and", "or", "not", "in", "true", "false", "now", "tag", "topic", "exists", "attribute"];
+
+fn is_bare_name(name: &str) -> bool {
+    name.starts_with(begins_word)
+        && name.chars().all(|c| begins_word(c) || c.is_alphanumeric() || c == '.')
+        && !is_reserved(name)
+}
+
+pub(super) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || Act::from_name(name).is_some() || Own::from_name(name).is_some()
+}

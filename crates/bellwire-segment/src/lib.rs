@@ -1,0 +1,112 @@
+//! The segment language: who in an audience a message is for. The main types are `Expression` (a boolean expression over
+//! facts about a subscription), `Portion` (a share of the people), `OwnHour`, `Sunset` and `Filter`, which combines them. Parsing,
+//! printing and evaluation are pure. This crate never reads facts: the store looks them up for many candidates and passes them in
+//! as `Told`.
+
+mod attributes;
+mod evaluation;
+mod expression;
+mod lexer;
+mod own_hour;
+mod parser;
+mod portion;
+mod sunset;
+
+use serde::{Deserialize, Serialize};
+
+pub use attributes::Attributes;
+pub use evaluation::{Candidate, LaneFacts, Told};
+pub use expression::{Act, Deed, Expression, Needs};
+pub use lexer::SyntaxError;
+pub use own_hour::{OwnHour, SLOTS};
+pub use parser::TEXT_MAX;
+pub use portion::{PARTS, Portion, part_of};
+pub use sunset::Sunset;
+
+/// Whom of its audience a message is for: whoever passes all of this. As stored in `messages.filter`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// Whom it is for; none: everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment: Option<Expression>,
+    /// The shares of the people, all of which somebody has to lie in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub portions: Vec<Portion>,
+    /// At which hour it is sent to whoever clicks then; none: it makes no difference when they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_hour: Option<OwnHour>,
+    /// Who is left out since they do not click; none: nobody is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sunset: Option<Sunset>,
+}
+
+/// Result of a filter for one candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The message is for the candidate.
+    Taken,
+    /// The segment expression is false.
+    NotInSegment,
+    /// The person lies in another share of the audience.
+    NotInPortion,
+    /// The person gets the message at another hour.
+    AtAnotherHour,
+    /// It would be for them, but they do not click.
+    Sunset,
+}
+
+impl Verdict {
+    /// Whether the message is for them.
+    pub fn is_taken(self) -> bool {
+        self == Self::Taken
+    }
+}
+
+impl From<Expression> for Filter {
+    fn from(segment: Expression) -> Self {
+        Self { segment: Some(segment), ..Self::default() }
+    }
+}
+
+impl Filter {
+    /// What has to be known of a candidate before it can be judged.
+    pub fn needs(&self) -> Needs {
+        let mut needs = self.segment.as_ref().map(Expression::needs).unwrap_or_default();
+        needs.habits |= self.own_hour.is_some() || self.sunset.is_some();
+        needs.profile |= needs.habits || !self.portions.is_empty();
+        needs
+    }
+
+    /// Whether a message is for a candidate, or what speaks against it. That they do not click comes last: whoever is left out for
+    /// that would have got it.
+    pub fn verdict(&self, candidate: &Candidate<'_>, told: &Told) -> Verdict {
+        let habits = told.habits_of(candidate);
+        if !self.segment.as_ref().is_none_or(|segment| segment.takes(candidate, told)) {
+            Verdict::NotInSegment
+        } else if !self.portions.iter().all(|portion| portion.holds(candidate.part(&portion.salt))) {
+            Verdict::NotInPortion
+        } else if !self
+            .own_hour
+            .as_ref()
+            .is_none_or(|own| own.holds(habits.own_hour_at(own.as_of()), candidate.timezone))
+        {
+            Verdict::AtAnotherHour
+        } else if let (Some(rule), Some(since)) = (&self.sunset, candidate.created_at)
+            && rule.leaves_out(habits, told.now - since)
+        {
+            Verdict::Sunset
+        } else {
+            Verdict::Taken
+        }
+    }
+
+    /// Whether anybody in a lane may be taken, by what holds for the whole of it.
+    pub fn may_take_any_of(&self, lane: &LaneFacts) -> bool {
+        self.segment.as_ref().is_none_or(|segment| segment.in_lane(lane) != Some(false))
+            && self.portions.iter().all(|portion| !portion.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod properties;

@@ -1,0 +1,43 @@
+//! Shares of the people that do not change from one message to the next: a test group, its rest, a holdout.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// Parts that all people are divided into.
+pub const PARTS: u16 = 10_000;
+
+/// Those people whose part, by a hash of salt and person, lies in `from..to`. Two portions of the same salt that do not overlap
+/// share nobody; those of different salts are independent of each other.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Portion {
+    /// What decides who is where.
+    pub salt: String,
+    /// The first part, of ten thousand.
+    pub from: u16,
+    /// The part after the last.
+    pub to: u16,
+}
+
+impl Portion {
+    /// Whether a [part](part_of) lies in it.
+    pub fn holds(&self, part: u16) -> bool {
+        (self.from..self.to).contains(&part)
+    }
+
+    /// Whether nobody lies in it.
+    pub fn is_empty(&self) -> bool {
+        self.from >= self.to.min(PARTS)
+    }
+}
+
+/// The part that a person lies in: the first eight octets of SHA-256(salt ‖ person), modulo ten thousand. The person is a user's
+/// id, else the octets of a browser's first id.
+pub fn part_of(salt: &str, person: &[u8]) -> u16 {
+    let mut hash = Sha256::new();
+    hash.update(salt.as_bytes());
+    hash.update(person);
+    let hash = hash.finalize();
+    let first = hash[..8].try_into().expect("SHA-256 has 32 octets");
+    (u64::from_be_bytes(first) % u64::from(PARTS)) as u16
+}

@@ -1,0 +1,67 @@
+//! Who is left out since nothing that they are shown is clicked.
+
+use chrono::TimeDelta;
+use serde::{Deserialize, Serialize};
+
+use bellwire_core::habits::Habits;
+
+/// A rule that leaves out those to whom all of this applies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sunset {
+    /// So many messages were displayed to them, and none of these was clicked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unclicked: Option<i16>,
+    /// Messages were displayed to them for so many seconds, and none of these was clicked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unclicked_for_s: Option<i64>,
+    /// They subscribed so many seconds ago or longer.
+    pub welcome_s: i64,
+}
+
+impl Sunset {
+    /// Whether it leaves out somebody with these habits, whose subscription is so old. Where nothing was displayed, or is not
+    /// reported, nobody is left out.
+    pub(crate) fn leaves_out(&self, habits: &Habits, age: TimeDelta) -> bool {
+        habits.unclicked > 0
+            && self.unclicked.is_none_or(|n| habits.unclicked >= n)
+            && self.unclicked_for_s.is_none_or(|seconds| habits.unclicked_for() >= TimeDelta::seconds(seconds))
+            && age >= TimeDelta::seconds(self.welcome_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellwire_core::clock::Timestamp;
+
+    #[test]
+    fn clickers_newcomers_and_rarely_shown_stay_included() {
+        let from: Timestamp = "2027-01-15T08:00:00Z".parse().unwrap();
+        let days = TimeDelta::days;
+        let rule = |unclicked, for_days: Option<i64>| Sunset {
+            unclicked,
+            unclicked_for_s: for_days.map(|n| n * 86_400),
+            welcome_s: 30 * 86_400,
+        };
+        let shown = |n, over| Habits {
+            unclicked: n,
+            unclicked_between: (n > 0).then(|| (from, from + days(over))),
+            ..Habits::default()
+        };
+        for (rule, habits, age, is_left_out) in [
+            (rule(Some(10), None), shown(10, 0), days(30), true),
+            (rule(Some(10), None), shown(9, 300), days(300), false),
+            (rule(Some(10), None), shown(10, 0), days(29), false),
+            (rule(None, Some(60)), shown(2, 60), days(90), true),
+            (rule(None, Some(60)), shown(500, 59), days(90), false),
+            (rule(Some(10), Some(60)), shown(10, 59), days(90), false),
+            (rule(Some(10), Some(60)), shown(9, 60), days(90), false),
+            (rule(Some(10), Some(60)), shown(10, 60), days(90), true),
+            (rule(Some(1), None), Habits::default(), days(900), false),
+            (rule(None, Some(0)), Habits::default(), days(900), false),
+        ] {
+            assert_eq!(rule.leaves_out(&habits, age), is_left_out, "{rule:?} {habits:?} {age}");
+        }
+    }
+}

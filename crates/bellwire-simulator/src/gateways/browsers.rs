@@ -1,0 +1,337 @@
+//! Real browsers at a Mozilla host: their connections, channels and unacknowledged messages. State only;
+//! [`super::socket`] implements the protocol.
+//!
+//! As in autopush, a message is kept until it is acknowledged, replaced under its topic, or expired. Kept messages are
+//! sent after each hello.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedSender;
+
+use bellwire_core::base64url;
+
+/// First index of the endpoints of browsers. Lower ones are minted.
+pub(super) const FIRST_INDEX: u32 = 1 << 31;
+/// Maximum time to live in autopush: 30 days.
+const TTL_MAX_S: u64 = 2_592_000;
+
+/// Counters of the real browsers of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BrowsersReport {
+    /// Browsers connected now.
+    pub connected: u64,
+    /// Channels that are registered now.
+    pub subscriptions: u64,
+    /// Messages that wait for their acknowledgement, sent or not.
+    pub unacknowledged: u64,
+    /// Messages accepted for browsers.
+    pub taken: u64,
+    /// Messages sent, repeats included.
+    pub sent: u64,
+    /// Acknowledgements by code: 100 delivered, 101 not decrypted, 102 not wanted.
+    pub acks: BTreeMap<u16, u64>,
+    /// Failures of service workers, by code: 301 to 303.
+    pub nacks: BTreeMap<u16, u64>,
+    /// Messages that a later one with the same topic replaced.
+    pub replaced: u64,
+    /// Messages dropped after their time to live.
+    pub expired: u64,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Push {
+    pub body: Bytes,
+    /// Time to live in seconds.
+    pub ttl_s: u64,
+    pub topic: Option<Box<str>>,
+}
+
+/// Frames for one connection. Dropping the sender closes the connection.
+pub(super) type Outbox = UnboundedSender<String>;
+
+/// One connection of one browser.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Visit {
+    pub uaid: String,
+    serial: u64,
+}
+
+struct Kept {
+    version: String,
+    index: u32,
+    push: Push,
+    expires_ms: i64,
+}
+
+#[derive(Default)]
+struct Agent {
+    connection: Option<(u64, Outbox)>,
+    channels: HashMap<String, u32>,
+    kept: Vec<Kept>,
+}
+
+#[derive(Default)]
+struct State {
+    agents: HashMap<String, Agent>,
+    /// Owner of each endpoint, and the last message for it.
+    owners: HashMap<u32, (String, Option<Push>)>,
+    serial: u64,
+    figures: BrowsersReport,
+}
+
+#[derive(Default)]
+pub(super) struct Browsers(Mutex<State>);
+
+impl Browsers {
+    /// Registers the connection of a browser, answers its hello, and sends its kept messages. An unknown browser gets a
+    /// new id. An older connection of the same browser ends.
+    pub(super) fn hello(&self, uaid: Option<&str>, outbox: Outbox, now_ms: i64) -> Visit {
+        let mut state = self.0.lock();
+        let serial = state.next();
+        let known = uaid.filter(|uaid| state.agents.contains_key(*uaid)).map(str::to_owned);
+        let uaid = known.unwrap_or_else(|| format!("{serial:032x}"));
+        let greeting =
+            json!({"messageType": "hello", "uaid": uaid, "status": 200, "use_webpush": true, "broadcasts": {}});
+        post(&outbox, &greeting);
+        let State { agents, figures, .. } = &mut *state;
+        let agent = agents.entry(uaid.clone()).or_default();
+        agent.expire(now_ms, figures);
+        agent.connection = Some((serial, outbox));
+        for kept in &agent.kept {
+            agent.send(kept, figures);
+        }
+        Visit { uaid, serial }
+    }
+
+    pub(super) fn leave(&self, visit: &Visit) {
+        if let Some(agent) = self.0.lock().agents.get_mut(&visit.uaid) {
+            agent.connection.take_if(|(serial, _)| *serial == visit.serial);
+        }
+    }
+
+    /// Returns the index of the endpoint for a channel, the same one for a repeated registration. Returns `None` for a
+    /// forgotten browser.
+    pub(super) fn register(&self, visit: &Visit, channel: &str) -> Option<u32> {
+        let mut state = self.0.lock();
+        let serial = state.next();
+        let State { agents, owners, .. } = &mut *state;
+        let channels = &mut agents.get_mut(&visit.uaid)?.channels;
+        let fresh = || FIRST_INDEX | u32::try_from(serial % u64::from(FIRST_INDEX)).unwrap_or_default();
+        let index = *channels.entry(channel.to_owned()).or_insert_with(fresh);
+        owners.entry(index).or_insert_with(|| (visit.uaid.clone(), None));
+        Some(index)
+    }
+
+    /// Removes a channel and its messages.
+    pub(super) fn unregister(&self, visit: &Visit, channel: &str) {
+        let mut state = self.0.lock();
+        let Some(agent) = state.agents.get_mut(&visit.uaid) else { return };
+        if let Some(index) = agent.channels.remove(channel) {
+            agent.kept.retain(|kept| kept.index != index);
+            state.owners.remove(&index);
+        }
+    }
+
+    /// Handles the acknowledgement of a message, whether it was shown or failed.
+    pub(super) fn ack(&self, visit: &Visit, version: &str, code: u16) {
+        let mut state = self.0.lock();
+        *state.figures.acks.entry(code).or_default() += 1;
+        if let Some(agent) = state.agents.get_mut(&visit.uaid) {
+            agent.kept.retain(|kept| kept.version != version);
+        }
+    }
+
+    pub(super) fn nack(&self, code: u16) {
+        *self.0.lock().figures.nacks.entry(code).or_default() += 1;
+    }
+
+    pub(super) fn knows(&self, index: u32) -> bool {
+        self.0.lock().owners.contains_key(&index)
+    }
+
+    /// Accepts a message for an endpoint, and sends it at once if its browser is connected.
+    pub(super) fn push(&self, index: u32, push: Push, now_ms: i64) {
+        let mut state = self.0.lock();
+        let version = format!("{:x}", state.next());
+        let State { agents, owners, figures, .. } = &mut *state;
+        let Some((uaid, last)) = owners.get_mut(&index) else { return };
+        let Some(agent) = agents.get_mut(uaid) else { return };
+        *last = Some(push.clone());
+        figures.taken += 1;
+        let before = agent.kept.len();
+        agent.kept.retain(|kept| kept.index != index || kept.push.topic.is_none() || kept.push.topic != push.topic);
+        figures.replaced += (before - agent.kept.len()) as u64;
+        let ttl_ms = i64::try_from(push.ttl_s.min(TTL_MAX_S) * 1000).unwrap_or(i64::MAX);
+        let kept = Kept { version, index, push, expires_ms: now_ms.saturating_add(ttl_ms) };
+        agent.send(&kept, figures);
+        agent.kept.push(kept);
+        if agent.connection.is_none() {
+            agent.expire(now_ms, figures); // what may not wait at all
+        }
+    }
+
+    /// Accepts the last message of an endpoint again, like a gateway that missed the acknowledgement. Returns `false`
+    /// if there was none.
+    pub(super) fn push_again(&self, index: u32, now_ms: i64) -> bool {
+        let last = self.0.lock().owners.get(&index).and_then(|(_, last)| last.clone());
+        let Some(push) = last else { return false };
+        self.push(index, push, now_ms);
+        true
+    }
+
+    /// Forgets all browsers, like a push service that lost its database: connections end, endpoints are gone, and a
+    /// browser that reconnects gets a new id.
+    pub(super) fn forget(&self) {
+        let mut state = self.0.lock();
+        state.agents.clear();
+        state.owners.clear();
+    }
+
+    pub(super) fn report(&self) -> BrowsersReport {
+        let state = self.0.lock();
+        BrowsersReport {
+            connected: state.agents.values().filter(|agent| agent.connection.is_some()).count() as u64,
+            subscriptions: state.owners.len() as u64,
+            unacknowledged: state.agents.values().map(|agent| agent.kept.len() as u64).sum(),
+            ..state.figures.clone()
+        }
+    }
+
+    /// Resets the counters; browsers and messages stay.
+    pub(super) fn reset(&self) {
+        self.0.lock().figures = BrowsersReport::default();
+    }
+}
+
+impl State {
+    fn next(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+}
+
+impl Agent {
+    fn expire(&mut self, now_ms: i64, figures: &mut BrowsersReport) {
+        let before = self.kept.len();
+        self.kept.retain(|kept| kept.expires_ms > now_ms);
+        figures.expired += (before - self.kept.len()) as u64;
+    }
+
+    fn send(&self, kept: &Kept, figures: &mut BrowsersReport) {
+        let Some((_, outbox)) = &self.connection else { return };
+        let channel = self.channels.iter().find(|(_, index)| **index == kept.index).map(|(channel, _)| channel);
+        let mut frame = json!({"messageType": "notification", "channelID": channel, "version": kept.version});
+        if !kept.push.body.is_empty() {
+            frame["data"] = base64url::encode(&kept.push.body).into();
+            frame["headers"] = json!({"encoding": "aes128gcm"});
+        }
+        figures.sent += 1;
+        post(outbox, &frame);
+    }
+}
+
+/// Sends a frame. A connection that is ending accepts no frames, but the message is kept.
+fn post(outbox: &Outbox, frame: &Value) {
+    let _ended = outbox.send(frame.to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::error::TryRecvError;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+
+    fn connect(browsers: &Browsers, uaid: Option<&str>, now_ms: i64) -> (Visit, UnboundedReceiver<String>) {
+        let (outbox, mut inbox) = unbounded_channel();
+        let visit = browsers.hello(uaid, outbox, now_ms);
+        assert!(inbox.try_recv().unwrap().contains("\"hello\""), "greeted first");
+        (visit, inbox)
+    }
+
+    fn push(text: &'static str, ttl_s: u64, topic: Option<&str>) -> Push {
+        Push { body: Bytes::from_static(text.as_bytes()), ttl_s, topic: topic.map(Into::into) }
+    }
+
+    fn bodies(inbox: &mut UnboundedReceiver<String>) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        while let Ok(frame) = inbox.try_recv() {
+            let frame: Value = serde_json::from_str(&frame).unwrap();
+            let body = base64url::decode(frame["data"].as_str().unwrap_or_default()).unwrap();
+            found.push((String::from_utf8(body).unwrap(), frame["version"].as_str().unwrap().to_owned()));
+        }
+        found
+    }
+
+    #[test]
+    fn a_message_is_sent_until_it_is_acknowledged() {
+        let browsers = Browsers::default();
+        let (visit, mut inbox) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        assert!(index >= FIRST_INDEX && browsers.register(&visit, "c") == Some(index));
+        browsers.push(index, push("one", 60, None), 0);
+        assert_eq!(bodies(&mut inbox)[0].0, "one");
+        let (visit, mut inbox) = connect(&browsers, Some(&visit.uaid), 1);
+        let again = bodies(&mut inbox);
+        assert_eq!(again[0].0, "one");
+        browsers.ack(&visit, &again[0].1, 100);
+        assert_eq!((browsers.report().unacknowledged, browsers.report().acks), (0, [(100, 1)].into()));
+        assert!(bodies(&mut connect(&browsers, Some(&visit.uaid), 2).1).is_empty());
+    }
+
+    #[test]
+    fn offline_topic_replaces_and_ttl_ends() {
+        let browsers = Browsers::default();
+        let (visit, _) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        browsers.leave(&visit);
+        for message in
+            [push("old", 60, Some("t")), push("new", 60, Some("t")), push("short", 1, None), push("now", 0, None)]
+        {
+            browsers.push(index, message, 0);
+        }
+        let (_, mut inbox) = connect(&browsers, Some(&visit.uaid), 1_000);
+        assert_eq!(bodies(&mut inbox).into_iter().map(|(body, _)| body).collect::<Vec<_>>(), ["new"]);
+        let BrowsersReport { replaced, expired, unacknowledged, .. } = browsers.report();
+        assert_eq!((replaced, expired, unacknowledged), (1, 2, 1));
+    }
+
+    #[test]
+    fn ended_channel_is_unknown_and_browser_renamed() {
+        let browsers = Browsers::default();
+        let (visit, mut inbox) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        browsers.unregister(&visit, "c");
+        assert!(!browsers.knows(index) && browsers.register(&visit, "c") != Some(index));
+        browsers.forget();
+        assert_eq!(inbox.try_recv(), Err(TryRecvError::Disconnected), "cut off");
+        assert_eq!(browsers.register(&visit, "d"), None);
+        assert_ne!(connect(&browsers, Some(&visit.uaid), 0).0.uaid, visit.uaid);
+    }
+
+    #[test]
+    fn late_end_of_older_connection_keeps_newer() {
+        let browsers = Browsers::default();
+        let (old, mut ended) = connect(&browsers, None, 0);
+        let (_, _inbox) = connect(&browsers, Some(&old.uaid), 0);
+        assert!(matches!(ended.try_recv(), Err(TryRecvError::Disconnected)));
+        browsers.leave(&old);
+        assert_eq!(browsers.report().connected, 1);
+    }
+
+    #[test]
+    fn a_repeat_has_a_version_of_its_own() {
+        let browsers = Browsers::default();
+        let (visit, mut inbox) = connect(&browsers, None, 0);
+        let index = browsers.register(&visit, "c").unwrap();
+        assert!(!browsers.push_again(index, 0));
+        browsers.push(index, push("one", 60, None), 0);
+        assert!(browsers.push_again(index, 0));
+        let sent = bodies(&mut inbox);
+        assert!(sent[0].0 == sent[1].0 && sent[0].1 != sent[1].1, "{sent:?}");
+    }
+}

@@ -1,0 +1,317 @@
+//! Checks of a request: headers (RFC 8030), VAPID (RFC 8292) and body. Every fault is reported; [`super::manners`]
+//! decides which of them a gateway refuses.
+
+use std::sync::Arc;
+
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use serde::{Deserialize, Serialize};
+
+use super::mint::{Target, fingerprint};
+use bellwire_core::base64url;
+use bellwire_core::lane::Gateway;
+
+/// Fault of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// The method is not POST.
+    Method,
+    /// The path is not an endpoint of this host.
+    UnknownEndpoint,
+    /// A WNS token with different percent-escapes than in its endpoint.
+    EscapedToken,
+    /// No `Authorization`, although the gateway or the subscription requires it.
+    VapidMissing,
+    /// `Authorization` is not of the form `vapid t=…, k=…`, or its token not a JWT with ES256 and an integer `exp`.
+    VapidToken,
+    /// `k` is not base64url of a point on P-256.
+    VapidKey,
+    /// The token's signature does not verify with `k`.
+    VapidSignature,
+    /// `aud` is not the endpoint's origin.
+    VapidAudience,
+    /// `exp` has passed.
+    VapidExpired,
+    /// `exp` is more than 24 hours ahead.
+    VapidTooLong,
+    /// `sub` is missing, or not a `mailto:` or `https:` that the strictest gateway accepts.
+    VapidSubject,
+    /// `k` is not the key of the subscription.
+    VapidWrongKey,
+    /// The header `TTL` is missing.
+    TtlMissing,
+    /// `TTL` is not a number of seconds that this gateway accepts.
+    TtlInvalid,
+    /// `TTL` is a negative number.
+    TtlNegative,
+    /// `TTL: 0`: Apple requires a positive number, and WNS requires `X-WNS-Cache-Policy: no-cache` with it.
+    TtlZero,
+    /// `Urgency` is not one of the four values, or occurs twice.
+    Urgency,
+    /// `Topic` is too long or of the wrong alphabet; for Apple also: of a length that base64 cannot have.
+    Topic,
+    /// `Content-Encoding` is not exactly `aes128gcm`.
+    Encoding,
+    /// The body exceeds the limit of the gateway.
+    TooLarge,
+    /// The RFC 8188 header of the body violates RFC 8291. Checked in the sample only, like the two faults below.
+    Sealing,
+    /// The subscription's keys do not open the body.
+    Unsealable,
+    /// The ephemeral key or salt was used for another subscription before.
+    SenderKeyReused,
+}
+
+/// Maximum lifetime of a VAPID token (RFC 8292 section 2).
+const DAY_SECS: i64 = 86_400;
+static URGENCY: HeaderName = HeaderName::from_static("urgency");
+static TOPIC: HeaderName = HeaderName::from_static("topic");
+static TTL: HeaderName = HeaderName::from_static("ttl");
+static CACHE_POLICY: HeaderName = HeaderName::from_static("x-wns-cache-policy");
+
+pub(super) fn ttl(gateway: Gateway, headers: &HeaderMap) -> Result<u64, Fault> {
+    let text = headers.get(&TTL).ok_or(Fault::TtlMissing)?.to_str().map_err(|_| Fault::TtlInvalid)?;
+    if let Some(digits) = text.strip_prefix('-') {
+        return Err(if digits.parse::<u64>().is_ok() { Fault::TtlNegative } else { Fault::TtlInvalid });
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(Fault::TtlInvalid);
+    }
+    let ttl = match (text.parse::<u64>(), gateway) {
+        (Ok(ttl), Gateway::Fcm) if ttl > 2_419_200 => return Err(Fault::TtlInvalid),
+        (Ok(ttl), _) => ttl,
+        (Err(_), Gateway::Fcm | Gateway::Mozilla) => return Err(Fault::TtlInvalid),
+        (Err(_), _) => 1 << 31, // RFC 8030 section 5.2
+    };
+    let no_cache = || headers.get(&CACHE_POLICY).is_some_and(|policy| policy == "no-cache");
+    match gateway {
+        Gateway::Apple if ttl == 0 => Err(Fault::TtlZero),
+        Gateway::Wns if ttl == 0 && !no_cache() => Err(Fault::TtlZero),
+        _ => Ok(ttl),
+    }
+}
+
+/// Checks `Urgency`, `Topic` and `Content-Encoding`, the last only for a body.
+pub(super) fn headers(gateway: Gateway, headers: &HeaderMap, has_body: bool, faults: &mut Vec<Fault>) {
+    let mut urgencies = headers.get_all(&URGENCY).iter();
+    let known = |value: &HeaderValue| matches!(value.as_bytes(), b"very-low" | b"low" | b"normal" | b"high");
+    if urgencies.next().is_some_and(|first| !known(first) || urgencies.next().is_some()) {
+        faults.push(Fault::Urgency);
+    }
+    if headers.get(&TOPIC).is_some_and(|topic| !topic_is_fine(gateway, topic.as_bytes())) {
+        faults.push(Fault::Topic);
+    }
+    if has_body && headers.get(header::CONTENT_ENCODING).is_none_or(|coding| coding != "aes128gcm") {
+        faults.push(Fault::Encoding);
+    }
+}
+
+fn topic_is_fine(gateway: Gateway, topic: &[u8]) -> bool {
+    let alphabet = topic.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    alphabet && (1..=32).contains(&topic.len()) && !(gateway == Gateway::Apple && topic.len() % 4 == 1)
+}
+
+/// Returns the value of a header as text.
+pub(super) fn text(headers: &HeaderMap, name: &str) -> Option<Box<str>> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(Into::into)
+}
+
+/// A verified VAPID header. Senders use one header for hours, so it is verified once and later recognised by its
+/// octets. The checks of time and endpoint are repeated.
+#[derive(Debug)]
+pub(super) struct Token {
+    key: [u8; 8],
+    aud: String,
+    exp: i64,
+    subject_is_fine: bool,
+}
+
+pub(super) type Verified = Arc<Result<Token, Fault>>;
+
+#[derive(Deserialize)]
+struct JoseHeader {
+    alg: String,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    #[serde(default)]
+    aud: serde_json::Value,
+    exp: i64,
+    #[serde(default)]
+    sub: serde_json::Value,
+}
+
+impl Token {
+    /// Parses `Authorization` (RFC 8292 section 3) and verifies its signature.
+    pub(super) fn read(authorization: &HeaderValue) -> Result<Self, Fault> {
+        let text = authorization.to_str().map_err(|_| Fault::VapidToken)?;
+        let (scheme, parameters) = text.split_once(' ').ok_or(Fault::VapidToken)?;
+        if !scheme.eq_ignore_ascii_case("vapid") {
+            return Err(Fault::VapidToken);
+        }
+        let parameter = |name: &str| {
+            parameters.split(',').find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('=')).map(str::trim)
+        };
+        let key = parameter("k").and_then(base64url::decode).ok_or(Fault::VapidKey)?;
+        if key.len() != 65 || key[0] != 4 {
+            return Err(Fault::VapidKey);
+        }
+        let (signed, signature) = parameter("t").and_then(|t| t.rsplit_once('.')).ok_or(Fault::VapidToken)?;
+        let (jose, claims) = signed.split_once('.').ok_or(Fault::VapidToken)?;
+        let jose: JoseHeader = from_base64_json(jose)?;
+        let claims: Claims = from_base64_json(claims)?;
+        let signature = base64url::decode(signature).ok_or(Fault::VapidToken)?;
+        if jose.alg != "ES256" {
+            return Err(Fault::VapidToken);
+        }
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, &key)
+            .verify(signed.as_bytes(), &signature)
+            .map_err(|_| Fault::VapidSignature)?;
+        Ok(Self {
+            key: fingerprint(&key),
+            aud: claims.aud.as_str().unwrap_or_default().to_owned(),
+            exp: claims.exp,
+            subject_is_fine: claims.sub.as_str().is_some_and(subject_is_fine),
+        })
+    }
+
+    /// Checks this token for a request at time `now` (seconds since 1970) to a subscription.
+    pub(super) fn check(&self, gateway: Gateway, origin: &str, target: Target, now: i64, faults: &mut Vec<Fault>) {
+        // autopush tolerates clock differences; the others do not.
+        let leeway = if gateway == Gateway::Mozilla { 60 } else { 0 };
+        if self.aud != origin {
+            faults.push(Fault::VapidAudience);
+        }
+        if self.exp.saturating_add(leeway) <= now {
+            faults.push(Fault::VapidExpired);
+        }
+        if self.exp > now + DAY_SECS {
+            faults.push(Fault::VapidTooLong);
+        }
+        if target.bound.is_some_and(|bound| bound != self.key) {
+            faults.push(Fault::VapidWrongKey);
+        }
+        if !self.subject_is_fine {
+            faults.push(Fault::VapidSubject);
+        }
+    }
+}
+
+fn from_base64_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    let json = base64url::decode(text).ok_or(Fault::VapidToken)?;
+    serde_json::from_slice(&json).map_err(|_| Fault::VapidToken)
+}
+
+/// Whether Apple accepts a `sub`: a plain mail address at a public name, or an https URL.
+fn subject_is_fine(sub: &str) -> bool {
+    if let Some(address) = sub.strip_prefix("mailto:") {
+        let Some((user, domain)) = address.split_once('@') else { return false };
+        let odd = |c: char| c.is_whitespace() || matches!(c, '<' | '>' | ':' | '@' | ',');
+        let public = domain.contains('.') && ![".local", ".invalid", ".localhost"].iter().any(|s| domain.ends_with(s));
+        return !user.is_empty() && public && !address.replacen('@', "", 1).contains(odd);
+    }
+    sub.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with("localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in pairs {
+            map.append(*name, HeaderValue::from_static(value));
+        }
+        map
+    }
+
+    #[test]
+    fn ttl_is_read_as_each_gateway_reads_it() {
+        use Gateway::*;
+        for (gateway, value, expected) in [
+            (Fcm, "2419200", Ok(2_419_200)),
+            (Fcm, "2419201", Err(Fault::TtlInvalid)),
+            (Fcm, "0", Ok(0)),
+            (Mozilla, "99999999", Ok(99_999_999)),
+            (Mozilla, "99999999999999999999", Err(Fault::TtlInvalid)),
+            (Mozilla, "-1", Err(Fault::TtlNegative)),
+            (Mozilla, "1.5", Err(Fault::TtlInvalid)),
+            (Other, "99999999999999999999", Ok(1 << 31)),
+            (Other, "", Err(Fault::TtlInvalid)),
+            (Other, "+1", Err(Fault::TtlInvalid)),
+            (Apple, "0", Err(Fault::TtlZero)),
+            (Wns, "0", Err(Fault::TtlZero)),
+        ] {
+            assert_eq!(ttl(gateway, &map(&[("ttl", value)])), expected, "{gateway:?} {value}");
+        }
+        assert_eq!(ttl(Wns, &map(&[("ttl", "0"), ("x-wns-cache-policy", "no-cache")])), Ok(0));
+        assert_eq!(ttl(Fcm, &map(&[])), Err(Fault::TtlMissing));
+    }
+
+    #[test]
+    fn urgency_topic_and_coding_are_checked() {
+        let faults = |gateway, pairs: &[(&'static str, &'static str)]| {
+            let mut faults = Vec::new();
+            headers(gateway, &map(pairs), true, &mut faults);
+            faults
+        };
+        let aes = ("content-encoding", "aes128gcm");
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "very-low"), ("topic", "abc-_9")]), []);
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "urgent")]), [Fault::Urgency]);
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("urgency", "low"), ("urgency", "high")]), [Fault::Urgency]);
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("topic", "a=")]), [Fault::Topic]);
+        assert_eq!(faults(Gateway::Fcm, &[aes, ("topic", "1234567890123")]), []);
+        assert_eq!(faults(Gateway::Apple, &[aes, ("topic", "1234567890123")]), [Fault::Topic]);
+        assert_eq!(faults(Gateway::Fcm, &[("content-encoding", "aesgcm")]), [Fault::Encoding]);
+        assert_eq!(faults(Gateway::Fcm, &[]), [Fault::Encoding]);
+    }
+
+    #[test]
+    fn subject_must_satisfy_the_strictest_gateway() {
+        for fine in ["mailto:push@example.com", "https://example.com/contact"] {
+            assert!(subject_is_fine(fine), "{fine}");
+        }
+        for bad in [
+            "mailto:x@localhost",
+            "mailto:x@y.local",
+            "mailto:x@y.invalid",
+            "mailto: <x@example.com>",
+            "mailto:mailto:x@example.com",
+            "https://localhost",
+            "push@example.com",
+            "",
+        ] {
+            assert!(!subject_is_fine(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rfc_8292_sample_verifies_unless_changed() {
+        let token = "eyJ0eXAiOiJKV1QiLCJhbGciOiJFUzI1NiJ9.eyJhdWQiOiJodHRwczovL3B1c2guZXhhbXBsZS5uZXQiLCJleHAiOjE0NTM1\
+                     MjM3NjgsInN1YiI6Im1haWx0bzpwdXNoQGV4YW1wbGUuY29tIn0.i3CYb7t4xfxCDquptFOepC9GAu_HLGkMlMuCGSK2rpiUfnK\
+                     9ojFwDXb1JrErtmysazNjjvW2L9OkSSHzvoD1oA";
+        let key = "BA1Hxzyi1RUM1b5wjxsn7nGxAszw2u61m164i3MrAIxHF6YK5h4SDYic-dRuU_RCPCfA5aq9ojSwk5Y2EmClBPs";
+        let read = |value: String| Token::read(&HeaderValue::from_str(&value).unwrap());
+        let good = read(format!("vapid t={token}, k={key}")).unwrap();
+        assert_eq!((good.aud.as_str(), good.exp), ("https://push.example.net", 1_453_523_768));
+        let mut faults = Vec::new();
+        let target = Target { index: 0, bound: None };
+        good.check(Gateway::Fcm, "https://push.example.net", target, 1_453_523_768 - DAY_SECS, &mut faults);
+        assert_eq!(faults, []);
+        good.check(Gateway::Fcm, "https://push.example.net", target, 1_453_523_768, &mut faults);
+        good.check(Gateway::Fcm, "https://push.example.org", target, 1_453_523_767 - DAY_SECS, &mut faults);
+        let other = Target { bound: Some([1; 8]), ..target };
+        good.check(Gateway::Mozilla, "https://push.example.net", other, 1_453_523_768 + 30, &mut faults);
+        let expected = [Fault::VapidExpired, Fault::VapidAudience, Fault::VapidTooLong, Fault::VapidWrongKey];
+        assert_eq!(faults, expected);
+
+        assert_eq!(read(format!("vapid t={token}!, k={key}")).unwrap_err(), Fault::VapidToken);
+        let resigned = token.replace("1oA", "1oQ");
+        assert_eq!(read(format!("vapid t={resigned}, k={key}")).unwrap_err(), Fault::VapidSignature);
+        assert_eq!(read(format!("vapid t={token}; k={key}")).unwrap_err(), Fault::VapidKey);
+        assert_eq!(read(format!("WebPush {token}")).unwrap_err(), Fault::VapidToken);
+        assert_eq!(read(format!("Bearer t={token}, k={key}")).unwrap_err(), Fault::VapidToken);
+    }
+}

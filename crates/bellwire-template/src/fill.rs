@@ -1,0 +1,138 @@
+//! Filling a template in for a recipient.
+
+use std::sync::Arc;
+
+use minijinja::value::Value;
+
+use super::compile::{Compiled, Engine, Part, Unfilled, Variant};
+use super::fault::Fault;
+use super::language::FUEL;
+use super::person::{Names, Person};
+use bellwire_core::locale::served_by;
+use bellwire_core::message::{Content, Notification, Place};
+use bellwire_core::template::TooLong;
+use bellwire_webpush::payload;
+use bellwire_webpush::shrink::cut_to_fit;
+
+/// A template filled in.
+#[derive(Debug)]
+pub struct Filled {
+    /// What is sent.
+    pub content: Content,
+    /// The same, written down.
+    pub written: payload::Template,
+}
+
+impl Compiled {
+    /// How many variants there are, the template's own included.
+    pub fn variants(&self) -> usize {
+        self.variants.len()
+    }
+
+    /// The language of a variant; none: the template's own.
+    pub fn locale(&self, variant: usize) -> Option<&str> {
+        self.variants[variant].locale.as_deref()
+    }
+
+    /// Returns the variant for a recipient: that of their locale, or of the nearest language that CLDR knows for it, or the template's
+    /// own.
+    pub fn variant_for(&self, locale: Option<&str>) -> usize {
+        let Some(locale) = locale.filter(|_| !self.by_locale.is_empty()) else { return 0 };
+        if let Some(variant) = self.by_locale.get(&locale.to_lowercase().replace('_', "-")) {
+            return *variant;
+        }
+        served_by(locale).iter().find_map(|language| self.by_likely.get(language)).copied().unwrap_or(0)
+    }
+
+    /// Whether anything of any variant asks for its recipient.
+    pub fn is_personal(&self) -> bool {
+        self.variants.iter().any(|variant| !variant.is_same())
+    }
+
+    /// A variant that says the same to everybody, filled in; none: it does not.
+    pub fn same(&self, variant: usize) -> Option<Filled> {
+        let variant = &self.variants[variant];
+        // It was tried when the template was compiled.
+        variant.is_same().then(|| self.engine.whole(variant, &Arc::default()).ok()).flatten()
+    }
+
+    /// Fills a variant in for somebody. Its compact form is left out if that fails.
+    pub fn fill(&self, variant: usize, person: &Arc<Person>) -> Result<Filled, Fault> {
+        self.engine.whole(&self.variants[variant], person)
+    }
+
+    /// What is wrong with a variant for somebody, its compact form included.
+    pub fn faults(&self, variant: usize, person: &Arc<Person>) -> Vec<Fault> {
+        let variant = &self.variants[variant];
+        let compact = variant.compact.as_ref().and_then(|compact| self.engine.fault_of_compact(compact, person));
+        self.engine.whole(variant, person).err().into_iter().chain(compact).collect()
+    }
+
+    /// What is wrong with what is the same for everybody: its texts were checked one by one, but not their sum.
+    pub(super) fn faults_of_what_is_the_same(&self) -> Vec<Fault> {
+        let same = (0..self.variants.len()).filter(|variant| self.variants[*variant].is_same());
+        same.flat_map(|variant| self.faults(variant, &Arc::default())).collect()
+    }
+}
+
+impl Variant {
+    fn is_same(&self) -> bool {
+        self.content.gaps.is_empty() && self.compact.as_ref().is_none_or(|compact| compact.gaps.is_empty())
+    }
+}
+
+impl Engine {
+    fn names(&self, person: &Arc<Person>) -> Value {
+        Value::from_object(Names { known: self.known.clone(), person: Some(person.clone()) })
+    }
+
+    fn fault_of_compact(&self, compact: &Part, person: &Arc<Person>) -> Option<Fault> {
+        match self.part(compact, &self.names(person)) {
+            Ok(content) => payload::Template::of_content(&content)
+                .err()
+                .map(|too_large| Fault::too_long(&*compact.at, too_large.to_string())),
+            Err(fault) => Some(fault),
+        }
+    }
+
+    fn whole(&self, variant: &Variant, person: &Arc<Person>) -> Result<Filled, Fault> {
+        let names = self.names(person);
+        let compact = variant.compact.as_ref().and_then(|compact| self.part(compact, &names).ok());
+        let content = self.part(&variant.content, &names)?;
+        let (content, written) = match payload::Template::of_content(&content) {
+            Ok(written) => (content, written),
+            Err(too_large) => {
+                let cut = if self.too_long == TooLong::Dead { None } else { cut_to_fit(content) };
+                cut.ok_or_else(|| Fault::too_long(&*variant.content.at, too_large.to_string()))?
+            }
+        };
+        let content = Content::Notification { content: Box::new(content), compact: compact.map(Box::new) };
+        Ok(Filled { content, written })
+    }
+
+    fn part(&self, part: &Part, names: &Value) -> Result<Notification, Fault> {
+        let mut filled = part.base.clone();
+        let (mut has_own_link, mut steps_left) = (false, FUEL);
+        for gap in &part.gaps {
+            let text = self.fill(gap, names, &mut steps_left).map_err(|unfilled| {
+                let pointer = format!("{}/{}", part.at, gap.place.name());
+                match unfilled {
+                    Unfilled::Unfit(detail) => Fault::unfit(pointer, detail),
+                    Unfilled::TooLong(detail) => Fault::too_long(pointer, detail),
+                }
+            })?;
+            has_own_link |= gap.place.is_link();
+            gap.place.set(&mut filled, text);
+        }
+        if has_own_link {
+            filled.complete(self.site.as_deref());
+        }
+        let names_own_action = part.gaps.iter().any(|gap| matches!(gap.place, Place::ActionName(_)));
+        let repeated =
+            |filled: &Notification| (0..filled.actions.len()).find_map(|i| filled.repeated_action(i, &part.at));
+        match names_own_action.then(|| repeated(&filled)).flatten() {
+            Some(problem) => Err(problem.into()),
+            None => Ok(filled),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! What a text may say, decided on its syntax tree before it is compiled.
+//!
+//! Fuel bounds how many steps are taken, not what one costs: `"x" * 100000000` is a single one, and a text that is joined
+//! to itself thirty times has grown to a gigabyte. So nothing is let in by which a text or list grows: no `~`, no blocks that
+//! are captured, no lists and objects but of constants, and `+` and `*` only between what is certainly a number. What is left
+//! is as long as its parts, and bounded by the filters and by what is written.
+
+use std::collections::HashSet;
+
+use minijinja::machinery::{self, Span, ast};
+use minijinja::syntax::SyntaxConfig;
+
+use super::fault::Position;
+use super::language::{FILTERS, NUMERIC, TESTS};
+use super::person::{OF_MESSAGE, OF_RECIPIENT};
+
+/// Longest text of a template, in octets.
+pub(super) const SOURCE_MAX: usize = 4_096;
+/// Deepest nesting of expressions and blocks.
+const DEPTH_MAX: usize = 32;
+
+/// Whether a text has anything to fill in, or is what it says.
+pub(super) fn is_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|opening| text.contains(opening))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Reading {
+    pub is_personal: bool,
+    /// Nothing but one value of `data`, which stands for the whole text.
+    pub is_data_alone: bool,
+}
+
+/// Reads a text. Returns what is wrong with it and where, if anything is.
+pub(super) fn read(source: &str) -> Result<Reading, String> {
+    if source.len() > SOURCE_MAX {
+        return Err(format!("may have at most {SOURCE_MAX} octets"));
+    }
+    let tree = machinery::parse(source, "", SyntaxConfig::default()).map_err(|error| {
+        let at = Position::of(source, error.range().map_or(0, |range| range.start));
+        at.complain(error.detail().unwrap_or("this is no template"))
+    })?;
+    let ast::Stmt::Template(template) = &tree else { return Err("is no template".into()) };
+    let mut reader = Reader { source, set: HashSet::new(), depth: 0, is_personal: false };
+    reader.block(&template.children)?;
+    let is_data_alone = match template.children.as_slice() {
+        [ast::Stmt::EmitExpr(only)] => root(&only.expr) == Some("data"),
+        _ => false,
+    };
+    Ok(Reading { is_personal: reader.is_personal, is_data_alone })
+}
+
+/// The variable that a path such as `data.order.link` begins with; none: it is no path.
+fn root<'a>(expression: &ast::Expr<'a>) -> Option<&'a str> {
+    match expression {
+        ast::Expr::Var(variable) => Some(variable.id),
+        ast::Expr::GetAttr(part) => root(&part.expr),
+        _ => None,
+    }
+}
+
+struct Reader<'a> {
+    source: &'a str,
+    set: HashSet<&'a str>,
+    depth: usize,
+    is_personal: bool,
+}
+
+type Checked = Result<(), String>;
+
+impl<'a> Reader<'a> {
+    fn refuse(&self, span: Span, what: &str) -> Checked {
+        Err(Position::of(self.source, span.start_offset as usize).complain(what))
+    }
+
+    /// Goes one level deeper.
+    fn nested(&mut self, span: Span, inner: impl FnOnce(&mut Self) -> Checked) -> Checked {
+        if self.depth >= DEPTH_MAX {
+            return self.refuse(span, "is nested too deep");
+        }
+        self.depth += 1;
+        let checked = inner(self);
+        self.depth -= 1;
+        checked
+    }
+
+    fn block(&mut self, statements: &[ast::Stmt<'a>]) -> Checked {
+        statements.iter().try_for_each(|statement| self.statement(statement))
+    }
+
+    fn statement(&mut self, statement: &ast::Stmt<'a>) -> Checked {
+        const ONLY: &str = "only `if`, `for` and `set` are known here, and `{{ … }}`";
+        match statement {
+            ast::Stmt::EmitRaw(_) => Ok(()),
+            ast::Stmt::EmitExpr(it) => self.expression(&it.expr),
+            ast::Stmt::IfCond(it) => {
+                self.expression(&it.expr)?;
+                self.nested(it.span(), |inner| {
+                    inner.block(&it.true_body)?;
+                    inner.block(&it.false_body)
+                })
+            }
+            ast::Stmt::ForLoop(it) if it.recursive => self.refuse(it.span(), "a loop cannot be `recursive` here"),
+            ast::Stmt::ForLoop(it) => {
+                self.expression(&it.iter)?;
+                self.target(&it.target)?;
+                self.set.insert("loop");
+                self.nested(it.span(), |inner| {
+                    it.filter_expr.iter().try_for_each(|filter| inner.expression(filter))?;
+                    inner.block(&it.body)?;
+                    inner.block(&it.else_body)
+                })
+            }
+            ast::Stmt::Set(it) => {
+                self.expression(&it.expr)?;
+                self.target(&it.target)
+            }
+            ast::Stmt::Template(it) => self.refuse(it.span(), ONLY),
+            ast::Stmt::WithBlock(it) => self.refuse(it.span(), ONLY),
+            ast::Stmt::SetBlock(it) => self.refuse(it.span(), "`set` takes a value here: `{% set name = … %}`"),
+            ast::Stmt::AutoEscape(it) => self.refuse(it.span(), ONLY),
+            ast::Stmt::FilterBlock(it) => self.refuse(it.span(), ONLY),
+            ast::Stmt::Do(it) => self.refuse(it.span(), ONLY),
+        }
+    }
+
+    /// A name that is set, or several.
+    fn target(&mut self, target: &ast::Expr<'a>) -> Checked {
+        match target {
+            ast::Expr::Var(name) if [&OF_RECIPIENT[..], &OF_MESSAGE, &["loop"]].concat().contains(&name.id) => {
+                self.refuse(name.span(), &format!("`{}` has its meaning and cannot be set", name.id))
+            }
+            ast::Expr::Var(name) => {
+                self.set.insert(name.id);
+                Ok(())
+            }
+            ast::Expr::Tuple(names) if names.items.iter().all(|name| matches!(name, ast::Expr::Var(_))) => {
+                names.items.iter().try_for_each(|name| self.target(name))
+            }
+            other => self.refuse(other.span(), "only a plain name can be set"),
+        }
+    }
+
+    fn expression(&mut self, expression: &ast::Expr<'a>) -> Checked {
+        self.nested(expression.span(), |inner| inner.expression_here(expression))
+    }
+
+    fn expression_here(&mut self, expression: &ast::Expr<'a>) -> Checked {
+        match expression {
+            ast::Expr::Var(it) => self.variable(it.id, it.span()),
+            ast::Expr::Const(_) => Ok(()),
+            ast::Expr::UnaryOp(it) => self.expression(&it.expr),
+            ast::Expr::BinOp(it) => {
+                self.expression(&it.left)?;
+                self.expression(&it.right)?;
+                self.operator(it)
+            }
+            ast::Expr::Compare(it) => {
+                self.expression(&it.expr)?;
+                it.ops.iter().try_for_each(|op| self.expression(&op.expr))
+            }
+            ast::Expr::IfExpr(it) => {
+                self.expression(&it.test_expr)?;
+                self.expression(&it.true_expr)?;
+                it.false_expr.iter().try_for_each(|other| self.expression(other))
+            }
+            ast::Expr::Filter(it) => self.filter(it),
+            ast::Expr::Test(it) => {
+                if !TESTS.contains(&it.name) || !it.args.is_empty() {
+                    return self.refuse(it.span(), &format!("tests are {}", quoted(&TESTS)));
+                }
+                self.expression(&it.expr)
+            }
+            ast::Expr::GetAttr(it) => self.expression(&it.expr),
+            ast::Expr::GetItem(it) => {
+                self.expression(&it.expr)?;
+                self.expression(&it.subscript_expr)
+            }
+            ast::Expr::Slice(it) => {
+                self.expression(&it.expr)?;
+                [&it.start, &it.stop, &it.step].into_iter().flatten().try_for_each(|bound| self.expression(bound))
+            }
+            ast::Expr::List(it) if it.items.iter().all(|item| matches!(item, ast::Expr::Const(_))) => Ok(()),
+            ast::Expr::Tuple(it) if it.items.iter().all(|item| matches!(item, ast::Expr::Const(_))) => Ok(()),
+            ast::Expr::List(_) | ast::Expr::Tuple(_) => {
+                self.refuse(expression.span(), "a list may hold only texts and numbers that stand here")
+            }
+            ast::Expr::Map(it) => self.refuse(it.span(), "objects cannot be made here: give them in `data`"),
+            ast::Expr::Call(it) => {
+                self.refuse(it.span(), "there are no functions here; filters are written behind `|`")
+            }
+        }
+    }
+
+    fn variable(&mut self, name: &str, span: Span) -> Checked {
+        if self.set.contains(name) || OF_MESSAGE.contains(&name) {
+            return Ok(());
+        }
+        if OF_RECIPIENT.contains(&name) {
+            self.is_personal = true;
+            return Ok(());
+        }
+        let known = [&OF_RECIPIENT[..], &OF_MESSAGE].concat();
+        self.refuse(span, &format!("`{name}` is not defined; known are {}", quoted(&known)))
+    }
+
+    fn operator(&self, it: &ast::Spanned<ast::BinOp<'a>>) -> Checked {
+        match it.op {
+            ast::BinOpKind::Concat => {
+                self.refuse(it.span(), "`~` is not known here: write the parts one behind the other")
+            }
+            ast::BinOpKind::Add | ast::BinOpKind::Mul if !(is_number(&it.left) && is_number(&it.right)) => {
+                self.refuse(it.span(), "`+` and `*` are for numbers: make sure of both sides by `| int` or `| float`")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn filter(&mut self, it: &ast::Spanned<ast::Filter<'a>>) -> Checked {
+        if !FILTERS.contains(&it.name) {
+            return self.refuse(it.span(), &format!("`{}` is no filter; there are {}", it.name, quoted(&FILTERS)));
+        }
+        it.expr.iter().try_for_each(|value| self.expression(value))?;
+        it.args.iter().try_for_each(|argument| match argument {
+            ast::CallArg::Pos(value) => self.expression(value),
+            _ => self.refuse(it.span(), "filters take plain values, without names"),
+        })
+    }
+}
+
+/// Whether an expression that was let in is a number, whatever it is about.
+fn is_number(expression: &ast::Expr<'_>) -> bool {
+    match expression {
+        ast::Expr::Const(it) => it.value.is_number(),
+        ast::Expr::UnaryOp(it) => matches!(it.op, ast::UnaryOpKind::Neg) && is_number(&it.expr),
+        ast::Expr::BinOp(it) => {
+            use ast::BinOpKind::{Add, Div, FloorDiv, Mul, Pow, Rem, Sub};
+            matches!(it.op, Add | Sub | Mul | Div | FloorDiv | Rem | Pow)
+        }
+        ast::Expr::IfExpr(it) => is_number(&it.true_expr) && it.false_expr.as_ref().is_some_and(is_number),
+        ast::Expr::Filter(it) => NUMERIC.contains(&it.name),
+        ast::Expr::GetAttr(it) => {
+            matches!(&it.expr, ast::Expr::Var(name) if name.id == "loop")
+                && ["index", "index0", "revindex", "revindex0", "length", "depth", "depth0"].contains(&it.name)
+        }
+        _ => false,
+    }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
