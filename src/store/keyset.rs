@@ -3,14 +3,11 @@
 
 use uuid::Uuid;
 
-use crate::model::id::just_above;
+use bellwire_core::id::just_above;
 
-/// Which way a list is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Towards {
-    /// From the newest on.
     Older,
-    /// Back to the newest.
     Newer,
 }
 
@@ -23,7 +20,6 @@ impl Towards {
         }
     }
 
-    /// The order of the rows.
     pub(crate) fn order(self) -> &'static str {
         match self {
             Self::Older => " DESC ",
@@ -35,16 +31,13 @@ impl Towards {
 /// Which rows of a list are wanted: those nearest to a key, in one direction. They come the nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keyset {
-    /// The direction.
     pub towards: Towards,
     /// The key, which itself is left out; the greatest one for the newest rows.
     pub beyond: Uuid,
-    /// Rows at most.
     pub limit: i64,
 }
 
 impl Keyset {
-    /// The newest rows.
     pub(crate) fn newest(limit: i64) -> Self {
         Self { towards: Towards::Older, beyond: Uuid::max(), limit }
     }
@@ -59,13 +52,11 @@ impl Keyset {
         Self::from(key_of(number))
     }
 
-    /// The key, in a list by numbers.
     pub(crate) fn number(self) -> i32 {
         i32::try_from(self.beyond.as_u128()).unwrap_or(i32::MAX)
     }
 }
 
-/// A number in the form that keys have.
 pub(crate) fn key_of(number: i32) -> Uuid {
     Uuid::from_u128(u128::from(number.unsigned_abs()))
 }

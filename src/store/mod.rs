@@ -9,9 +9,11 @@
 //! Whoever changes several rows in one transaction locks them in this order, so that no two wait for each other:
 //!
 //! 0. `workers`, where one is [ended](operations::takeover); `campaigns` by id, with their runs and parts
+//! 0. `subscription_holds` by subscription; `gone_watches` by lane, with their `gone_suspects`
 //! 1. `messages` by id, where a message is steered, and its `cursors` by lane; the batch that is being settled
 //! 2. `subscriptions` by (shard, id), and with them whatever is found by them: `topic_members`, policies, stops; `cap_uses` by person.
-//!    Whoever makes a lane then shares `messages` for later, by id, before it takes `cursors`: who steers one takes no subscription
+//!    A transaction that creates a lane then takes the advisory lock of its app's lanes, and shares `messages` for later, by id, before it
+//!    takes `cursors`; one that stores such a message shares the advisory lock. Both take `topics` after it. Neither steers a message
 //! 3. `receipt_counts` by message
 //! 4. `queue` by (shard, subscription, message), but for rows that are skipped where they are locked
 //! 5. `dead_letters` by (message, id), and then `messages` whose content they hold, by id
@@ -38,23 +40,19 @@ pub(crate) mod operations;
 pub(crate) mod outcomes;
 pub(crate) mod queue;
 pub(crate) mod results;
+pub(crate) mod transactions;
 
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgExecutor};
 
-use crate::model::clock::Timestamp;
+use bellwire_core::clock::Timestamp;
 pub(crate) use connections::{alone_beside, connect_to_stay, open_all};
 pub use connections::{by_index_only, connect, connect_lazily};
 pub(crate) use operations::schema::migrate_new;
 pub use operations::schema::{Beside, SchemaError, check_schema, migrate};
 pub use results::Progress;
 pub(crate) use results::Written;
-
-/// Begins a transaction that plans like [`by_index_only`], in a pool that otherwise does not: for statements that probe
-/// the engine's tables, or walk an index to a limit.
-const BEGIN_BY_INDEX: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
-                              SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
 /// Gives each statement of a transaction so long, instead of the time that all statements have.
 async fn limit_statements(connection: &mut PgConnection, to: Duration) -> sqlx::Result<()> {
@@ -68,7 +66,7 @@ fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }
 
-/// The database's time: what [`crate::model::clock::Clock`] follows, and the only time that SQL is asked for.
+/// The database's time: what [`bellwire_core::clock::Clock`] follows, and the only time that SQL is asked for.
 pub async fn database_now(executor: impl PgExecutor<'_>) -> Result<Timestamp, sqlx::Error> {
     sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(executor).await
 }
@@ -91,6 +89,11 @@ pub fn is_transient(error: &sqlx::Error) -> bool {
     }
 }
 
+/// Whether an error was caused by one that [`is_transient`].
+pub(crate) fn is_transient_cause(error: &anyhow::Error) -> bool {
+    error.chain().filter_map(|cause| cause.downcast_ref()).any(is_transient)
+}
+
 /// Whether a machine of Citus may just have been lost in the middle of a statement, which it reports as an internal error: as it does some
 /// others, a row that COPY is refused there among them.
 pub(crate) fn may_be_lost_machine(error: &sqlx::Error) -> bool {
@@ -98,9 +101,20 @@ pub(crate) fn may_be_lost_machine(error: &sqlx::Error) -> bool {
     is_internal && connections::engine::is_distributed()
 }
 
-/// Whether a statement took longer than it may.
 pub(crate) fn is_statement_timeout(error: &sqlx::Error) -> bool {
     error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
+}
+
+/// Whether Postgres undid a transaction for the sake of others: a lock timeout, a deadlock or a serialization failure.
+pub(crate) fn is_conflict(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "55P03" | "40P01" | "40001"))
+}
+
+/// Whether a value of the request has no representation in Postgres: NUL in a text or in JSON, or a time out of range.
+pub(crate) fn is_unstorable(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(|error| error.code());
+    code.is_some_and(|code| matches!(&*code, "22021" | "22P05" | "22008"))
 }
 
 /// Whether Postgres has no connection left, for anybody or for us.

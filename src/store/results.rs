@@ -3,9 +3,7 @@
 /// What became of writing to something that somebody named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// It is written.
     Done,
-    /// There is no such thing.
     Unknown,
 }
 

@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 
 use chrono::{DurationRound as _, TimeDelta};
 
-use crate::model::clock::Timestamp;
-use crate::model::fact::{Fact, Loss};
-use crate::model::id::{AppId, LaneId};
-use crate::model::lane::Gateway;
 use crate::store::connections::engine;
 use crate::store::results::Progress;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::{Fact, Loss};
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_core::lane::Gateway;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
 /// What stands for a topic in the count of everyone.
@@ -60,7 +61,7 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gate
 /// Adds up a chunk of what was noted, and forgets what came to nothing. There is more if that chunk was full; a part of one is
 /// what comes in all the time. One at a time: whoever meets another leaves it to that one.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let alone = sqlx::query_scalar!(
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.audience_counts', 0)) AS "alone!""#
     );
@@ -131,7 +132,6 @@ impl Difference {
         }
     }
 
-    /// Notes them.
     pub(in crate::store) async fn write(self, conn: &mut PgConnection) -> sqlx::Result<()> {
         if self.0.is_empty() {
             return Ok(());

@@ -8,12 +8,13 @@ use sqlx::postgres::{PgTypeInfo, PgValueRef};
 use sqlx::types::{Json, JsonValue};
 use sqlx::{Decode, PgConnection, Postgres, Type};
 
-use crate::model::clock::Timestamp;
-use crate::model::filter::{Attributes, Candidate, LaneFacts, Needs};
-use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::model::person::Person;
 use crate::store::connections::engine;
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::assignment::{Assigned, Former};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_core::person::Person;
+use bellwire_segment::{Attributes, Candidate, LaneFacts, Needs};
 
 /// A column of `jsonb` as JSON that nobody has parsed yet.
 pub(in crate::store) struct Document(Vec<u8>);
@@ -55,16 +56,29 @@ pub(in crate::store) struct CandidateRow {
     pub created_at: Option<Timestamp>,
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
+    pub former: Option<Json<Vec<Former>>>,
 }
 
 impl CandidateRow {
-    /// Whose browser it is, if that was read.
-    pub(in crate::store) fn person(&self, app: AppId) -> Option<Person> {
-        Some(Person::of(app, self.user_id.as_deref(), self.origin_id?))
+    /// What differed at a time. None: the present counts.
+    fn assigned(&self, at: Option<Timestamp>) -> Assigned<'_> {
+        let former = self.former.as_ref().zip(at);
+        former.map(|(former, at)| Assigned::at(&former.0, at)).unwrap_or_default()
     }
 
-    /// The same as a filter judges it.
-    pub(in crate::store) fn judged_in<'a>(&'a self, lane: &'a LaneFacts) -> Candidate<'a> {
+    /// Whose browser it was at a time, if that was read.
+    pub(in crate::store) fn person(&self, app: AppId, at: Option<Timestamp>) -> Option<Person> {
+        let origin = self.origin_id?;
+        Some(match self.assigned(at).user {
+            None => Person::of(app, self.user_id.as_deref(), origin),
+            Some(None) => Person::of_browser(origin),
+            Some(Some(user)) => Person::of_former_user(user),
+        })
+    }
+
+    /// The same as a filter judges it that assigned it at a time.
+    pub(in crate::store) fn judged_in<'a>(&'a self, lane: &'a LaneFacts, at: Option<Timestamp>) -> Candidate<'a> {
+        let assigned = self.assigned(at);
         Candidate {
             id: self.id,
             origin_id: self.origin_id,
@@ -73,11 +87,12 @@ impl CandidateRow {
             tags: self.tags.as_deref().unwrap_or_default(),
             attributes: self.attributes.as_ref().map(|it| Attributes::from_json(&it.0)).unwrap_or_default(),
             locale: self.locale.as_deref(),
-            timezone: self.timezone.as_deref(),
+            timezone: assigned.timezone.unwrap_or(self.timezone.as_deref()),
             last_seen: self.last_seen,
             created_at: self.created_at,
             consent_at: self.consent_at,
             consent_source: self.consent_source.as_deref(),
+            assigned,
         }
     }
 }
@@ -115,6 +130,7 @@ impl From<DrawnRow> for CandidateRow {
             created_at: row.created_at,
             consent_at: row.consent_at,
             consent_source: row.consent_source,
+            former: None,
         }
     }
 }
@@ -143,7 +159,7 @@ macro_rules! next {
                    CASE WHEN $8 THEN consent_source END AS consent_source,
                    CASE WHEN $9 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $9 THEN user_id END AS user_id,
                    CASE WHEN $9 THEN locale END AS locale, CASE WHEN $9 THEN timezone END AS timezone,
-                   CASE WHEN $9 THEN created_at END AS created_at
+                   CASE WHEN $9 THEN created_at END AS created_at, CASE WHEN $9 THEN former END AS "former: _"
             FROM subscriptions
             WHERE lane = $1 AND state = 'active' AND id > $2 AND since <= $3 AND (expires_at IS NULL OR expires_at > $4)
             "# + $within + r#"
@@ -170,7 +186,7 @@ macro_rules! next {
                CASE WHEN $9 THEN s.consent_source END AS consent_source,
                CASE WHEN $10 THEN s.origin_id END AS "origin_id: SubscriptionId", CASE WHEN $10 THEN s.user_id END AS user_id,
                CASE WHEN $10 THEN s.locale END AS locale, CASE WHEN $10 THEN s.timezone END AS timezone,
-               CASE WHEN $10 THEN s.created_at END AS created_at
+               CASE WHEN $10 THEN s.created_at END AS created_at, CASE WHEN $10 THEN s.former END AS "former: _"
         FROM topic_members t JOIN subscriptions s ON s.shard = t.shard AND s.id = t.subscription
         WHERE t.topic = $1 AND t.lane = $2 AND t.subscription > $3 AND t.joined_at <= $4
           AND s.state = 'active' AND s.since <= $4 AND (s.expires_at IS NULL OR s.expires_at > $5)
@@ -224,7 +240,7 @@ pub(in crate::store) async fn of_ids(
         CandidateRow,
         r#"SELECT s.id, s.lane AS "lane?: LaneId", s.origin_id AS "origin_id?: SubscriptionId", s.user_id, s.tags AS "tags?",
                   s.attributes AS "attributes: _", s.locale, s.timezone, s.last_seen, s.created_at AS "created_at?", s.consent_at,
-                  s.consent_source
+                  s.consent_source, s.former AS "former: _"
            FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id) JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id
            WHERE s.shard = ANY ($3)"#,
         &ids.iter().map(|id| id.shard()).collect::<Vec<_>>(),
@@ -252,7 +268,7 @@ pub(in crate::store) async fn of_app(
                CASE WHEN $6 THEN consent_source END AS consent_source,
                CASE WHEN $7 THEN origin_id END AS "origin_id: SubscriptionId", CASE WHEN $7 THEN user_id END AS user_id,
                CASE WHEN $7 THEN locale END AS locale, CASE WHEN $7 THEN timezone END AS timezone,
-               CASE WHEN $7 THEN created_at END AS created_at
+               CASE WHEN $7 THEN created_at END AS created_at, NULL::jsonb AS "former: _"
         FROM subscriptions WHERE app = $1 AND id"# < "$2 AND state = 'active' ORDER BY id" DESC "LIMIT $3
         "],
             app.0,

@@ -13,13 +13,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
 
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{AppId, ErasureId, MessageId, SubscriptionId};
-use crate::model::person::Person;
-use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::store::audience::subscriptions::end;
 use crate::store::audience::subscriptions::row::{Keys, Right, SubscriptionRow, left_by_users, lock};
-use crate::store::audience::{habits, user_shards};
+use crate::store::audience::{diagnoses, habits, user_shards};
 use crate::store::hooks;
 use crate::store::keys::audit;
 use crate::store::operations::retrying::retrying;
@@ -28,7 +25,11 @@ use crate::store::outcomes::dead_letters::handling::look_again;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::queue::caps;
 use crate::store::queue::stops::Stop;
-use crate::vault::{ADDRESS, Purpose, Vault};
+use crate::store::transactions::{self, begin_by_index};
+use crate::vault::{ADDRESS, Vault};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::id::{AppId, ErasureId, MessageId, SubscriptionId};
+use bellwire_core::person::Person;
 
 /// Letters that one transaction puts aside, and messages that one forgets the user in.
 const CHUNK: i64 = 1_000;
@@ -104,7 +105,6 @@ pub(crate) async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_i
     .await
 }
 
-/// An app's erasure.
 pub(crate) async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Result<Option<Erasure>> {
     sqlx::query_as!(
         Erasure,
@@ -155,7 +155,7 @@ pub async fn erase_subscription(
             let Some(id) = next.fetch_optional(pool).await? else { return Ok(None) };
             let id =
                 browser::farthest(&mut *pool.acquire().await?, erasure.app, SubscriptionId(id), Some(user_id)).await?;
-            let mut tx = pool.begin().await?;
+            let mut tx = transactions::begin(pool).await?;
             let row = lock(&mut tx, erasure.app, id).await?;
             // Somebody else may have erased it, or logged in there, since we looked: on to the next.
             let theirs = |row: &SubscriptionRow| row.user_id.as_ref().is_none_or(|user| user == user_id);
@@ -171,10 +171,8 @@ pub async fn erase_subscription(
     .await
 }
 
-/// Who has somebody erased.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
-    /// The app.
     pub app: AppId,
     /// By whom: the id of an API key or a teammate, `local`, or `browser` for the browser itself.
     pub actor: &'a str,
@@ -205,7 +203,6 @@ async fn erase_row(
     Ok(Erased { stop, done, letters, webhook_requests })
 }
 
-/// Adds to what the erasure tells of itself.
 async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::Result<()> {
     sqlx::query!(
         "UPDATE erasures SET subscriptions = subscriptions + $2, dead_letters = dead_letters + $3,
@@ -232,7 +229,7 @@ pub(crate) async fn erase_one(
     now: Timestamp,
 ) -> sqlx::Result<Option<(Stop, bool)>> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = transactions::begin(pool).await?;
         let Some(wanted) = lock(&mut tx, asked.app, id).await?.filter(|row| right.covers(vault, row)) else {
             return Ok(None);
         };
@@ -308,12 +305,11 @@ async fn forget(
     row: &SubscriptionRow,
     now: Timestamp,
 ) -> sqlx::Result<i64> {
-    // A look-up value that no endpoint has: the HMAC of the row's own id.
-    let nowhere = vault.mac(Purpose::Endpoint, &[b"erased", row.id.0.as_bytes()]);
+    let nowhere = lost_endpoint_mac(vault, row.id, Lost::Erased);
     let forgotten = sqlx::query!(
         "UPDATE subscriptions SET user_id = NULL, tags = '{}', attributes = '{}', locale = NULL, timezone = NULL,
            policy = NULL, keys_proven_at = NULL, consent_at = NULL, consent_source = NULL, endpoint_mac = $3, address = $4,
-           token_version = token_version + 1, replaced_by = NULL, replaced_by_life = NULL
+           token_version = token_version + 1, replaced_by = NULL, replaced_by_life = NULL, former = NULL
          WHERE shard = $1 AND id = $2 RETURNING origin_id",
         row.id.shard(),
         row.id.0,
@@ -323,6 +319,7 @@ async fn forget(
     .fetch_one(&mut *conn)
     .await?;
     browser::part(conn, row.id).await?;
+    diagnoses::forget(conn, row.id).await?;
     user_shards::doubt(conn, app, row.user_id.as_deref().map(|user| (row.id, user)).into_iter(), now).await?;
     let webhook_requests = hooks::deliveries::forget(conn, vault, app, row.id).await?;
     let browser = Person::of_browser(SubscriptionId(forgotten.origin_id));
@@ -346,7 +343,7 @@ pub(crate) async fn redact_messages(
 ) -> sqlx::Result<bool> {
     let Some(user_id) = &erasure.user_id else { return Ok(false) };
     retrying(|| async move {
-        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let mut tx = begin_by_index(pool).await?;
         crate::store::limit_statements(&mut tx, patience).await?;
         let aside = put_letters_of_former_browsers_aside(&mut tx, erasure, user_id, now).await?;
         let redacted = sqlx::query!(
@@ -445,7 +442,7 @@ pub(crate) async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, no
         // By itself: it waits for registrations, which nobody else is to wait for.
         user_shards::forget(pool, erasure.app, user_id).await?;
     }
-    let mut tx = pool.begin().await?;
+    let mut tx = transactions::begin(pool).await?;
     let mut told = 0;
     if let Some(user_id) = &erasure.user_id {
         let user = Person::of_user(erasure.app, user_id);

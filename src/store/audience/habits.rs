@@ -10,15 +10,15 @@ use chrono_tz::Tz;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{ReceiptKind, Tier};
-use crate::model::habits::{FormerHour, Habits, Hours, Reaction};
-use crate::model::id::{AppId, MessageId, SubscriptionId};
-use crate::model::person::Person;
-use crate::policy::calendar;
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::row::Keys;
 use crate::store::connections::engine::{self, shards_of};
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{ReceiptKind, Tier};
+use bellwire_core::habits::{FormerHour, Habits, Hours, Reaction};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_core::person::Person;
+use bellwire_rules::policy::calendar;
 
 /// Notes that are added up in one transaction, and rows that retention looks at.
 const CHUNK: i64 = 10_000;
@@ -34,7 +34,7 @@ async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
 /// Adds a chunk of notes to what is known of their persons, all in one transaction: a note counts once, whatever breaks off.
 /// Returns whether the chunk was full, so that there may be more. Whoever meets another one at it leaves it to that one.
 pub(crate) async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let alone =
         sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.habits', 0)) AS "alone!""#);
     if !alone.fetch_one(&mut *tx).await? {
@@ -201,7 +201,6 @@ fn former_hour(octets: &[u8]) -> Option<FormerHour> {
 /// Stands for an hour of which too little is known.
 const HOUR_UNKNOWN: u8 = u8::MAX;
 
-/// What is to be written of a person.
 struct Row {
     whose: (AppId, Person),
     habits: Habits,
@@ -259,7 +258,6 @@ pub(in crate::store) async fn of(
     Ok(of_each.collect())
 }
 
-/// Forgets what a person did.
 pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, person: Person) -> sqlx::Result<()> {
     lock(&mut *conn).await?;
     sqlx::query!("DELETE FROM habits WHERE app = $1 AND shard = $2 AND person = $3", app.0, person.shard(), person.id())
@@ -270,7 +268,7 @@ pub(crate) async fn forget(conn: &mut PgConnection, app: AppId, person: Person) 
 
 /// Forgets a chunk of the persons of an app whose subscriptions are deleted. Returns how many.
 pub(crate) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     lock(&mut tx).await?;
     let deleted = sqlx::query!(
         "DELETE FROM habits WHERE ctid = ANY (ARRAY(SELECT ctid FROM habits WHERE app = $1 LIMIT $2))",
@@ -282,7 +280,6 @@ pub(crate) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// Where retention is in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     app: Uuid,
@@ -298,7 +295,7 @@ impl Place {
 /// Looks at a chunk of the persons after one of them, and forgets those of whom nothing was heard since `cutoff`. Returns the last
 /// one it looked at; none: there are no more.
 pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let last = sqlx::query_as!(
         Place,
         "WITH looked AS (

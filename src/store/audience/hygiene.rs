@@ -2,18 +2,16 @@
 
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, VapidKeyId};
-use crate::model::lane::Gateway;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, VapidKeyId};
+use bellwire_core::lane::Gateway;
 
 /// What was lost on one day in one lane.
 #[derive(Debug, Clone)]
 pub(crate) struct LossRow {
     /// The day in UTC, such as `2027-01-31`.
     pub day: String,
-    /// The push service.
     pub gateway: Gateway,
-    /// The key that they were made with.
     pub vapid_key: VapidKeyId,
     /// Subscriptions that do not exist any more.
     pub gone: i64,

@@ -7,17 +7,17 @@
 
 use sqlx::{Connection as _, PgConnection, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, ImportId};
 use crate::store::audience::registration::bulk::{Enrolled, register_all};
 use crate::store::audience::registration::{Registration, shard_of};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
+use crate::store::transactions::begin;
 use crate::vault::Vault;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, ImportId};
 
 /// Imports of an app that are kept; the oldest make room.
 const KEPT: i64 = 100;
-/// Faults of an import that are kept.
 pub(crate) const FAULTS_MAX: i64 = 1_000;
 /// Halves of a file: with four imports at a time they leave two thirds of the database connections to others, and on a machine of
 /// two cores a third transaction would have to wait.
@@ -26,10 +26,8 @@ const HALVES: usize = 2;
 /// The line up to which each half is dealt with.
 pub(crate) type Reached = [i64; HALVES];
 
-/// How far an import has come.
 #[derive(Debug, Clone)]
 pub(crate) struct ImportRow {
-    /// Its id.
     pub id: ImportId,
     /// `ndjson`, `csv` or `json`.
     pub format: String,
@@ -37,19 +35,23 @@ pub(crate) struct ImportRow {
     pub dry_run: bool,
     /// Lines of the file, or elements of its array, that are dealt with.
     pub lines: i64,
-    /// How far each half has come; none: as far as `lines`.
-    pub halves: Option<Vec<i64>>,
-    /// Subscriptions that are new.
+    /// Lines processed of each half.
+    pub halves: Vec<i64>,
     pub added: i64,
     /// Refreshed, or as they were.
     pub known: i64,
     /// Ended here or in the file, or no subscription at all.
     pub left_out: i64,
-    /// Wrong.
+    /// Whether pruned subscriptions in the file become active again.
+    pub restore_pruned: bool,
+    /// Those of the known ones that became active again.
+    pub restored: i64,
+    /// Those left out because their push service called them gone.
+    pub pruned: i64,
     pub refused: i64,
-    /// Columns of the file that say nothing to us.
+    /// Lines that were taken without a detail.
+    pub warned: i64,
     pub ignored: Vec<String>,
-    /// When it began.
     pub created_at: Timestamp,
     /// When it last went on.
     pub changed_at: Timestamp,
@@ -60,11 +62,10 @@ pub(crate) struct ImportRow {
 impl ImportRow {
     /// How far each half has come.
     pub(crate) fn reached(&self) -> Reached {
-        self.halves.as_deref().and_then(|halves| halves.try_into().ok()).unwrap_or([self.lines; HALVES])
+        std::array::from_fn(|half| self.halves[half])
     }
 }
 
-/// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// The line, from 1.
@@ -75,48 +76,44 @@ pub(crate) struct Fault {
     pub reason: String,
 }
 
-/// A subscription of a file, and on which line it stands.
 #[derive(Debug)]
 pub(crate) struct Numbered<'a> {
-    /// The line.
     pub line: i64,
-    /// What is wanted.
     pub request: Registration<'a>,
 }
 
-/// The next part of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Batch<'a> {
     /// So many lines are dealt with when this part is.
     pub lines: i64,
-    /// Who is to be registered.
     pub subscriptions: Vec<Numbered<'a>>,
-    /// Lines that are left out.
     pub left_out: Vec<i64>,
-    /// Lines that are wrong.
     pub refused: Vec<i64>,
-    /// What is wrong with them.
     pub faults: Vec<Fault>,
+    /// Details that were left out of lines to register.
+    pub warnings: Vec<Fault>,
     /// Columns that say nothing to us, all of the file so far.
     pub ignored: Vec<String>,
+    pub restores_pruned: bool,
 }
 
-/// Begins an import.
 pub(crate) async fn create(
     conn: &mut PgConnection,
     app: AppId,
     id: ImportId,
     format: &str,
-    dry_run: bool,
+    (dry_run, restore_pruned): (bool, bool),
     now: Timestamp,
 ) -> sqlx::Result<()> {
     sqlx::query!(
-        "INSERT INTO imports (id, app, format, dry_run, halves, created_at, changed_at) VALUES ($1, $2, $3, $4, '{0, 0}', $5, $5)",
+        "INSERT INTO imports (id, app, format, dry_run, restore_pruned, halves, created_at, changed_at)
+         VALUES ($1, $2, $3, $4, $6, '{0, 0}', $5, $5)",
         id.0,
         app.0,
         format,
         dry_run,
-        now
+        now,
+        restore_pruned
     )
     .execute(&mut *conn)
     .await?;
@@ -131,7 +128,6 @@ pub(crate) async fn create(
     Ok(())
 }
 
-/// An import of the app.
 pub(crate) async fn find(pool: &PgPool, app: AppId, id: ImportId) -> sqlx::Result<Option<ImportRow>> {
     let newest = list(pool, app, Keyset::from(id)).await?.pop();
     Ok(newest.filter(|row| row.id == id))
@@ -143,7 +139,9 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Resul
         page,
         query_as!(
             ImportRow,
-            [r#"SELECT id AS "id: ImportId", format, dry_run, lines, halves, added, known, left_out, refused, ignored, created_at, changed_at,
+            [r#"SELECT id AS "id: ImportId", format, dry_run, lines, halves, added, known, left_out, restore_pruned, restored, pruned, refused, warned,
+             ignored,
+             created_at, changed_at,
              finished_at
            FROM imports WHERE app = $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
             app.0,
@@ -154,12 +152,13 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Resul
     )
 }
 
-/// What was wrong with the first wrong lines, in the order of the file.
-pub(crate) async fn faults(pool: &PgPool, id: ImportId) -> sqlx::Result<Vec<Fault>> {
+/// Returns what was wrong with the first wrong lines, or what was left out of the first lines, in the order of the file.
+pub(crate) async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sqlx::Result<Vec<Fault>> {
     sqlx::query_as!(
         Fault,
-        "SELECT line, field, reason FROM import_faults WHERE import = $1 ORDER BY line, n LIMIT $2",
+        "SELECT line, field, reason FROM import_faults WHERE import = $1 AND is_warning = $2 ORDER BY line, abs(n) LIMIT $3",
         id.0,
+        is_warning,
         FAULTS_MAX
     )
     .fetch_all(pool)
@@ -168,20 +167,17 @@ pub(crate) async fn faults(pool: &PgPool, id: ImportId) -> sqlx::Result<Vec<Faul
 
 /// What a half of a part says that is not dealt with yet.
 struct Half<'a> {
-    /// Which one.
     at: usize,
-    /// It is there now.
     after: i64,
-    /// And is there when this is dealt with.
     lines: i64,
-    /// The lines of those who are to be registered.
     numbers: Vec<i64>,
-    /// Those who are to be registered.
     requests: Vec<Registration<'a>>,
     left_out: i64,
     refused: i64,
     faults: Vec<Fault>,
+    warnings: Vec<Fault>,
     ignored: &'a [String],
+    restores_pruned: bool,
 }
 
 impl<'a> Half<'a> {
@@ -189,7 +185,7 @@ impl<'a> Half<'a> {
         let is_here = |one: &&Numbered<'_>| half_of(app, &one.request) == at && one.line > after;
         let mine: Vec<_> = batch.subscriptions.iter().filter(is_here).collect();
         let count = |lines: &[i64]| lines.iter().filter(|line| at == 0 && **line > after).count() as i64;
-        let faults = batch.faults.iter().filter(|fault| at == 0 && fault.line > after);
+        let noted = |faults: &[Fault]| faults.iter().filter(|fault| at == 0 && fault.line > after).cloned().collect();
         Self {
             at,
             after,
@@ -198,8 +194,10 @@ impl<'a> Half<'a> {
             requests: mine.iter().map(|numbered| numbered.request.clone()).collect(),
             left_out: count(&batch.left_out),
             refused: count(&batch.refused),
-            faults: faults.cloned().collect(),
+            faults: noted(&batch.faults),
+            warnings: noted(&batch.warnings),
             ignored: &batch.ignored,
+            restores_pruned: batch.restores_pruned,
         }
     }
 }
@@ -244,14 +242,14 @@ async fn take_half(
         return Ok(true);
     }
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let enrolled = if dry_run {
             let mut undone = tx.begin().await?;
-            let enrolled = register_all(&mut undone, vault, app, &half.requests, now).await?;
+            let enrolled = register_all(&mut undone, vault, app, &half.requests, half.restores_pruned, now).await?;
             undone.rollback().await?;
             enrolled
         } else {
-            register_all(&mut tx, vault, app, &half.requests, now).await?
+            register_all(&mut tx, vault, app, &half.requests, half.restores_pruned, now).await?
         };
         // Last, since the other half waits for this row until we are through.
         let is_next = advance(&mut tx, id, half, &enrolled, now).await?;
@@ -272,12 +270,14 @@ async fn advance(
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let count = |which: Enrolled| enrolled.iter().filter(|became| **became == which).count() as i64;
-    let (added, known, ended) = (count(Enrolled::New), count(Enrolled::Known), count(Enrolled::Ended));
+    let (restored, pruned) = (count(Enrolled::Restored), count(Enrolled::Pruned));
+    let (added, known) = (count(Enrolled::New), count(Enrolled::Known) + restored);
+    let ended = count(Enrolled::Ended) + pruned;
     let counted = sqlx::query!(
-        "UPDATE imports SET halves = CASE $2 WHEN 0 THEN ARRAY[$4, coalesce(halves[2], lines)] ELSE ARRAY[coalesce(halves[1], lines), $4] END,
-           lines = least($4, coalesce(halves[2 - $2], lines)), added = added + $5, known = known + $6, left_out = left_out + $7,
-           refused = refused + $8, ignored = $9, changed_at = $10
-         WHERE id = $1 AND finished_at IS NULL AND coalesce(halves[$2 + 1], lines) = $3",
+        "UPDATE imports SET halves = CASE $2 WHEN 0 THEN ARRAY[$4, halves[2]] ELSE ARRAY[halves[1], $4] END,
+           lines = least($4, halves[2 - $2]), added = added + $5, known = known + $6, left_out = left_out + $7,
+           refused = refused + $8, ignored = $9, changed_at = $10, warned = warned + $11, restored = restored + $12, pruned = pruned + $13
+         WHERE id = $1 AND finished_at IS NULL AND halves[$2 + 1] = $3",
         id.0,
         half.at as i32,
         half.after,
@@ -287,7 +287,10 @@ async fn advance(
         ended + half.left_out,
         enrolled.len() as i64 - added - known - ended + half.refused,
         half.ignored,
-        now
+        now,
+        half.warnings.chunk_by(|a, b| a.line == b.line).count() as i64,
+        restored,
+        pruned
     );
     if counted.execute(&mut *conn).await?.rows_affected() == 0 {
         return Ok(false);
@@ -295,33 +298,47 @@ async fn advance(
     let mut faults = half.faults.clone();
     for (line, became) in half.numbers.iter().zip(enrolled) {
         let (field, reason) = match became {
-            Enrolled::New | Enrolled::Known | Enrolled::Ended => continue,
+            Enrolled::New | Enrolled::Known | Enrolled::Restored | Enrolled::Ended | Enrolled::Pruned => continue,
+            Enrolled::EndpointTaken => {
+                ("endpoint_taken", "its endpoint is registered with other keys, which a receipt has confirmed")
+            }
             Enrolled::OtherKey => ("vapid_key", "its endpoint is registered under another VAPID key"),
             Enrolled::TooManyTopics => ("topics", "the app would have too many topics"),
             Enrolled::TooLarge => ("attributes", "would be too many octets of JSON together"),
         };
         faults.push(Fault { line: *line, field: field.to_owned(), reason: reason.to_owned() });
     }
-    keep_faults(conn, id, faults).await?;
+    keep_faults(conn, id, faults, false).await?;
+    keep_faults(conn, id, half.warnings.clone(), true).await?;
     Ok(true)
 }
 
-async fn keep_faults(conn: &mut PgConnection, id: ImportId, mut faults: Vec<Fault>) -> sqlx::Result<()> {
+async fn keep_faults(
+    conn: &mut PgConnection,
+    id: ImportId,
+    mut faults: Vec<Fault>,
+    is_warning: bool,
+) -> sqlx::Result<()> {
     if faults.is_empty() {
         return Ok(());
     }
-    let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM import_faults WHERE import = $1"#, id.0);
+    let there = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "n!" FROM import_faults WHERE import = $1 AND is_warning = $2"#,
+        id.0,
+        is_warning
+    );
     let room = usize::try_from(FAULTS_MAX - there.fetch_one(&mut *conn).await?).unwrap_or(0);
     faults.sort_by_key(|fault| fault.line);
     faults.truncate(room);
     sqlx::query!(
-        "INSERT INTO import_faults (import, line, n, field, reason)
-         SELECT $1, line, row_number() OVER (PARTITION BY line ORDER BY i), field, reason
+        "INSERT INTO import_faults (import, line, n, field, reason, is_warning)
+         SELECT $1, line, (row_number() OVER (PARTITION BY line ORDER BY i)) * CASE WHEN $5 THEN -1 ELSE 1 END, field, reason, $5
          FROM unnest($2::bigint[], $3::text[], $4::text[]) WITH ORDINALITY AS t (line, field, reason, i)",
         id.0,
         &faults.iter().map(|fault| fault.line).collect::<Vec<_>>(),
         &faults.iter().map(|fault| fault.field.clone()).collect::<Vec<_>>(),
-        &faults.iter().map(|fault| fault.reason.clone()).collect::<Vec<_>>()
+        &faults.iter().map(|fault| fault.reason.clone()).collect::<Vec<_>>(),
+        is_warning
     )
     .execute(conn)
     .await?;
@@ -347,6 +364,6 @@ pub(crate) async fn finish(
     if done.execute(&mut *conn).await?.rows_affected() == 0 {
         return Ok(false);
     }
-    keep_faults(conn, id, missing.into_iter().collect()).await?;
+    keep_faults(conn, id, missing.into_iter().collect(), false).await?;
     Ok(true)
 }

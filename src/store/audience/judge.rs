@@ -9,13 +9,13 @@ use uuid::Uuid;
 
 use super::candidates::{self, CandidateRow};
 use super::habits;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::filter::{Act, Deed, Filter, LaneFacts, Needs, Told, Verdict};
-use crate::model::habits::Habits;
-use crate::model::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
 use crate::store::connections::engine::{self, shards_of};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Ending, ReceiptKind};
+use bellwire_core::habits::Habits;
+use bellwire_core::id::{AppId, CampaignId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_segment::{Act, Deed, Filter, LaneFacts, Needs, Told, Verdict};
 
 /// Candidates that are judged before others have their turn on the same thread.
 const JUDGED_AT_ONCE: usize = 2_000;
@@ -30,6 +30,8 @@ pub(in crate::store) struct Judge<'a> {
     /// The messages that the names in the filter stand for.
     messages: HashMap<String, Vec<MessageId>>,
     now: Timestamp,
+    /// Time as of which person and time zone count. None: the present.
+    assigned_at: Option<Timestamp>,
 }
 
 impl<'a> Judge<'a> {
@@ -45,7 +47,12 @@ impl<'a> Judge<'a> {
         let lanes = lanes(conn, in_lanes).await?;
         let names: Vec<&str> = needs.deeds.iter().map(|deed| deed.of.as_str()).collect();
         let messages = messages_named(conn, app, &names).await?;
-        Ok(Self { app, filter, needs, lanes, messages, now })
+        Ok(Self { app, filter, needs, lanes, messages, now, assigned_at: None })
+    }
+
+    /// The same for a message that assigns its recipients as they were at a time.
+    pub(in crate::store) fn assigned_at(self, assigned_at: Option<Timestamp>) -> Self {
+        Self { assigned_at, ..self }
     }
 
     /// What the filter says of each of these, in their order.
@@ -62,7 +69,7 @@ impl<'a> Judge<'a> {
             let told = self.told_of(conn, some).await?;
             judged.extend(some.iter().map(|candidate| {
                 let lane = candidate.lane.and_then(|lane| self.lanes.get(&lane));
-                let verdict = lane.map(|lane| self.filter.verdict(&candidate.judged_in(lane), &told));
+                let verdict = lane.map(|lane| self.filter.verdict(&candidate.judged_in(lane, self.assigned_at), &told));
                 (candidate.id, verdict.unwrap_or(Verdict::NotInSegment))
             }));
         }
@@ -73,7 +80,7 @@ impl<'a> Judge<'a> {
     async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<Told> {
         let mut told = Told { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
         if self.needs.habits {
-            let person = |it: &CandidateRow| Some((it.id, it.person(self.app)?));
+            let person = |it: &CandidateRow| Some((it.id, it.person(self.app, self.assigned_at)?));
             told.habits = habits::of(conn, self.app, &candidates.iter().filter_map(person).collect::<Vec<_>>()).await?;
         }
         if self.needs.topics.is_empty() && self.needs.deeds.is_empty() {
@@ -98,13 +105,13 @@ impl<'a> Judge<'a> {
 pub(in crate::store) async fn takes_successor(
     conn: &mut PgConnection,
     app: AppId,
-    filter: &Filter,
+    (filter, assigned_at): (&Filter, Option<Timestamp>),
     old: SubscriptionId,
     new: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let Some(candidate) = candidates::of_ids(conn, &[new]).await?.pop() else { return Ok(false) };
-    let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?;
+    let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?.assigned_at(assigned_at);
     let judged = judge.judge(conn, &[CandidateRow { id: old, ..candidate }]).await?;
     Ok(judged.iter().any(|(_, verdict)| verdict.is_taken()))
 }
@@ -113,14 +120,14 @@ pub(in crate::store) async fn takes_successor(
 pub(in crate::store) async fn verdict_of(
     conn: &mut PgConnection,
     app: AppId,
-    filter: &Filter,
+    (filter, assigned_at): (&Filter, Option<Timestamp>),
     id: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Option<(Verdict, Habits)>> {
     let Some(candidate) = candidates::of_ids(conn, &[id]).await?.pop() else { return Ok(None) };
-    let person = candidate.person(app).map(|person| (id, person));
+    let person = candidate.person(app, assigned_at).map(|person| (id, person));
     let habits = habits::of(conn, app, person.as_slice()).await?.remove(&id).unwrap_or_default();
-    let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?;
+    let judge = Judge::new(conn, app, filter, candidate.lane.as_slice(), now).await?.assigned_at(assigned_at);
     let verdict = judge.judge(conn, &[candidate]).await?.pop();
     Ok(verdict.map(|(_, verdict)| (verdict, habits)))
 }

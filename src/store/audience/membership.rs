@@ -1,18 +1,20 @@
 //! Who is in which topic, and who may change that.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::model::permission::{BrowserRight, Join, Refused, Speaker};
 use crate::store::audience::audience_counts::Difference;
-use crate::store::audience::subscriptions::row::{Changes, Keys, SubscriptionRow, lock};
-use crate::store::audience::topics;
+use crate::store::audience::subscriptions::row::{Changes, Keys, Right, SubscriptionRow};
+use crate::store::audience::{aliases, topics};
 use crate::store::connections::engine::{self, shards_of};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::copy::Rows;
+use crate::store::transactions::begin;
+use crate::vault::Vault;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_core::permission::{BrowserRight, Join, Refused, Speaker};
 
 /// Makes the topics of a locked subscription what is wanted, as far as whoever wants it may; none wanted leaves them.
 /// Returns everything that was left out of `wanted`, which has been applied to the row before. None: the app would have
@@ -48,31 +50,27 @@ pub(in crate::store) async fn set_topics(
     Ok(Some(refused))
 }
 
-/// What became of a wish to join or leave a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Membership {
-    /// It is so.
     Done,
-    /// There is no such subscription.
     Unknown,
-    /// It has ended.
     Ended,
-    /// The app would have too many topics.
     TooManyTopics,
 }
 
 /// Puts a subscription into a topic, or takes it out, as a server does.
 pub(crate) async fn set_membership(
     pool: &PgPool,
-    app: AppId,
-    id: SubscriptionId,
+    vault: &Vault,
+    (app, id): (AppId, SubscriptionId),
     topic: &str,
     member: bool,
     now: Timestamp,
 ) -> Result<Membership, sqlx::Error> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
-        let Some(row) = lock(&mut tx, app, id).await? else { return Ok(Membership::Unknown) };
+        let mut tx = begin(pool).await?;
+        let row = aliases::lock_current(&mut tx, vault, app, id, Right::Server).await?;
+        let Some(row) = row else { return Ok(Membership::Unknown) };
         if member && !row.state.lives() {
             return Ok(Membership::Ended);
         }
@@ -82,9 +80,9 @@ pub(crate) async fn set_membership(
                 return Ok(Membership::TooManyTopics);
             }
             let ids: Vec<i32> = there.iter().map(|topic| topic.id).collect();
-            join(&mut tx, id, row.lane, &ids, now).await?;
+            join(&mut tx, row.id, row.lane, &ids, now).await?;
         } else if let Some(topic) = topics::find(&mut tx, app, topic).await? {
-            leave(&mut tx, id, &[topic]).await?;
+            leave(&mut tx, row.id, &[topic]).await?;
         }
         tx.commit().await?;
         Ok(Membership::Done)
@@ -228,7 +226,6 @@ async fn leave(conn: &mut PgConnection, id: SubscriptionId, topics: &[i32]) -> R
     difference.write(conn).await
 }
 
-/// Forgets which topics deleted subscriptions were in.
 pub(in crate::store) async fn forget_topics(conn: &mut PgConnection, deleted: &Keys) -> Result<(), sqlx::Error> {
     let Keys { shards, ids } = deleted;
     let left = sqlx::query!(
@@ -267,6 +264,28 @@ pub(in crate::store) async fn return_to(
 ) -> Result<(), sqlx::Error> {
     let former = take_former(conn, id).await?;
     rejoin(conn, (id, lane), &former).await
+}
+
+/// Puts subscriptions that were gone and are restored into the topics that they were in, as far as these still exist.
+pub(in crate::store) async fn return_all(
+    conn: &mut PgConnection,
+    lanes: &BTreeMap<SubscriptionId, LaneId>,
+    now: Timestamp,
+) -> Result<(), sqlx::Error> {
+    let keys = Keys::of(lanes.keys().copied().collect());
+    let former = sqlx::query!(
+        r#"DELETE FROM former_topic_members t USING unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
+           WHERE t.shard = k.shard AND t.subscription = k.id RETURNING t.subscription AS "id: SubscriptionId", t.topic"#,
+        &keys.shards,
+        &keys.ids as &[SubscriptionId]
+    );
+    let former = former.fetch_all(&mut *conn).await?;
+    let mut topics: Vec<i32> = former.iter().map(|row| row.topic).collect();
+    topics.sort_unstable();
+    topics.dedup();
+    let there = topics::hold(conn, &topics).await?;
+    let members = former.iter().filter(|row| there.contains(&row.topic)).map(|row| (row.id, lanes[&row.id], row.topic));
+    join_all(conn, &members.collect::<Vec<_>>(), now).await
 }
 
 /// Moves a subscription's topics to the one that replaces it, with the time of joining: also those that only servers put

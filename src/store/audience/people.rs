@@ -10,12 +10,12 @@ use uuid::Uuid;
 use super::candidates;
 use super::judge::Judge;
 use super::user_shards;
-use crate::model::clock::Timestamp;
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::store::connections::engine::{self, shards_of};
 use crate::store::queue::sending::Audience;
-use crate::template::Person;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_segment::Filter;
+use bellwire_template::Person;
 
 /// What is known of these subscriptions, those that there are: all of it, or only their locales, which is less to read. As long
 /// as its statement.
@@ -60,12 +60,9 @@ impl Behind {
     pub(crate) const NONE: Self = Self { lane: LaneId(0), id: SubscriptionId(Uuid::nil()) };
 }
 
-/// A subscription of an audience.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// Its id.
     pub id: SubscriptionId,
-    /// What is known of it.
     pub person: Arc<Person>,
     /// Where the next page would begin.
     pub behind: Behind,

@@ -14,11 +14,11 @@ use uuid::Uuid;
 use super::audience_counts;
 use super::candidates::{self, Stretch};
 use super::judge::{self, Judge};
-use crate::model::clock::Timestamp;
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, SubscriptionId};
 use crate::store::connections::engine;
 use crate::store::keyset::Keyset;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_segment::Filter;
 
 /// Subscriptions that a preview looks at: the margin is a hundredth of the audience at most, if pages are not alike.
 const LOOKED_AT_BY_PREVIEW: i64 = 10_000;
@@ -29,7 +29,6 @@ const LOOKED_AT_BY_SENDING: i64 = 2_000;
 const PAGES_MAX: i64 = 10_000;
 /// Candidates that one statement reads while everybody is counted.
 const COUNTED_AT_ONCE: usize = 5_000;
-/// How long counting may take.
 const COUNTING_MAX: Duration = Duration::from_secs(20);
 /// Candidates that the search for members looks through at most.
 const SEARCHED_MAX: usize = 50_000;
@@ -38,7 +37,6 @@ const SEARCHED_AT_ONCE: i64 = 2_000;
 /// Standard errors within which 95 of 100 estimates lie.
 const Z: f64 = 1.96;
 
-/// How many a filter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// How many, as far as known.
@@ -47,7 +45,6 @@ pub(crate) struct Reach {
     pub margin: i64,
     /// How many there are without the filter.
     pub of: i64,
-    /// Whether they were counted.
     pub is_exact: bool,
 }
 
@@ -149,7 +146,6 @@ async fn estimate(conn: &mut PgConnection, whole: &Whole<'_>, looked_at: i64, no
     Ok(Reach { count: scaled(share), margin: scaled(margin).max(1), of, is_exact: false })
 }
 
-/// Pages of a table.
 async fn pages(conn: &mut PgConnection, table: &str) -> sqlx::Result<i64> {
     if engine::is_distributed() {
         // A function that plain Postgres does not have: the macros could not check it.
@@ -169,7 +165,6 @@ fn percent(share: f64, pages: i64) -> f32 {
     (share.min(affordable).min(1.0) * 100.0) as f32
 }
 
-/// What was looked at on one page.
 #[derive(Debug, Clone, Copy, Default)]
 struct Page {
     looked_at: f64,
@@ -266,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_known_better_the_more_pages_were_read_and_the_more_alike_they_are() {
+    fn estimate_improves_with_pages_and_evenness() {
         let (share, margin) = share_of(&[page(10, 2); 1_000]);
         assert!((share - 0.2).abs() < 1e-9 && margin <= 3.0 / 10_000.0 + 1e-9, "{share} {margin}");
         // Each a coin toss: √(0.2 × 0.8 / 10,000) × 1.96.
@@ -280,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_without_a_hit_says_how_many_there_may_be_all_the_same() {
+    fn sample_without_hits_has_an_upper_bound() {
         assert_eq!(share_of(&[page(10, 0); 100]), (0.0, 0.003));
         assert_eq!(share_of(&[page(10, 10); 100]), (1.0, 0.003));
         assert_eq!(share_of(&[page(10, 5)]), (0.5, 1.0), "one page alone says nothing of others");

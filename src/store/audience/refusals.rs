@@ -8,10 +8,6 @@ use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
 
-use crate::classify::DeadReason;
-use crate::model::clock::Timestamp;
-use crate::model::fact::Loss;
-use crate::model::id::{LaneId, SubscriptionId};
 use crate::store::audience::audience_counts::Difference;
 use crate::store::connections::engine::{self, shards_of};
 use crate::store::outcomes::ledger::closing::Closing;
@@ -19,6 +15,11 @@ use crate::store::outcomes::ledger::settlement::{End, Settlement};
 use crate::store::outcomes::ledger::unsent::cancel_subscription;
 use crate::store::outcomes::rollups::EVERY_MESSAGE;
 use crate::store::queue::stops::{StopKind, stop_subscription};
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::Loss;
+use bellwire_core::id::{LaneId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
 
 /// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below know it, too.
 pub(crate) const REFUSALS_MAX: i16 = 5;
@@ -125,7 +126,7 @@ fn weight(settlement: &Settlement) -> Option<i16> {
 pub(crate) async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let suspects = suspects(pool, now).await?;
     for id in &suspects {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let lane = sqlx::query_scalar!(
             r#"UPDATE subscriptions SET refusals = 0, refused_at = NULL, state = 'suspended', ended_at = $3
                WHERE shard = $1 AND id = $2 AND state = 'active' AND refusals >= 5 RETURNING lane AS "lane: LaneId""#,

@@ -1,54 +1,50 @@
 //! How a subscription comes about: registered, refreshed, brought back, or [in the place of another
 //! one](crate::store::audience::succession). Who may go on with a known one is decided in [`known`].
 
-mod apart;
 pub(in crate::store) mod bulk;
+mod citus;
 mod consent;
+mod insertion;
 mod known;
 
-use std::collections::HashSet;
-
-use known::{Case, Verdict};
-use serde_json::{Value, json};
+use insertion::insert_all;
+use known::{Case, KeyRank, Verdict};
+use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::permission::{Refused, Speaker};
-use crate::model::subscription::{BrowserKeys, Consent, Endpoint, SubscriptionState};
-use crate::policy::Place;
-use crate::store::audience::audience_counts::Difference;
+use crate::store::audience::lost_endpoint::{Lost, lost_endpoint_mac};
 use crate::store::audience::subscriptions::row::{Changes, Right, SubscriptionRow, lock, lock_in_order};
 use crate::store::audience::subscriptions::{forget_what_servers_said, write_details};
 use crate::store::audience::succession::{Heir, take_over};
-use crate::store::connections::engine;
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::operations::retrying::retrying;
+use crate::store::outcomes::ledger::closing::Closing;
+use crate::store::outcomes::ledger::prune::prune;
 use crate::store::outcomes::ledger::unsent::cancel_previous_users;
+use crate::store::transactions;
 use crate::store::{audience::membership, audience::user_shards, queue::lanes, queue::policies};
 use crate::vault::{ADDRESS, Purpose, Vault};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::permission::{Refused, Speaker};
+use bellwire_core::subscription::{BrowserKeys, Consent, Endpoint, SubscriptionState};
+use bellwire_rules::policy::Place;
 
-/// A checked request to register.
 #[derive(Debug, Clone)]
 pub(crate) struct Registration<'a> {
     /// A fresh UUIDv7, of which a new subscription's id is made.
     pub id: Uuid,
-    /// The app.
     pub app: AppId,
-    /// What the browser gave.
     pub endpoint: &'a Endpoint,
-    /// What the browser gave.
     pub keys: &'a BrowserKeys,
-    /// The push service behind the endpoint.
     pub gateway: Gateway,
     /// The VAPID key that the subscription was made with, if it is new or `vapid_key_stated`.
     pub vapid_key: VapidKeyId,
     /// Whether the request said which key it was: then a known subscription must have been made with it.
     pub vapid_key_stated: bool,
-    /// Its details.
     pub wanted: &'a Changes,
     /// The browser's `expirationTime`, if it has one.
     pub expires_at: Option<Timestamp>,
@@ -67,6 +63,17 @@ pub(crate) struct Registration<'a> {
 }
 
 impl Registration<'_> {
+    /// Returns whether the request vouches for its keys: by a right to the subscription, or by the proof of its user.
+    fn vouches(&self, covered: bool) -> bool {
+        covered || matches!(self.wanted.user_id, Some(Some(_)))
+    }
+
+    /// Returns whether a server key or the subscription's token is shown, the latter also as that of the replaced one.
+    fn covers(&self, vault: &Vault, row: &SubscriptionRow) -> bool {
+        let replaces = self.replaces.filter(|(id, _)| *id == row.id);
+        self.right.covers(vault, row) || replaces.is_some_and(|(_, right)| right.covers(vault, row))
+    }
+
     /// The consent that holds from now on, where this one is known: see [`consent::decide`].
     fn consent(&self, kept: Consent, begins: bool, now: Timestamp) -> Consent {
         let by_server = self.wanted.by == Speaker::Server;
@@ -74,12 +81,10 @@ impl Registration<'_> {
     }
 }
 
-/// What became of it.
 #[derive(Debug)]
 pub(crate) enum Registered {
     /// A new subscription, its topics, and what was left out.
     New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
-    /// The endpoint was known; the same of it.
     Known(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// The endpoint is known with other keys, and whoever asks has no right to it.
     Taken,
@@ -89,17 +94,12 @@ pub(crate) enum Registered {
     OtherKey,
     /// There is no subscription to replace, or not for whoever asks.
     ReplacesUnknown,
-    /// The app would have too many topics.
     TooManyTopics,
-    /// The attributes would be too large.
     TooLarge,
 }
 
-/// Why nothing is registered.
 enum Unregistered {
-    /// It must not be: this is the answer.
     Refused(Registered),
-    /// The database failed.
     Failed(sqlx::Error),
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn shard_of(app: AppId, endpoint: &str) -> u8 {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
     context.update(app.0.as_bytes());
     context.update(endpoint.as_bytes());
-    context.finish().as_ref()[31] % crate::model::id::SHARDS
+    context.finish().as_ref()[31] % bellwire_core::id::SHARDS
 }
 
 /// What finds a subscription by its endpoint.
@@ -135,7 +135,7 @@ pub(crate) async fn register(
     now: Timestamp,
 ) -> Result<Registered, sqlx::Error> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = transactions::begin(pool).await?;
         match register_within(&mut tx, vault, request, now).await {
             Ok(registered) => tx.commit().await.map(|()| registered),
             Err(Unregistered::Refused(answer)) => Ok(answer),
@@ -167,14 +167,14 @@ async fn register_within(
         forget_what_servers_said(conn, old).await?;
     }
     let (row, new) = match known {
-        Some(id) => (refresh_known(conn, vault, request, id, now).await?, false),
+        Some(id) => refresh_known(conn, vault, request, (id, &mac), now).await?,
         None => match insert(conn, vault, request, &mac, shard, old.as_ref(), now).await? {
             Some(row) => (row, true),
             // Another request registered it since we looked. Its transaction has ended: now it can be seen. Erased in the
             // same instant, it is a 500, and a retry helps.
             None => {
                 let known = find_endpoint(conn, request.app, shard, &mac).await?.ok_or(sqlx::Error::RowNotFound)?;
-                (refresh_known(conn, vault, request, known, now).await?, false)
+                refresh_known(conn, vault, request, (known, &mac), now).await?
             }
         },
     };
@@ -219,17 +219,28 @@ async fn refresh_known(
     conn: &mut PgConnection,
     vault: &Vault,
     request: &Registration<'_>,
-    id: SubscriptionId,
+    (mut id, mac): (SubscriptionId, &[u8; 32]),
     now: Timestamp,
-) -> Result<SubscriptionRow, Unregistered> {
-    let Some(before) = lock(conn, request.app, id).await? else {
-        return Err(Unregistered::Refused(Registered::Taken));
-    };
-    refresh(conn, vault, request, before, now).await
+) -> Result<(SubscriptionRow, bool), Unregistered> {
+    while let Some(before) = lock(conn, request.app, id).await? {
+        if before.endpoint_mac == mac {
+            let row = refresh(conn, vault, request, before, now).await?;
+            let is_new = row.id != id;
+            return Ok((row, is_new));
+        }
+        // Another transaction gave the endpoint to a new subscription before this one got the lock.
+        let Some(holder) =
+            find_endpoint(conn, request.app, shard_of(request.app, request.endpoint.expose()), mac).await?
+        else {
+            break;
+        };
+        id = holder;
+    }
+    Err(Unregistered::Refused(Registered::Taken))
 }
 
-/// Refreshes a known subscription, which is locked, or brings an ended one back with a new `since`. What is as it was, and was
-/// heard of within the day, is not written.
+/// Refreshes a known subscription, which is locked, or brings an ended one back with a new `since`. Other keys make a new
+/// subscription, if they may take the endpoint. An unchanged row that was seen within a day is not written.
 async fn refresh(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -240,17 +251,20 @@ async fn refresh(
     let refused = |answer| Err(Unregistered::Refused(answer));
     let given = address(request.keys, request.endpoint);
     let same_keys = vault.open(ADDRESS, before.id, &before.address).is_ok_and(|there| there.ct_eq(&given).into());
+    let covered = request.covers(vault, &before);
+    let rank = KeyRank::of(before.keys_vouched, before.keys_proven_at.is_some());
     let verdict = known::judge(&Case {
-        covered: request.right.covers(vault, &before),
+        covered,
         same_keys,
-        proven: before.keys_proven_at.is_some(),
-        active: before.state == SubscriptionState::Active,
+        rank,
+        state: before.state,
         user: before.user_id.as_deref(),
         wanted: request.wanted.user_id.as_ref().map(Option::as_deref),
     });
     match verdict {
         Verdict::Taken => return refused(Registered::Taken),
         Verdict::BelongsToUser => return refused(Registered::BelongsToUser),
+        Verdict::TakesOver { keeps } => return take_endpoint(conn, vault, request, before, keeps, now).await,
         Verdict::GoesOn | Verdict::BeginsAnew => {}
     }
     if request.vapid_key_stated && before.vapid_key != request.vapid_key {
@@ -265,10 +279,12 @@ async fn refresh(
     if !request.wanted.apply(&mut row) {
         return refused(Registered::TooLarge);
     }
-    if !same_keys {
-        row.address = vault.seal(ADDRESS, row.id, &given);
+    let vouches = request.vouches(covered);
+    // A receipt confirms keys, not the expiry: a vouched one is the best there is.
+    if vouches || rank == KeyRank::Unproven || before.state != SubscriptionState::Active {
+        row.expires_at = request.expires_at;
     }
-    row.expires_at = request.expires_at;
+    row.keys_vouched |= vouches;
     let had_left = row.state == SubscriptionState::Unsubscribed;
     let kept = if had_left { Consent::default() } else { row.consent() };
     row.set_consent(request.consent(kept, had_left, now));
@@ -284,6 +300,47 @@ async fn refresh(
     } else {
         // It should be known: see there.
         user_shards::note(conn, request.app, row.user_id.as_deref().map(|user| (row.id, user)).into_iter()).await?;
+    }
+    Ok(row)
+}
+
+/// Adds a new subscription for an endpoint that was registered with other keys. The previous subscription keeps its id, which
+/// no push reaches from now on. With `keeps` the new one inherits details, topics and what is fanned out to everybody or to topics.
+async fn take_endpoint(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    request: &Registration<'_>,
+    mut before: SubscriptionRow,
+    keeps: bool,
+    now: Timestamp,
+) -> Result<SubscriptionRow, Unregistered> {
+    let nowhere = lost_endpoint_mac(vault, before.id, Lost::Taken);
+    let life = sqlx::query_scalar!(
+        "UPDATE subscriptions SET endpoint_mac = $3 WHERE shard = $1 AND id = $2 RETURNING life",
+        before.id.shard(),
+        before.id.0,
+        nowhere.as_slice()
+    );
+    let life = life.fetch_one(&mut *conn).await?;
+    if request.wanted.changes_user(&before) {
+        forget_what_servers_said(conn, &mut before).await?;
+    }
+    let old = Some(&before).filter(|old| keeps && old.state.has_heirs());
+    match old {
+        Some(old) => cancel_previous_users(conn, old.id, now).await?,
+        // Its browser, which still has the token, reads `gone`, subscribes anew and replaces it.
+        None => {
+            let mut closing = Closing::default();
+            prune(conn, &[(before.id, life)], &mut closing, now).await?;
+            closing.write(conn, now).await?;
+        }
+    }
+    let mac = endpoint_mac(vault, request.app, request.endpoint.expose());
+    let shard = shard_of(request.app, request.endpoint.expose());
+    // Another request may have registered the endpoint meanwhile, had this one been erased: the next attempt finds it.
+    let row = insert(conn, vault, request, &mac, shard, old, now).await?.ok_or(sqlx::Error::RowNotFound)?;
+    if let Some(old) = old {
+        take_over(conn, vault, request.app, old, Heir { row: &row, is_known: false }, now).await?;
     }
     Ok(row)
 }
@@ -324,7 +381,7 @@ fn begin(
     now: Timestamp,
 ) -> SubscriptionRow {
     // A browser proves whose a subscription is each time: a token to replace one by does not.
-    let by_server = matches!(request.replaces, Some((_, Right::Server)));
+    let by_server = matches!(request.right, Right::Server);
     let consent = request.consent(old.map(SubscriptionRow::consent).unwrap_or_default(), old.is_none(), now);
     SubscriptionRow {
         id,
@@ -343,6 +400,7 @@ fn begin(
         expires_at: request.expires_at,
         token_version: 1,
         keys_proven_at: None,
+        keys_vouched: old.is_some() || request.replaces.is_some() || request.vouches(by_server),
         last_seen: now,
         created_at: request.created_at.unwrap_or(now),
         ended_at: request.unsubscribed_at,
@@ -375,7 +433,6 @@ async fn insert(
     Ok(added.contains(&id).then_some(row))
 }
 
-/// The first id of a subscription's browser.
 async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<Option<SubscriptionId>> {
     sqlx::query_scalar!(
         r#"SELECT origin_id AS "origin: SubscriptionId" FROM subscriptions WHERE shard = $1 AND id = $2"#,
@@ -384,74 +441,4 @@ async fn origin_of(conn: &mut PgConnection, id: SubscriptionId) -> sqlx::Result<
     )
     .fetch_optional(conn)
     .await
-}
-
-/// Adds new subscriptions, each with the first id of its browser if that is another one's. Returns those that are added: the endpoints of the
-/// others are known after all.
-async fn insert_all(
-    conn: &mut PgConnection,
-    app: AppId,
-    rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
-) -> sqlx::Result<HashSet<SubscriptionId>> {
-    let added = match engine::is_distributed() {
-        false => insert_all_here(conn, app, rows).await?,
-        true => apart::insert_all(conn, app, rows).await?,
-    };
-    let mut changes = Difference::default();
-    for (row, _) in rows.iter().filter(|(row, _)| added.contains(&row.id) && row.state == SubscriptionState::Active) {
-        changes.came(row.lane, row.created_at, row.since);
-    }
-    changes.write(&mut *conn).await?;
-    let new = rows.iter().filter(|(row, _)| added.contains(&row.id));
-    user_shards::note(conn, app, new.filter_map(|(row, _)| Some((row.id, row.user_id.as_deref()?)))).await?;
-    Ok(added)
-}
-
-async fn insert_all_here(
-    conn: &mut PgConnection,
-    app: AppId,
-    rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
-) -> sqlx::Result<HashSet<SubscriptionId>> {
-    fn each<'a, T>(
-        rows: &'a [(&SubscriptionRow, Option<SubscriptionId>)],
-        of: impl Fn(&'a SubscriptionRow) -> T,
-    ) -> Vec<T> {
-        rows.iter().map(|(row, _)| of(row)).collect()
-    }
-    let added = sqlx::query_scalar!(
-        r#"INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags,
-           attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at)
-         SELECT t.shard, t.id, $1, t.lane, t.state,
-           t.origin_id, t.since, t.endpoint_mac, t.address, t.user_id, CASE t.tags WHEN '[]' THEN '{}' ELSE ARRAY(SELECT jsonb_array_elements_text(t.tags)) END, t.attributes, t.locale,
-           t.timezone, t.expires_at, t.last_seen, t.created_at, t.consent_at, t.consent_source, t.ended_at
-         FROM unnest($2::smallint[], $3::uuid[], $4::integer[], $5::uuid[], $6::timestamptz[], $7::bytea[],
-           $8::bytea[], $9::text[], $10::jsonb[], $11::jsonb[], $12::text[], $13::text[], $14::timestamptz[], $15::timestamptz[],
-           $16::timestamptz[], $17::timestamptz[], $18::text[], $19::text[], $20::timestamptz[])
-           AS t (shard, id, lane, origin_id, since, endpoint_mac, address, user_id, tags, attributes, locale, timezone,
-             expires_at, last_seen, created_at, consent_at, consent_source, state, ended_at)
-         ON CONFLICT (app, endpoint_mac, shard) DO NOTHING RETURNING id AS "id: SubscriptionId""#,
-        app.0,
-        &each(rows, |row| row.id.shard()),
-        &each(rows, |row| row.id.0),
-        &each(rows, |row| row.lane.0),
-        &rows.iter().map(|(row, origin)| origin.unwrap_or(row.id)).collect::<Vec<_>>() as &[SubscriptionId],
-        &each(rows, |row| row.since),
-        &each(rows, |row| row.endpoint_mac.as_slice()) as &[&[u8]],
-        &each(rows, |row| row.address.as_slice()) as &[&[u8]],
-        &each(rows, |row| row.user_id.as_deref()) as &[Option<&str>],
-        &each(rows, |row| json!(row.tags)),
-        &each(rows, |row| row.attributes.clone()),
-        &each(rows, |row| row.locale.as_deref()) as &[Option<&str>],
-        &each(rows, |row| row.timezone.as_deref()) as &[Option<&str>],
-        &each(rows, |row| row.expires_at) as &[Option<Timestamp>],
-        &each(rows, |row| row.last_seen),
-        &each(rows, |row| row.created_at),
-        &each(rows, |row| row.consent_at) as &[Option<Timestamp>],
-        &each(rows, |row| row.consent_source.as_deref()) as &[Option<&str>],
-        &each(rows, |row| row.state.name()) as &[&str],
-        &each(rows, |row| row.ended_at) as &[Option<Timestamp>]
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(added.into_iter().collect())
 }

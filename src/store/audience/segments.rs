@@ -2,28 +2,20 @@
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
 use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::AppId;
 
-/// Most segments of one app.
 pub(crate) const SEGMENTS_MAX: i64 = 1_000;
 
-/// A stored segment.
 #[derive(Debug)]
 pub(crate) struct SegmentRow {
-    /// Its number.
     pub id: i32,
-    /// Its name.
     pub name: String,
-    /// What it is for, in its author's words.
     pub description: Option<String>,
-    /// Who belongs to it, in normal form.
     pub expression: String,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was last set.
     pub changed_at: Timestamp,
 }
 
@@ -49,17 +41,13 @@ pub(crate) async fn list(
     )
 }
 
-/// The one of that name.
 pub(crate) async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<SegmentRow>> {
     Ok(list(pool, app, Some(name), Keyset::newest(1)).await?.pop())
 }
 
-/// What became of a wish to set a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
-    /// It is new.
     Made,
-    /// It was there, and says this now.
     Changed,
     /// The app has [`SEGMENTS_MAX`] already. To be rolled back.
     TooMany,

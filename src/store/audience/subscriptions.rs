@@ -7,24 +7,24 @@ use std::slice;
 use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::fact::Loss;
-use crate::model::id::{AppId, SubscriptionId};
-use crate::model::lane::Gateway;
-use crate::model::permission::Refused;
-use crate::model::subscription::{Consent, SubscriptionState};
 use crate::store::audience::membership::{leave_all, leave_closed, names_of, names_of_all, set_topics};
-use crate::store::audience::{audience_counts, topics, user_shards};
+use crate::store::audience::{aliases, assignments, audience_counts, topics, user_shards};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::unsent::{cancel_previous_users, cancel_subscription};
 use crate::store::queue::stops::{Stop, StopKind, stop_subscription};
+use crate::store::transactions::begin;
 use crate::vault::Vault;
-pub(crate) use row::{ATTRIBUTES_MAX, Changes, Merge, Right, SubscriptionRow, token};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::Loss;
+use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::permission::Refused;
+use bellwire_core::subscription::{Consent, SubscriptionState};
+pub(crate) use row::{ATTRIBUTES_MAX, Changes, Merge, Right, SubscriptionRow, is_signed, token};
 use row::{lock, read_all};
 
-/// A subscription and its topics.
 pub(crate) async fn find(
     pool: &PgPool,
     app: AppId,
@@ -36,18 +36,12 @@ pub(crate) async fn find(
 /// Most subscriptions that one page of a list is looked for among.
 pub(crate) const LOOKED_AT_MAX: i64 = 20_000;
 
-/// What a list of subscriptions is narrowed to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
-    /// Only those of this user.
     pub user_id: Option<String>,
-    /// The topic they are in.
     pub topic: Option<String>,
-    /// A tag they carry.
     pub tag: Option<String>,
-    /// Their state.
     pub state: Option<SubscriptionState>,
-    /// Their push service.
     pub gateway: Option<Gateway>,
 }
 
@@ -59,10 +53,8 @@ impl Filter {
     }
 }
 
-/// What a list came to.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// The rows with their topics.
     pub rows: Vec<(SubscriptionRow, Vec<String>)>,
     /// To which id it was looked, if that was not the end of all.
     pub looked_to: Option<SubscriptionId>,
@@ -86,7 +78,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
         query_as!(
             SubscriptionRow,
             [r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM (SELECT s.*, m.topic FROM subscriptions s
                LEFT JOIN topic_members m ON m.shard = s.shard AND m.subscription = s.id AND m.topic = $7
                WHERE s.app = $1 AND s.id"# < "$2 AND ($3::text IS NULL OR s.user_id = $3)
@@ -162,22 +154,17 @@ async fn end_of_look(
     )
 }
 
-/// What became of a change.
 #[derive(Debug)]
 pub(crate) enum Changed {
     /// It is made: the row, its topics, and what was left out.
     Done(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     /// There is no such subscription, or not for whoever asks.
     Unknown,
-    /// It has ended.
     Ended,
-    /// The app would have too many topics.
     TooManyTopics,
-    /// The attributes would be too large.
     TooLarge,
 }
 
-/// Changes a subscription's details.
 pub(crate) async fn change(
     pool: &PgPool,
     vault: &Vault,
@@ -188,14 +175,17 @@ pub(crate) async fn change(
     now: Timestamp,
 ) -> Result<Changed, sqlx::Error> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
-        let Some(before) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
-            return Ok(Changed::Unknown);
+        let mut tx = begin(pool).await?;
+        let before = match right {
+            Right::Server => aliases::lock_current(&mut tx, vault, app, id, right).await?,
+            // The answer holds a token: that of a successor is not for the holder of an old one.
+            Right::Browser(_) => lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)),
         };
+        let Some(before) = before else { return Ok(Changed::Unknown) };
         if !before.state.lives() {
             return Ok(Changed::Ended);
         }
-        let mut row = before.clone();
+        let mut row = SubscriptionRow { keys_vouched: true, ..before.clone() };
         if wanted.changes_user(&before) {
             forget_what_servers_said(&mut tx, &mut row).await?;
         }
@@ -206,7 +196,7 @@ pub(crate) async fn change(
         let Some(refused) = set_topics(&mut tx, app, &row, wanted, now).await? else {
             return Ok(Changed::TooManyTopics);
         };
-        let names = names_of(&mut tx, id).await?;
+        let names = names_of(&mut tx, row.id).await?;
         tx.commit().await?;
         Ok(Changed::Done(Box::new(row), names, refused))
     })
@@ -225,9 +215,8 @@ pub(in crate::store) async fn forget_what_servers_said(
     leave_closed(conn, row.id).await
 }
 
-/// Writes everything of a locked row that may change while it lives, or as it comes back to life. With another user or
-/// other keys its token becomes another one too: whoever has the one before had the browser before. With other keys it is
-/// open again whether they are right. What was addressed to a user who leaves is not sent any more.
+/// Writes everything of a locked row that may change while it lives, or as it comes back to life. A change of user revokes the
+/// token, which the previous user of the browser may have kept, and cancels what was addressed to the previous user.
 pub(in crate::store) async fn write_details(
     conn: &mut PgConnection,
     app: AppId,
@@ -235,25 +224,20 @@ pub(in crate::store) async fn write_details(
     row: &mut SubscriptionRow,
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
-    let (other_user, other_keys) = (before.user_id != row.user_id, before.address != row.address);
-    if other_user || other_keys {
+    let other_user = before.user_id != row.user_id;
+    if other_user {
         row.token_version = before.token_version + 1;
-    }
-    if other_keys {
-        row.keys_proven_at = None;
     }
     let shard = row.id.shard();
     sqlx::query!(
-        "UPDATE subscriptions SET state = $3, since = $4, address = $5, user_id = $6, tags = $7, attributes = $8,
-           locale = $9, timezone = $10, expires_at = $11, last_seen = $12, ended_at = $13, token_version = $14,
-           keys_proven_at = $15, keys_since = CASE WHEN $16 THEN $17 ELSE keys_since END, consent_at = $18,
-           consent_source = $19
+        "UPDATE subscriptions SET state = $3, since = $4, user_id = $5, tags = $6, attributes = $7, locale = $8,
+           timezone = $9, expires_at = $10, last_seen = $11, ended_at = $12, token_version = $13, keys_vouched = $14,
+           consent_at = $15, consent_source = $16
          WHERE shard = $1 AND id = $2",
         shard,
         row.id.0,
         row.state.name(),
         row.since,
-        row.address,
         row.user_id,
         &row.tags,
         row.attributes,
@@ -263,14 +247,13 @@ pub(in crate::store) async fn write_details(
         row.last_seen,
         row.ended_at,
         row.token_version,
-        row.keys_proven_at,
-        other_keys,
-        now,
+        row.keys_vouched,
         row.consent_at,
         row.consent_source
     )
     .execute(&mut *conn)
     .await?;
+    assignments::note(&mut *conn, app, before, row, now).await?;
     if before.state != SubscriptionState::Active && row.state == SubscriptionState::Active {
         let mut changes = audience_counts::Difference::default();
         changes.won(row.lane, row.since);
@@ -297,8 +280,8 @@ pub(crate) async fn unsubscribe(
     now: Timestamp,
 ) -> Result<Option<Stop>, sqlx::Error> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
-        let Some(row) = lock(&mut tx, app, id).await?.filter(|row| right.covers(vault, row)) else {
+        let mut tx = begin(pool).await?;
+        let Some(row) = aliases::lock_current(&mut tx, vault, app, id, right).await? else {
             return Ok(None);
         };
         let mut closing = Closing::default();
@@ -318,9 +301,10 @@ pub(in crate::store) async fn end(
     now: Timestamp,
 ) -> Result<Stop, sqlx::Error> {
     let shard = row.id.shard();
+    // A pruned one, too: no restore brings it back.
     sqlx::query!(
         "UPDATE subscriptions SET state = 'unsubscribed', ended_at = coalesce(ended_at, $3)
-         WHERE shard = $1 AND id = $2 AND state IN ('active', 'suspended')",
+         WHERE shard = $1 AND id = $2 AND state IN ('active', 'suspended', 'gone')",
         shard,
         row.id.0,
         now

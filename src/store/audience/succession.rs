@@ -13,20 +13,21 @@ use fan_outs::Ahead;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::fact::Loss;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::model::subscription::SubscriptionState;
-use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
-use crate::store::audience::{audience_counts, membership};
+use crate::store::audience::{assignments, audience_counts, membership};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
 use crate::store::outcomes::ledger::take::Waiting;
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{StopKind, stop_subscription};
+use crate::store::transactions::begin;
 use crate::vault::Vault;
+use crate::vault::retry_token::Queued;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::Loss;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::subscription::SubscriptionState;
 
 /// Who is to take the place of a subscription.
 #[derive(Clone, Copy)]
@@ -37,7 +38,6 @@ pub(in crate::store) struct Heir<'a> {
     pub is_known: bool,
 }
 
-/// Who comes in the place of a subscription, and in which of its lives.
 #[derive(Clone, Copy)]
 struct Successor {
     id: SubscriptionId,
@@ -72,6 +72,9 @@ pub(in crate::store) async fn take_over(
     now: Timestamp,
 ) -> Result<(), sqlx::Error> {
     let (old_id, new_id, new_lane) = (old.id, heir.row.id, heir.row.lane);
+    if !heir.is_known {
+        assignments::inherit(conn, app, old, heir.row, now).await?;
+    }
     // It judges by topics that are about to be left.
     let ahead = fan_outs::take_out(conn, app, old, heir, now).await?;
     let life = replace(conn, old_id, new_id, now).await?;
@@ -139,7 +142,7 @@ pub(crate) async fn follow(
     now: Timestamp,
 ) -> sqlx::Result<()> {
     retrying(|| async {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let Some(successor) = successor_of(&mut tx, old).await? else { return Ok(()) };
         let taken = sqlx::query_as!(
             Taken,
@@ -244,7 +247,6 @@ async fn reached(
 }
 
 impl Taken {
-    /// The same for the successor, where its subscription is.
     fn moved(&self, vault: &Vault, old: SubscriptionId, (new, lane): (Successor, LaneId), now: Timestamp) -> NewRow {
         NewRow {
             subscription: new.id,

@@ -1,23 +1,22 @@
 //! Topics: named audiences. Who is in them is in [`crate::store::audience::membership`].
 //!
 //! Whoever puts a subscription into a topic holds the topic's row (`FOR KEY SHARE`, as a foreign key would) until its
-//! transaction ends. So a removal waits for them, and nobody joins a topic that is gone. Whoever sends holds nothing: a
-//! message that is sent to a topic at the very moment of its removal reaches whom it finds there, and ends.
+//! transaction ends. So a removal waits for them, and nobody joins a topic that is gone. A scheduled message holds it, too. A message
+//! that is due at once holds nothing: sent at the moment of a removal, it reaches the members that it finds.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::id::{AppId, LaneId, MessageId};
-use crate::model::permission::{BrowserRight, Join, Maker, Speaker};
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::audience_counts::Difference;
 use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
+use crate::store::transactions::{begin, begin_by_index};
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::id::{AppId, LaneId, MessageId};
+use bellwire_core::permission::{BrowserRight, BrowsersMay, Join, Maker, Speaker};
 
-/// Most topics of one app.
 pub(crate) const TOPICS_MAX: i64 = 10_000;
 /// Most topics of one app that browsers made: they leave servers their share.
 pub(crate) const BROWSER_TOPICS_MAX: i64 = 1_000;
@@ -26,14 +25,10 @@ const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
 
-/// A topic, as joining it needs it.
 #[derive(Debug)]
 pub(crate) struct Topic {
-    /// Its number.
     pub id: i32,
-    /// Its name.
     pub name: String,
-    /// Who may join it.
     pub join: Join,
 }
 
@@ -68,7 +63,6 @@ pub(crate) async fn ensure(
     Ok((there, Vec::new()))
 }
 
-/// Those of these topics that `join` may join.
 pub(in crate::store) async fn with_right(
     conn: &mut PgConnection,
     topics: &[i32],
@@ -165,20 +159,30 @@ pub(crate) async fn find(conn: &mut PgConnection, app: AppId, name: &str) -> Res
     sqlx::query_scalar!("SELECT id FROM topics WHERE app = $1 AND name = $2", app.0, name).fetch_optional(conn).await
 }
 
+/// Returns the number of a scheduled message's topic, and whether the topic was missing. A missing topic is created as browsers create
+/// theirs, if they may and it fits, so that members find it before the message is due. It cannot be removed before the transaction ends.
+pub(in crate::store) async fn hold_for_later(
+    conn: &mut PgConnection,
+    app: AppId,
+    name: &str,
+    may_be_missing: bool,
+    now: Timestamp,
+) -> sqlx::Result<(Option<i32>, bool)> {
+    let is_missing = find(conn, app, name).await?.is_none();
+    let rights = BrowsersMay::default();
+    let rights = if may_be_missing { rights.and(BrowserRight::CreateTopics) } else { rights };
+    let (held, _) = ensure(conn, app, &[name.to_owned()], &Speaker::Browser(rights), now).await?;
+    Ok((held.first().map(|topic| topic.id), is_missing))
+}
+
 /// A topic and how many subscriptions are in it.
 #[derive(Debug)]
 pub(crate) struct TopicRow {
-    /// Its number.
     pub id: i32,
-    /// Its name.
     pub name: String,
-    /// Who may join it.
     pub join: Join,
-    /// Who made it.
     pub made_by: Maker,
-    /// Subscriptions in it.
     pub members: i64,
-    /// When it was made.
     pub created_at: Timestamp,
 }
 
@@ -206,12 +210,9 @@ pub(crate) async fn list(
     )
 }
 
-/// What became of a wish to make a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// It is made.
     Done,
-    /// There is one of that name.
     Exists,
     /// The app has [`TOPICS_MAX`] already.
     TooMany,
@@ -252,12 +253,9 @@ pub(crate) async fn change(
     Ok(Written::by(done.execute(conn).await?.rows_affected()))
 }
 
-/// What became of a wish to remove a topic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removed {
-    /// It is gone, and with it its policy.
     Done,
-    /// There is no topic of that name.
     Unknown,
     /// This message is still being fanned out to it, or is for later.
     InUse(MessageId),
@@ -303,7 +301,7 @@ pub(crate) async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
     if removed.is_empty() {
         return Ok(0);
     }
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let found = sqlx::query!(
         "SELECT shard, subscription, topic FROM topic_members WHERE topic = ANY ($1) LIMIT $2",
         &removed,
@@ -336,7 +334,7 @@ pub(crate) async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
 /// kept](crate::store::audience::audience_counts), which are right to the row.
 pub(crate) async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
     let cutoff = now - UNUSED_KEPT;
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let unused = sqlx::query_scalar!(
         "SELECT id FROM topics t
          WHERE made_by = 'browser' AND join_by = 'anyone' AND policy IS NULL AND created_at < $1
@@ -349,10 +347,12 @@ pub(crate) async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, s
     )
     .fetch_all(&mut *tx)
     .await?;
-    // Nobody joins them now. Whoever did while we looked is seen by a second look only.
+    // They are locked now. A second statement reads the members and messages that were committed during the first one.
     let removed = sqlx::query!(
-        "DELETE FROM topics t WHERE id = ANY($1) AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0",
-        &unused
+        "DELETE FROM topics t WHERE id = ANY($1) AND coalesce((SELECT sum(n) FROM audiences WHERE topic = t.id), 0) = 0
+           AND NOT EXISTS (SELECT FROM messages WHERE topic = t.id AND id >= $2)",
+        &unused,
+        first_uuid_of(cutoff)
     )
     .execute(&mut *tx)
     .await?;

@@ -12,14 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, SHARDS, SubscriptionId};
 use crate::store::connections::engine;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, SHARDS, SubscriptionId};
 
 /// Rows that are looked at in one go, and subscriptions that are noted anew.
 const CHUNK: i64 = 1_000;
 
-/// A user of an app.
 type User = (AppId, String);
 
 /// A statement that holds the locks of the shards `$3` together with others who do before it does the rest.
@@ -172,7 +172,7 @@ pub(crate) async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
 /// Looks, while nobody gives one a user, whether these users have subscriptions in a shard, and forgets those who have none.
 async fn look_again(pool: &PgPool, shard: i16, users: &[User]) -> sqlx::Result<()> {
     let (apps, names): (Vec<AppId>, Vec<&str>) = users.iter().map(|(app, user)| (*app, user.as_str())).unzip();
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.user_shards', $1::smallint))", shard)
         .fetch_one(&mut *tx)
         .await?;

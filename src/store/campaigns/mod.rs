@@ -1,23 +1,21 @@
-//! Campaigns: rows and transitions. What the scheduler does is in [`steps`], what orders do in [`turning`], how it goes in
+//! Campaigns: rows and transitions. What the scheduler does is in [`scheduler`], what orders do in [`transitions`], how it goes in
 //! [`progress`], and how each run went in [`runs`].
 
 pub(crate) mod progress;
 pub(crate) mod runs;
-pub(crate) mod steps;
-pub(crate) mod turning;
+pub(crate) mod scheduler;
+pub(crate) mod transitions;
 
 use sqlx::{PgConnection, PgPool};
 
-use crate::campaign::state::State;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, CampaignId};
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, CampaignId};
+use bellwire_rules::campaign::state::State;
 
-/// Most campaigns of an app.
 pub(crate) const CAMPAIGNS_MAX: i64 = 10_000;
 
-/// A campaign.
 #[derive(Debug, Clone)]
 pub(crate) struct CampaignRow {
     pub id: CampaignId,
@@ -30,14 +28,12 @@ pub(crate) struct CampaignRow {
     pub plan: Vec<u8>,
     /// When the scheduler looks at it again.
     pub next_at: Option<Timestamp>,
-    /// How many runs have begun.
     pub runs: i32,
     pub created_at: Timestamp,
     pub changed_at: Timestamp,
     pub started_at: Option<Timestamp>,
 }
 
-/// A campaign to make or to write anew.
 #[derive(Debug)]
 pub(crate) struct NewCampaign<'a> {
     pub slug: &'a str,
@@ -47,29 +43,21 @@ pub(crate) struct NewCampaign<'a> {
     pub plan: &'a [u8],
 }
 
-/// What became of a campaign that was to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// It is there.
     Done,
-    /// Another one of the app has its slug.
     SlugTaken,
-    /// The app has as many as it may.
     TooMany,
 }
 
-/// What became of a draft that was to be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changed {
-    /// It is so.
     Done,
     /// There is no such campaign, or it is no draft any more.
     NoDraft,
-    /// Another one of the app has its slug.
     SlugTaken,
 }
 
-/// Makes a draft.
 pub(crate) async fn create(
     conn: &mut PgConnection,
     app: AppId,

@@ -6,21 +6,21 @@ use std::collections::HashMap;
 
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::id::{AppId, CampaignId, MessageId};
-use crate::model::lane::Gateway;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Ending, ReceiptKind};
+use bellwire_core::id::{AppId, CampaignId, MessageId};
+use bellwire_core::lane::Gateway;
 
-/// Runs that are shown, the latest first.
 const RUNS_SHOWN: i64 = 50;
 
 /// What became of the deliveries of a variant in the lanes of one gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcomes {
+    /// 0: of all runs.
+    pub run: i32,
     /// By its place.
     pub variant: i16,
-    /// The push service.
     pub gateway: Gateway,
     pub targeted: i64,
     pub accepted: i64,
@@ -37,7 +37,7 @@ pub(crate) struct Outcomes {
 pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Outcomes>> {
     sqlx::query_as!(
         Outcomes,
-        r#"SELECT m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!", sum(c.accepted)::bigint AS "accepted!",
+        r#"SELECT 0 AS "run!", m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!", sum(c.accepted)::bigint AS "accepted!",
              sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!", sum(c.dead)::bigint AS "dead!",
              sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!", sum(c.sunset)::bigint AS "sunset!"
            FROM messages m JOIN message_counts c ON c.message = m.id JOIN lanes l ON l.id = c.lane
@@ -48,9 +48,10 @@ pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<
     .await
 }
 
-/// What browsers reported of a variant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reports {
+    /// 0: of all runs.
+    pub run: i32,
     /// By its place.
     pub variant: i16,
     pub acknowledged: i64,
@@ -59,11 +60,10 @@ pub(crate) struct Reports {
     pub closed: i64,
 }
 
-/// What browsers reported of a campaign.
 pub(crate) async fn reports(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Reports>> {
     sqlx::query_as!(
         Reports,
-        r#"SELECT m.variant AS "variant!", sum(r.acknowledged)::bigint AS "acknowledged!", sum(r.displayed)::bigint AS "displayed!",
+        r#"SELECT 0 AS "run!", m.variant AS "variant!", sum(r.acknowledged)::bigint AS "acknowledged!", sum(r.displayed)::bigint AS "displayed!",
              sum(r.clicked)::bigint AS "clicked!", sum(r.closed)::bigint AS "closed!"
            FROM messages m JOIN receipt_counts r ON r.message = m.id WHERE m.campaign = $1 GROUP BY m.variant"#,
         id.0
@@ -75,7 +75,6 @@ pub(crate) async fn reports(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<R
 /// How far a campaign's messages have come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reach {
-    /// Messages that were made.
     pub messages: i64,
     /// Deliveries that they were estimated to come to.
     pub estimate: i64,
@@ -87,7 +86,6 @@ pub(crate) struct Reach {
     pub last_due_at: Option<Timestamp>,
 }
 
-/// How far a campaign's messages have come.
 pub(crate) async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<Reach> {
     sqlx::query_as!(
         Reach,
@@ -123,7 +121,6 @@ pub(crate) struct Standing {
     pub sunset: i64,
 }
 
-/// How each of these campaigns goes.
 pub(crate) async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result<Vec<Standing>> {
     sqlx::query_as!(
         Standing,
@@ -146,33 +143,72 @@ pub(crate) async fn standings(pool: &PgPool, ids: &[CampaignId]) -> sqlx::Result
     .await
 }
 
-/// Deliveries of a campaign that ended since a minute began, as far as they are charted: those of large messages are.
-pub(crate) async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sqlx::Result<i64> {
-    sqlx::query_scalar!(
-        r#"SELECT coalesce(sum(n), 0)::bigint AS "n!" FROM (
-             SELECT u.n FROM messages m JOIN rollups r ON r.step = 1 AND r.message = m.id AND r.start >= $2,
-               unnest(r.facts, r.ns) AS u (fact, n)
+/// Deliveries of a message that ended since a minute began.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EndedRow {
+    pub accepted_at: Timestamp,
+    pub n: i64,
+}
+
+/// Returns the deliveries of a campaign that ended since a minute began, by message. Only large messages are charted.
+pub(crate) async fn ended_since(pool: &PgPool, id: CampaignId, minute: Timestamp) -> sqlx::Result<Vec<EndedRow>> {
+    sqlx::query_as!(
+        EndedRow,
+        r#"SELECT ended.accepted_at AS "accepted_at!", sum(ended.n)::bigint AS "n!" FROM (
+             SELECT m.id, m.accepted_at, u.n FROM messages m
+             JOIN rollups r ON r.step = 1 AND r.message = m.id AND r.start >= $2, unnest(r.facts, r.ns) AS u (fact, n)
              WHERE m.campaign = $1 AND m.audience_estimate > $3 AND u.fact <= $4 AND u.fact <> $5
              UNION ALL
-             SELECT n.n FROM rollup_notes n JOIN messages m ON m.id = n.message
-             WHERE m.campaign = $1 AND n.minute >= $2 AND n.fact <= $4 AND n.fact <> $5) ended"#,
+             SELECT m.id, m.accepted_at, n.n FROM rollup_notes n JOIN messages m ON m.id = n.message
+             WHERE m.campaign = $1 AND n.minute >= $2 AND n.fact <= $4 AND n.fact <> $5) ended
+           GROUP BY ended.id, ended.accepted_at"#,
         id.0,
         minute,
         CHARTED_ABOVE,
         Ending::Capped.code(), // the last of them
         Ending::Retry.code()
     )
-    .fetch_one(pool)
+    .fetch_all(pool)
     .await
 }
 
-/// A run of a campaign.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldRow {
+    pub gateway: Gateway,
+    /// Null: until an operator or the app resumes it.
+    pub until: Option<Timestamp>,
+}
+
+/// Returns the push services at which a campaign has work left that is held, those that are held longest first: by a hold or an open breaker
+/// of a lane, a paused flow, or the runaway guard.
+pub(crate) async fn held(pool: &PgPool, id: CampaignId, tier: i16, now: Timestamp) -> sqlx::Result<Vec<HeldRow>> {
+    sqlx::query_as!(
+        HeldRow,
+        r#"SELECT l.gateway AS "gateway: Gateway", nullif(max(h.until), 'infinity') AS until
+           FROM (
+             SELECT c.lane FROM messages m JOIN message_counts c ON c.message = m.id
+             WHERE m.campaign = $1 AND c.targeted > c.accepted + c.gone + c.expired + c.dead + c.cancelled + c.capped
+             UNION SELECT c.lane FROM messages m JOIN cursors c ON c.message = m.id WHERE m.campaign = $1) w
+           JOIN lanes l ON l.id = w.lane,
+           LATERAL (
+             SELECT greatest(held_until, key_held_until, CASE WHEN breaker = 'open' AND breaker_of IS NULL THEN open_until END)
+               FROM lane_states WHERE lane = l.id
+             UNION ALL
+             SELECT 'infinity' FROM flows f
+             WHERE f.app = l.app AND (f.lane IS NULL OR f.lane = l.id) AND (f.paused OR $2 = ANY (f.held_tiers))) h (until)
+           WHERE h.until > $3 GROUP BY l.gateway ORDER BY max(h.until) DESC, l.gateway"#,
+        id.0,
+        tier,
+        now
+    )
+    .fetch_all(pool)
+    .await
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct RunRow {
     pub run: i32,
-    /// The time that it is for.
     pub at: Timestamp,
-    /// When its test is decided.
     pub decide_at: Option<Timestamp>,
     /// The variant that won, by its place.
     pub winner: Option<i16>,
@@ -283,7 +319,6 @@ pub(crate) async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sql
     .await
 }
 
-/// The messages that a campaign has made.
 async fn messages_of(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<MessageId>> {
     sqlx::query_scalar!(r#"SELECT id AS "id: MessageId" FROM messages WHERE campaign = $1 AND app = $2"#, id.0, app.0)
         .fetch_all(pool)

@@ -6,11 +6,11 @@ use sqlx::PgPool;
 use sqlx::types::Json;
 
 use super::progress::{Outcomes, Reports, RunRow};
-use crate::campaign::parts::Narrow;
-use crate::model::clock::Timestamp;
-use crate::model::id::{CampaignId, MessageId};
-use crate::model::lane::Gateway;
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{CampaignId, MessageId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::campaign::parts::Narrow;
 
 /// Runs of a campaign by their numbers, the nearest to the page's key first.
 pub(crate) async fn page(pool: &PgPool, id: CampaignId, page: Keyset) -> sqlx::Result<Vec<RunRow>> {
@@ -27,7 +27,6 @@ pub(crate) async fn page(pool: &PgPool, id: CampaignId, page: Keyset) -> sqlx::R
     )
 }
 
-/// Messages of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunMessages {
     pub run: i32,
@@ -50,9 +49,9 @@ pub(crate) async fn messages(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sql
     .await
 }
 
-/// What became of the deliveries of these runs, each with its run.
-pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<(i32, Outcomes)>> {
-    let rows = sqlx::query!(
+pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<Outcomes>> {
+    sqlx::query_as!(
+        Outcomes,
         r#"SELECT p.run, m.variant AS "variant!", l.gateway AS "gateway: Gateway", sum(c.targeted)::bigint AS "targeted!",
              sum(c.accepted)::bigint AS "accepted!", sum(c.gone)::bigint AS "gone!", sum(c.expired)::bigint AS "expired!",
              sum(c.dead)::bigint AS "dead!", sum(c.cancelled)::bigint AS "cancelled!", sum(c.capped)::bigint AS "capped!",
@@ -64,28 +63,12 @@ pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sql
         runs
     )
     .fetch_all(pool)
-    .await?;
-    let outcomes = rows.into_iter().map(|row| {
-        let outcomes = Outcomes {
-            variant: row.variant,
-            gateway: row.gateway,
-            targeted: row.targeted,
-            accepted: row.accepted,
-            gone: row.gone,
-            expired: row.expired,
-            dead: row.dead,
-            cancelled: row.cancelled,
-            capped: row.capped,
-            sunset: row.sunset,
-        };
-        (row.run, outcomes)
-    });
-    Ok(outcomes.collect())
+    .await
 }
 
-/// What browsers reported of these runs, each with its run.
-pub(crate) async fn reports(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<(i32, Reports)>> {
-    let rows = sqlx::query!(
+pub(crate) async fn reports(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<Reports>> {
+    sqlx::query_as!(
+        Reports,
         r#"SELECT p.run, m.variant AS "variant!", sum(r.acknowledged)::bigint AS "acknowledged!",
              sum(r.displayed)::bigint AS "displayed!", sum(r.clicked)::bigint AS "clicked!", sum(r.closed)::bigint AS "closed!"
            FROM campaign_parts p JOIN messages m ON m.id = p.message JOIN receipt_counts r ON r.message = m.id
@@ -94,27 +77,14 @@ pub(crate) async fn reports(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx
         runs
     )
     .fetch_all(pool)
-    .await?;
-    let reports = rows.into_iter().map(|row| {
-        let reports = Reports {
-            variant: row.variant,
-            acknowledged: row.acknowledged,
-            displayed: row.displayed,
-            clicked: row.clicked,
-            closed: row.closed,
-        };
-        (row.run, reports)
-    });
-    Ok(reports.collect())
+    .await
 }
 
-/// What a message is within a run.
 #[derive(Debug)]
 pub(crate) struct PartRow {
     pub campaign: CampaignId,
     pub run: i32,
     pub variant: i16,
-    /// Who of the audience it is for.
     pub narrow: Json<Narrow>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sqlx::PgConnection;
 
-use crate::model::id::{SHARDS, SubscriptionId};
+use bellwire_core::id::{SHARDS, SubscriptionId};
 
 static IS_DISTRIBUTED: AtomicBool = AtomicBool::new(false);
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 
-/// Hosts that one URL may name.
 const HOSTS_MAX: usize = 8;
 /// libpq's parameter of which host is meant.
 const WHICH: &str = "target_session_attrs";
@@ -14,29 +13,20 @@ const WHICH: &str = "target_session_attrs";
 /// Why a URL cannot be used. It is not quoted, since it may hold a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WrongUrl {
-    /// It does not parse.
     #[error("is not a valid Postgres URL")]
     Invalid,
-    /// It lists hosts where the parser takes one.
     #[error("lists hosts in its query: list them before the database, as in postgres://user@a:5432,b:5432/database")]
     InQuery,
-    /// More hosts than are looked at.
     #[error("names more than {HOSTS_MAX} hosts")]
     TooMany,
     /// What is asked of a host is not what this URL is for.
     #[error("asks for {WHICH} that it cannot be used with: it takes {allowed}")]
-    Which {
-        /// What may be asked.
-        allowed: &'static str,
-    },
+    Which { allowed: &'static str },
 }
 
-/// What hosts are wanted for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
-    /// Everything: the one that is primary.
     Writing,
-    /// Reading what may lag.
     Reading,
 }
 
@@ -62,7 +52,6 @@ impl fmt::Debug for Hosts {
 }
 
 impl Hosts {
-    /// Reads a URL.
     pub(crate) fn parse(url: &str, wanted: For) -> Result<Self, WrongUrl> {
         let (scheme, rest) = url.split_once("://").ok_or(WrongUrl::Invalid)?;
         let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -85,7 +74,6 @@ impl Hosts {
         Self(self.0.into_iter().map(|options| super::slow_after(options, limit)).collect())
     }
 
-    /// The ways to connect to each.
     pub(crate) fn all(&self) -> &[PgConnectOptions] {
         &self.0
     }
@@ -117,7 +105,6 @@ fn without_which(tail: &str, wanted: For) -> Result<String, WrongUrl> {
     Ok(if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) })
 }
 
-/// What a host is called in logs.
 pub(crate) fn name(options: &PgConnectOptions) -> String {
     match options.get_socket() {
         Some(socket) => socket.display().to_string(),

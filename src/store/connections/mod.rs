@@ -7,7 +7,9 @@ pub(crate) mod engine;
 pub(crate) mod hosts;
 pub(crate) mod pooler;
 pub(crate) mod primary;
+pub(crate) mod recovery;
 pub(crate) mod replica;
+pub(crate) mod tls;
 pub(crate) mod watch;
 
 use std::time::Duration;
@@ -83,7 +85,6 @@ pub fn by_index_only(session: impl Into<Session>) -> Session {
 }
 
 impl Session {
-    /// To whatever is the primary at the time.
     pub(crate) fn of(mut self, primary: &Primary) -> Self {
         self.primary = primary.clone();
         self
@@ -181,7 +182,7 @@ fn for_pool(options: PgConnectOptions) -> PgConnectOptions {
 pub(crate) fn plain(options: PgConnectOptions) -> PgConnectOptions {
     let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
     let options = if named { options } else { options.application_name(APPLICATION) };
-    options.extra_float_digits(None)
+    tls::fall_back(options.extra_float_digits(None))
 }
 
 /// With statements logged as slow, at `warn`, that take longer than this.
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_to_stay_open_is_closed_for_no_rest_and_no_age() {
+    async fn permanent_connections_never_expire() {
         let nowhere = || PgConnectOptions::new().socket("/nonexistent");
         let staying = connect_to_stay(nowhere(), 3);
         let options = staying.options();

@@ -8,7 +8,7 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use super::plain;
+use super::tls;
 
 /// A setting of ours that means nothing to Postgres.
 const MARK: &str = "bellwire.session";
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// statement mode, which lends a session to one client after another: whose settings, prepared statements and advisory locks then are
 /// anybody's.
 pub(crate) async fn keeps_sessions(options: &PgConnectOptions) -> sqlx::Result<bool> {
-    let connect = || async { PgConnection::connect_with(&plain(options.clone())).await };
+    let connect = || async { tls::connect(options).await };
     let mut ours = connect().await?;
     let mut other = match timeout(PATIENCE, connect()).await {
         Ok(Ok(other)) => other,
@@ -64,7 +64,7 @@ async fn marked(connection: &mut PgConnection) -> sqlx::Result<String> {
 
 /// The names of the standbys that commits wait for; none: they wait for none.
 pub(crate) async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result<Option<String>> {
-    let mut connection = PgConnection::connect_with(&plain(options.clone())).await?;
+    let mut connection = tls::connect(options).await?;
     let names = sqlx::query_scalar!(
         r#"SELECT nullif(current_setting('synchronous_standby_names'), '')
            WHERE current_setting('synchronous_commit') NOT IN ('off', 'local')"#
@@ -76,7 +76,7 @@ pub(crate) async fn awaited_standbys(options: &PgConnectOptions) -> sqlx::Result
 
 /// Commits something that leaves no trace. Returns once it is confirmed, which may be never.
 pub(crate) async fn commit(options: &PgConnectOptions) -> sqlx::Result<()> {
-    let mut connection = PgConnection::connect_with(&plain(options.clone())).await?;
+    let mut connection = tls::connect(options).await?;
     sqlx::query_scalar!(r#"SELECT pg_logical_emit_message(true, 'bellwire', '')::text"#)
         .fetch_one(&mut connection)
         .await?;

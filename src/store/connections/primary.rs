@@ -5,20 +5,17 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use parking_lot::Mutex;
+use sqlx::PgConnection;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{Connection as _, PgConnection};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::hosts::Hosts;
-use super::plain;
+use super::tls;
 
-/// How the primary stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It takes writes.
     Up,
-    /// No host takes writes.
     Gone,
     /// It takes writes and confirms none, since standbys are missing: of this `synchronous_standby_names`.
     Unconfirmed(Arc<str>),
@@ -98,7 +95,6 @@ impl Primary {
         }
     }
 
-    /// Waits until it stands in another way.
     pub(super) async fn until_changed(&self) {
         let _ = self.0.standing.subscribe().changed().await; // the sender is ours
     }
@@ -118,10 +114,8 @@ impl Primary {
     }
 }
 
-/// What a host said of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Seen {
-    /// Whether it takes no writes.
     pub read_only: bool,
     /// Its timeline, which each promotion raises; none: it takes no writes, or is the only host.
     pub timeline: Option<u32>,
@@ -149,7 +143,7 @@ pub(super) async fn ask(
 ) -> sqlx::Result<Seen> {
     let connection = match connection {
         Some(connection) => connection,
-        none => none.insert(PgConnection::connect_with(&plain(options.clone())).await?),
+        none => none.insert(tls::connect(options).await?),
     };
     let row = sqlx::query!(
         r#"SELECT pg_is_in_recovery() OR ($1 AND current_setting('transaction_read_only')::boolean) AS "read_only!",
@@ -204,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_before_a_choice_are_stale_and_earlier_timelines_past() {
+    fn old_connections_and_timelines_are_stale() {
         let primary = Primary::new(true);
         assert!(!primary.is_stale(Duration::MAX) && !primary.is_past(1));
         primary.chosen(3);

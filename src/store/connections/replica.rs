@@ -20,7 +20,6 @@ use crate::metrics::Metrics;
 
 /// How often the primary is asked what it has written, and the standby what it has replayed.
 const ASK_EVERY: Duration = Duration::from_millis(500);
-/// How long either may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Where to read what may lag. Clones share it.
@@ -35,14 +34,12 @@ pub struct Reads {
 struct Replica {
     pool: PgPool,
     hosts: Hosts,
-    /// The host that is read from at present.
     host: Primary,
     lag_max: Duration,
     is_usable: Arc<AtomicBool>,
 }
 
 impl Reads {
-    /// At the primary.
     pub fn at(primary: PgPool) -> Self {
         Self { primary, replica: None }
     }
@@ -54,7 +51,6 @@ impl Reads {
         Self { primary, replica: Some(Replica { pool, hosts, host, lag_max, is_usable: Arc::default() }) }
     }
 
-    /// The pool to read from now.
     pub fn pool(&self) -> &PgPool {
         match &self.replica {
             Some(replica) if replica.is_usable.load(Ordering::Acquire) => &replica.pool,
@@ -158,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lag_is_the_age_of_the_newest_state_that_was_replayed() {
+    fn lag_is_the_age_of_replayed_state() {
         let (mut written, start) = (Written::default(), Instant::now());
         let at = |s| start + Duration::from_secs(s);
         assert_eq!(written.lag(100, at(0)), None, "nothing is known yet");

@@ -26,22 +26,17 @@ const SEARCH_EVERY: Duration = Duration::from_millis(100);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// A commit that waits for a standby for longer is not confirmed until something changes.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(3);
-/// Where nobody listens.
 const NOWHERE: &str = "/nonexistent/no-primary";
 
-/// What is known of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Sight {
-    /// It was not asked yet.
     Unasked,
     /// It did not tell: it took too long, or has no connection left.
     Unknown,
-    /// It takes no connections.
     Down,
     Seen(Seen),
 }
 
-/// Looks for ever.
 pub(crate) async fn watch_on(hosts: Hosts, pools: Vec<PgPool>, primary: Primary, metrics: Arc<Metrics>) {
     let (sights, _) = watch::channel(vec![Sight::Unasked; hosts.all().len()]);
     let several = hosts.are_several();
@@ -105,7 +100,6 @@ fn sight_of(error: &sqlx::Error) -> Sight {
     if is_down { Sight::Down } else { Sight::Unknown }
 }
 
-/// The primary that was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Choice {
     host: usize,
@@ -117,7 +111,6 @@ struct Choice {
 struct Known {
     /// Of the copies of which cluster the primary is one.
     system: Option<i64>,
-    /// The highest timeline of a primary.
     timeline: u32,
 }
 
@@ -142,7 +135,6 @@ fn choose(sights: &[Sight], current: Option<Choice>, known: &Known) -> Option<Ch
     best.or_else(|| current.filter(|current| sights[current.host] == Sight::Unknown))
 }
 
-/// Acts on what is seen.
 struct Decider<'a> {
     hosts: &'a Hosts,
     pools: &'a [PgPool],
@@ -252,7 +244,6 @@ impl<'a> Decider<'a> {
         self.hosts.all().iter().zip(sights).map(one).collect::<Vec<_>>().join(", ")
     }
 
-    /// Notes whether commits are confirmed.
     fn look_at_commits(&mut self, seen: &Seen) {
         let now = Instant::now();
         self.waiting.retain(|commit, _| seen.waiting.contains(commit));
@@ -300,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_primary_is_what_takes_writes_on_the_highest_timeline() {
+    fn primary_has_the_highest_timeline() {
         assert_eq!(chosen(&[standby(), primary(2)], None), Some((1, 2)));
         assert_eq!(chosen(&[primary(2), primary(3)], Some((0, 2))), Some((1, 3)), "it was promoted");
         assert_eq!(chosen(&[primary(2), primary(3)], Some((1, 3))), Some((1, 3)), "an old one came back");
@@ -311,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_tell_is_kept_until_another_one_is_promoted() {
+    fn silent_primary_is_kept_until_a_promotion() {
         assert_eq!(chosen(&[Sight::Unknown, standby()], Some((0, 2))), Some((0, 2)));
         assert_eq!(chosen(&[Sight::Unknown, primary(3)], Some((0, 2))), Some((1, 3)));
     }

@@ -6,12 +6,12 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::hook::DeliveryState;
-use crate::model::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
 use crate::store::audience::subscriptions::row::{Keys, left_by_users};
 use crate::store::keyset::{Keyset, paged};
 use crate::vault::{Vault, WEBHOOK_BODY};
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::hook::DeliveryState;
+use bellwire_core::id::{AppId, HookDeliveryId, SubscriptionId, WebhookId};
 
 /// Rows that retention deletes at a time: each takes its attempts along.
 const CHUNK: i64 = 2_000;
@@ -53,7 +53,6 @@ pub(crate) async fn claim(
     claimed.fetch_all(pool).await
 }
 
-/// What a request came to.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub id: HookDeliveryId,
@@ -102,7 +101,21 @@ pub(crate) async fn settle(pool: &PgPool, settled: &[Settled]) -> sqlx::Result<(
     .map(drop)
 }
 
-/// A row of `webhook_deliveries`.
+/// Makes requests that were not sent due at a later time. They use up no attempt.
+pub(crate) async fn give_back(pool: &PgPool, unsent: &[(HookDeliveryId, Uuid)], due_at: Timestamp) -> sqlx::Result<()> {
+    let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = unsent.iter().map(|(id, lease)| (id.0, *lease)).unzip();
+    sqlx::query!(
+        "UPDATE webhook_deliveries d SET due_at = $3, lease = NULL FROM unnest($1::uuid[], $2::uuid[]) AS g (id, lease)
+         WHERE d.id = g.id AND d.lease = g.lease AND d.state = 'pending'",
+        &ids,
+        &leases,
+        due_at
+    )
+    .execute(pool)
+    .await
+    .map(drop)
+}
+
 #[derive(Debug)]
 pub(crate) struct DeliveryRow {
     pub id: HookDeliveryId,
@@ -158,7 +171,6 @@ pub(crate) async fn find(
     .await
 }
 
-/// A row of `webhook_attempts`.
 #[derive(Debug)]
 pub(crate) struct AttemptRow {
     pub number: i32,
@@ -168,7 +180,6 @@ pub(crate) struct AttemptRow {
     pub reason: Option<String>,
 }
 
-/// The last attempts of a delivery, in order.
 pub(crate) async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> sqlx::Result<Vec<AttemptRow>> {
     let mut newest = sqlx::query_as!(
         AttemptRow,
@@ -186,7 +197,6 @@ pub(crate) async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> s
 #[derive(Debug)]
 pub(crate) struct Backlog {
     pub pending: i64,
-    /// When the oldest was made.
     pub oldest_at: Option<Timestamp>,
 }
 
@@ -204,9 +214,7 @@ pub(crate) async fn backlog(pool: &PgPool) -> sqlx::Result<Backlog> {
 /// Which failed deliveries to send again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
-    /// This one.
     One(HookDeliveryId),
-    /// Those that were made at this time or later.
     Since(Timestamp),
 }
 

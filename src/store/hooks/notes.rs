@@ -3,11 +3,11 @@
 
 use sqlx::PgConnection;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::outcomes::ledger::settlement::Settlement;
 use crate::store::outcomes::ledger::take::Waiting;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{MessageId, SubscriptionId};
 
 /// Notes those of these settlements that webhooks are told of. Costs nothing where there are none.
 pub(crate) async fn write<'a>(

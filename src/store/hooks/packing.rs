@@ -7,32 +7,29 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::subscriptions::row::Keys;
 use crate::store::connections::engine::{self, shards_of};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, derived_uuid_of};
+use bellwire_core::id::{AppId, CampaignId, EventId, HookDeliveryId, MessageId, SubscriptionId, WebhookId};
 
-/// Notes that one round takes.
 pub(crate) const NOTES_MAX: i64 = 5_000;
 /// Stored events of the stream that one round takes.
 pub(crate) const STREAM_MAX: i64 = 500;
 /// Deliveries of a webhook that are kept for it, waiting or failed: what comes on top is dropped, with an alert.
 const KEPT_MAX: i64 = 5_000;
 
-/// `webhook_notes.kind` of what was clicked.
 const CLICKED: i16 = 22;
 /// Those of endings that an attempt's answer is told with.
 const WITH_ANSWER: std::ops::RangeInclusive<i16> = 2..=7;
 
-/// A webhook that is told of what happens.
 #[derive(Debug, Clone)]
 pub(crate) struct Hearer {
     pub id: WebhookId,
     pub app: AppId,
-    /// [`EventType`](crate::model::hook::EventType) names.
+    /// [`EventType`](bellwire_core::event_type::EventType) names.
     pub events: Vec<String>,
     pub max_events: i32,
     pub heard_from: Timestamp,
@@ -40,16 +37,14 @@ pub(crate) struct Hearer {
     pub room: i64,
 }
 
-/// What became of a delivery.
 #[derive(Debug)]
 pub(crate) struct Note {
     pub id: EventId,
     pub app: AppId,
-    /// See [`EventType::of_note`](crate::model::hook::EventType::of_note).
+    /// See [`EventType::of_note`](bellwire_core::event_type::EventType::of_note).
     pub kind: i16,
     pub at: Timestamp,
     pub message: MessageId,
-    /// The campaign that the message is of.
     pub campaign: Option<CampaignId>,
     pub subscription: SubscriptionId,
     pub user_id: Option<String>,
@@ -57,11 +52,9 @@ pub(crate) struct Note {
     pub attempt: Option<i32>,
     pub status: Option<i16>,
     pub reason: Option<String>,
-    /// Which button was clicked.
     pub action: Option<String>,
 }
 
-/// A delivery to make.
 #[derive(Debug)]
 pub(crate) struct NewDelivery {
     pub id: HookDeliveryId,
@@ -69,13 +62,12 @@ pub(crate) struct NewDelivery {
     pub events: usize,
     /// Sealed.
     pub body: Vec<u8>,
-    /// Whom it names.
     pub subscriptions: Vec<SubscriptionId>,
 }
 
 /// Begins a round, unless somebody else is at it.
 pub(crate) async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'static, Postgres>>> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let alone = sqlx::query_scalar!(
         r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.webhooks', 0)) AS "alone!""#
     );
@@ -134,7 +126,11 @@ pub(crate) async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Ve
         let of = (row.message, row.subscription);
         let answer = answers.get(&of).filter(|_| WITH_ANSWER.contains(&row.kind));
         Some(Note {
-            id: EventId(uuid_of(row.at)),
+            // A pack that is repeated since a failover forgot it names its events the same.
+            id: EventId(derived_uuid_of(
+                row.at,
+                &[row.message.0.as_bytes(), row.subscription.0.as_bytes(), &row.kind.to_be_bytes()],
+            )),
             app: row.app?,
             kind: row.kind,
             at: row.at,
@@ -151,17 +147,14 @@ pub(crate) async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Ve
     Ok((taken, notes.collect()))
 }
 
-/// Deliveries that something is told of.
 type Deliveries = Vec<(MessageId, SubscriptionId)>;
 
-/// The last attempt of a delivery.
 struct Answer {
     attempt: i32,
     status: Option<i16>,
     reason: Option<String>,
 }
 
-/// Whose browsers these are.
 async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<SubscriptionId, Option<String>>> {
     let ids: BTreeSet<SubscriptionId> = of.into_iter().map(|(_, subscription)| subscription).collect();
     if ids.is_empty() {
@@ -187,7 +180,6 @@ async fn users(conn: &mut PgConnection, of: Deliveries) -> sqlx::Result<HashMap<
     Ok(found.into_iter().collect())
 }
 
-/// What the last attempts of these came to.
 async fn last_answers(
     conn: &mut PgConnection,
     of: Deliveries,
@@ -233,7 +225,6 @@ async fn clicked_actions(
     Ok(found.fetch_all(conn).await?.into_iter().map(|row| ((row.message, row.subscription), row.action)).collect())
 }
 
-/// Something that the event stream tells, too.
 #[derive(Debug)]
 pub(crate) struct Told {
     pub id: EventId,
@@ -267,12 +258,13 @@ pub(crate) async fn take_stream(
     }
     let told = rows.into_iter().filter_map(|row| {
         let StreamRow { at, app, kind, data, .. } = row;
-        Some(Told { id: EventId(uuid_of(at)), app: app?, kind, at, data })
+        let app = app?;
+        let id = derived_uuid_of(at, &[app.0.as_bytes(), kind.as_bytes(), data.to_string().as_bytes()]);
+        Some(Told { id: EventId(id), app, kind, at, data })
     });
     Ok((taken, told.collect()))
 }
 
-/// Makes deliveries, due at once.
 pub(crate) async fn add(conn: &mut PgConnection, deliveries: &[NewDelivery], now: Timestamp) -> sqlx::Result<()> {
     for new in deliveries {
         sqlx::query!(
@@ -308,7 +300,6 @@ pub(crate) async fn dropped(conn: &mut PgConnection, hearer: &Hearer, n: usize, 
     alerts::raise(conn, &alert, now).await.map(drop)
 }
 
-/// Whom a delivery names, as ids of rows.
 pub(crate) fn named(subscriptions: impl Iterator<Item = SubscriptionId>) -> Vec<SubscriptionId> {
     let mut named: Vec<Uuid> = subscriptions.map(Uuid::from).collect();
     named.sort_unstable();

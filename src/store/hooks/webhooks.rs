@@ -4,24 +4,23 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::hook::{DisabledWhy, Heard, WebhookState};
-use crate::model::id::{AppId, WebhookId};
-use crate::policy::breaker::Snapshot;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::results::Written;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::hook::{DisabledWhy, Heard, WebhookState};
+use bellwire_core::id::{AppId, WebhookId};
+use bellwire_rules::policy::breaker::Snapshot;
 
-/// Most webhooks of one app.
 pub(crate) const WEBHOOKS_MAX: i64 = 10;
 
-/// A row of `webhooks`.
 #[derive(Debug, Clone)]
 pub(crate) struct Webhook {
     pub id: WebhookId,
     pub name: String,
     /// Sealed.
     pub url: Vec<u8>,
-    /// [`EventType`](crate::model::hook::EventType) names.
+    /// [`EventType`](bellwire_core::event_type::EventType) names.
     pub events: Vec<String>,
     pub max_events: i32,
     pub policy: Option<Value>,
@@ -37,30 +36,26 @@ pub(crate) struct Webhook {
     /// Deliveries that wait to be replayed.
     pub failed: i64,
     pub created_at: Timestamp,
-    /// [`Who::name`](crate::store::keys::audit::Who::name); none: it was made before that was kept.
-    pub created_by: Option<String>,
+    /// [`Who::name`](crate::store::keys::audit::Who::name).
+    pub created_by: String,
     pub changed_at: Timestamp,
     /// The same; none: by nobody, or by the server, which disables what fails.
     pub changed_by: Option<String>,
 }
 
-/// What became of a new webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It is there.
     Done,
     /// The app has [`WEBHOOKS_MAX`] already.
     TooMany,
 }
 
-/// What an app says of a webhook.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub name: String,
     /// Sealed.
     pub url: Vec<u8>,
     pub events: Vec<String>,
-    /// What of the events is made of notes.
     pub heard: Heard,
     pub max_events: i32,
     pub policy: Option<Value>,
@@ -70,7 +65,6 @@ pub(crate) struct Said {
     pub by: String,
 }
 
-/// Adds a webhook.
 pub(crate) async fn add(
     conn: &mut PgConnection,
     app: AppId,
@@ -145,7 +139,6 @@ pub(crate) async fn list(
     .await
 }
 
-/// One of an app's webhooks.
 pub(crate) async fn find(executor: impl PgExecutor<'_>, app: AppId, id: WebhookId) -> sqlx::Result<Option<Webhook>> {
     Ok(list(executor, app, Some(id)).await?.pop())
 }
@@ -242,13 +235,11 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Its breaker as it was left.
     pub(crate) fn breaker(&self) -> Option<Snapshot> {
         Snapshot::from_row(&self.breaker, self.open_until, self.open_ms, self.breaker_at)
     }
 }
 
-/// Webhooks that something is due for.
 pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Target>> {
     sqlx::query_as!(
         Target,
@@ -300,7 +291,7 @@ pub(crate) async fn disable(
     why: DisabledWhy,
     now: Timestamp,
 ) -> sqlx::Result<()> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     lock_app(&mut tx, app).await?;
     let done = sqlx::query!(
         "UPDATE webhooks SET state = 'disabled', disabled_why = $2, changed_at = $3 WHERE id = $1 AND state = 'active'",
@@ -325,7 +316,6 @@ pub(crate) async fn disable(
     tx.commit().await
 }
 
-/// Removes an app's webhooks: it is being deleted.
 pub(crate) async fn remove_all(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM webhooks WHERE app = $1", Uuid::from(app)).execute(conn).await.map(drop)
 }

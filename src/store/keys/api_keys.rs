@@ -7,14 +7,15 @@ use chrono::NaiveDate;
 use serde_json::json;
 use sqlx::{PgConnection, PgPool};
 
-use crate::model::base64url;
-use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::{ApiKeyId, AppId, TeammateId};
-use crate::model::scope::Scope;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::store::keyset::{Keyset, paged};
+use crate::store::transactions::begin;
 use crate::vault::{Purpose, Vault};
+use bellwire_core::base64url;
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::{ApiKeyId, AppId, TeammateId};
+use bellwire_core::scope::Scope;
 
 /// What every key's secret begins with.
 pub(crate) const PREFIX: &str = "bw_";
@@ -38,21 +39,19 @@ pub struct ApiKey {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
-    /// The day, in UTC, on which it was last shown; none: never, or not since that is noted.
+    /// Day of the last request, in UTC. None: never used.
     pub last_used_on: Option<NaiveDate>,
     /// The key that made it.
     pub made_by: Option<ApiKeyId>,
-    /// The teammate who made it.
+    /// The teammate who made it. The command line made it if both are `None`.
     pub made_by_teammate: Option<TeammateId>,
-    /// Whether it was made at the command line. None of the three: it was made before this was recorded.
-    pub made_locally: bool,
 }
 
 impl ApiKey {
-    /// Who made it; none: nobody knows any more.
-    pub(crate) fn maker(&self) -> Option<Who> {
-        let local = self.made_locally.then_some(Who::Local);
-        local.or(self.made_by.map(Who::ApiKey)).or(self.made_by_teammate.map(Who::Teammate))
+    /// The creator.
+    pub(crate) fn maker(&self) -> Who {
+        let by_key = self.made_by.map(Who::ApiKey);
+        by_key.or(self.made_by_teammate.map(Who::Teammate)).unwrap_or(Who::Local)
     }
 }
 
@@ -63,12 +62,10 @@ impl ApiKey {
     }
 }
 
-/// A key to make.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewKey<'a> {
     /// The app it acts for; none for the server's own.
     pub app: Option<AppId>,
-    /// Its name for people.
     pub name: &'a str,
     /// With an app, any of [`Scope::OF_APPS`]; without one, one of [`Scope::OF_SERVER`]. The database refuses anything
     /// else.
@@ -88,7 +85,7 @@ pub async fn create(
     clock: &Clock,
 ) -> Result<(ApiKey, String), sqlx::Error> {
     let new = NewKey { app, name, scopes, expires_at };
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let made = make(&mut tx, vault, new, Actor::LOCAL, clock).await?;
     tx.commit().await?;
     made.ok_or(sqlx::Error::RowNotFound)
@@ -119,7 +116,6 @@ pub(crate) async fn make(
         last_used_on: None,
         made_by: maker.who.key(),
         made_by_teammate: maker.who.teammate(),
-        made_locally: maker.who == Who::Local,
     };
     let secret_mac = mac(vault, &secret);
     let detail = json!({"name": key.name, "scopes": key.scopes, "expires_at": key.expires_at});
@@ -127,8 +123,8 @@ pub(crate) async fn make(
     take_turns(conn).await?;
     let done = sqlx::query!(
         "INSERT INTO api_keys
-           (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_locally, made_by_teammate)
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 WHERE $10
+           (id, app, secret_mac, hint, name, scopes, created_at, expires_at, made_by, made_by_teammate)
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $11 WHERE $10
            OR EXISTS (
              SELECT FROM api_keys WHERE id = $9 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $7))
            OR EXISTS (SELECT FROM teammates WHERE id = $11 AND disabled_at IS NULL)",
@@ -141,7 +137,7 @@ pub(crate) async fn make(
         key.created_at,
         key.expires_at,
         key.made_by.map(|key| key.0),
-        key.made_locally,
+        maker.who == Who::Local,
         key.made_by_teammate.map(|teammate| teammate.0)
     )
     .execute(&mut *conn)
@@ -159,10 +155,8 @@ pub(super) async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Erro
     sqlx::query!("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE").execute(conn).await.map(drop)
 }
 
-/// A secret's HMAC, by which keys are found.
 pub(crate) type SecretMac = [u8; 32];
 
-/// The HMAC of a secret.
 pub(crate) fn mac(vault: &Vault, secret: &str) -> SecretMac {
     vault.mac(Purpose::ApiKey, &[secret.as_bytes()])
 }
@@ -178,7 +172,7 @@ pub(crate) async fn authenticate(
 ) -> Result<Option<(ApiKey, Option<App>)>, sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT k.id, k.app, k.hint, k.name, k.scopes, k.created_at, k.expires_at, k.last_used_on, k.made_by,
-             k.made_by_teammate, k.made_locally, a.id AS "app_id?", a.slug AS "slug?",
+             k.made_by_teammate, a.id AS "app_id?", a.slug AS "slug?",
              a.name AS "app_name?", a.origins AS "origins?", a.allow_other_gateways AS "allow_other?",
              a.browsers_may AS "browsers_may?",
              a.max_retries AS "max_retries?", a.weight AS "weight?", a.created_at AS "app_created_at?"
@@ -219,7 +213,6 @@ pub(crate) async fn authenticate(
             last_used_on: row.last_used_on,
             made_by: row.made_by.map(ApiKeyId),
             made_by_teammate: row.made_by_teammate.map(TeammateId),
-            made_locally: row.made_locally,
         };
         (key, app)
     }))
@@ -240,7 +233,7 @@ pub(crate) async fn list(pool: &PgPool, app: Option<AppId>, page: Keyset) -> Res
         query_as!(
             ApiKey,
             [r#"SELECT id, app AS "app: AppId", hint, name, scopes, created_at, expires_at, revoked_at, last_used_on,
-             made_by AS "made_by: ApiKeyId", made_by_teammate AS "made_by_teammate: TeammateId", made_locally
+             made_by AS "made_by: ApiKeyId", made_by_teammate AS "made_by_teammate: TeammateId"
          FROM api_keys WHERE app IS NOT DISTINCT FROM $1 AND id"# < "$2 ORDER BY id" DESC "LIMIT $3"],
             app.map(|app| app.0),
             page.beyond,
@@ -250,7 +243,6 @@ pub(crate) async fn list(pool: &PgPool, app: Option<AppId>, page: Keyset) -> Res
     )
 }
 
-/// A key of the server's own that is valid.
 pub(crate) async fn find_valid_of_server(
     pool: &PgPool,
     id: ApiKeyId,
@@ -290,7 +282,7 @@ pub async fn revoke(
     by: Actor,
     now: Timestamp,
 ) -> Result<Option<i64>, sqlx::Error> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     take_turns(&mut tx).await?;
     let known = sqlx::query!(
         "SELECT id FROM api_keys WHERE id = $1 AND app IS NOT DISTINCT FROM $2",

@@ -2,26 +2,21 @@
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
-use crate::model::permission::BrowsersMay;
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::AppId;
+use bellwire_core::permission::BrowsersMay;
 
-/// Greatest weight of an app.
 pub(crate) const WEIGHT_MAX: i16 = 100;
 
-/// A row of `apps`.
 #[derive(Debug, Clone)]
 pub(crate) struct App {
-    /// Its id.
     pub id: AppId,
     /// Its short name, unique on this server.
     pub slug: String,
-    /// Its name for people.
     pub name: String,
     /// Origins that browsers may call from.
     pub origins: Vec<String>,
-    /// Whether endpoints on unrecognised hosts are let in.
     pub allow_other_gateways: bool,
     /// What browsers may do beyond joining and leaving open topics.
     pub browsers_may: BrowsersMay,
@@ -29,22 +24,18 @@ pub(crate) struct App {
     pub max_retries: i16,
     /// How many turns it has where another app has a single one: 1 to [`WEIGHT_MAX`].
     pub weight: i16,
-    /// When it was made.
     pub created_at: Timestamp,
     /// Since when it is being deleted. Such an app is found by operators only.
     pub deleting_at: Option<Timestamp>,
 }
 
-/// What became of a new app.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Created {
-    /// It is there.
     Done,
     /// Another one has its slug, which may be one that is being deleted.
     SlugTaken,
 }
 
-/// Adds an app.
 pub(crate) async fn create(conn: &mut PgConnection, app: &App) -> Result<Created, sqlx::Error> {
     let done = sqlx::query!(
         "INSERT INTO apps (id, slug, name, origins, allow_other_gateways, browsers_may, max_retries, weight, created_at)
@@ -93,7 +84,6 @@ pub(crate) async fn find_example(pool: &PgPool) -> Result<Option<App>, sqlx::Err
     .await
 }
 
-/// Makes an app the example page's.
 pub(crate) async fn mark_example(conn: &mut PgConnection, id: AppId) -> Result<(), sqlx::Error> {
     sqlx::query!("UPDATE apps SET is_example = true WHERE id = $1", id.0).execute(conn).await.map(drop)
 }

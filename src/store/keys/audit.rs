@@ -5,15 +5,15 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
-use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, first_uuid_of, uuid_of};
-use crate::model::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use crate::store::keyset::Keyset;
+use crate::store::transactions::begin;
+use bellwire_core::clock::{Timestamp, first_uuid_of, uuid_of};
+use bellwire_core::id::{ApiKeyId, AppId, EntryId, TeammateId};
+use bellwire_core::named;
 
 /// How the command line is named, which needs no key.
 pub(crate) const LOCAL: &str = "local";
@@ -24,203 +24,176 @@ const TEAMMATE: &str = "teammate";
 /// Entries that one transaction deletes.
 const CHUNK: i64 = 10_000;
 
-macro_rules! actions {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal),+ $(,)?) => {
-        /// What can be done. Names never change; whoever adds a route that changes something adds one.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        pub enum Action {
-            $($(#[doc = $doc])+ #[serde(rename = $name)] $variant),+
-        }
-
-        impl Action {
-            /// Every action.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
-
-            /// The name used in the database and JSON.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name),+
-                }
-            }
-        }
-    };
-}
-
-/// By hand: a derived one would call them as the program does.
-impl utoipa::PartialSchema for Action {
-    fn schema() -> RefOr<Schema> {
-        let names = Self::ALL.iter().map(|action| action.name());
-        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).build().into()
+named! {
+    /// An action that the audit log names. Names never change; each route that changes something has one.
+    pub enum Action {
+        /// An app was made.
+        AppCreated = "app.created",
+        /// An app's name, origins or the like were changed.
+        AppChanged = "app.changed",
+        /// An app was deleted.
+        AppDeleted = "app.deleted",
+        /// An API key was made.
+        ApiKeyCreated = "api_key.created",
+        /// An API key was revoked, and what descended from it.
+        ApiKeyRevoked = "api_key.revoked",
+        /// A key for user tokens was made.
+        IdentityKeyCreated = "identity_key.created",
+        /// A key for user tokens was removed.
+        IdentityKeyRemoved = "identity_key.removed",
+        /// A VAPID key was made.
+        VapidKeyCreated = "vapid_key.created",
+        /// A VAPID key was imported.
+        VapidKeyImported = "vapid_key.imported",
+        /// A VAPID key became the one that new subscribers get.
+        VapidKeyActivated = "vapid_key.activated",
+        /// A VAPID key's contact was changed.
+        VapidKeyChanged = "vapid_key.changed",
+        /// A VAPID private key was taken out.
+        VapidKeyExported = "vapid_key.exported",
+        /// An app, or its subscriptions, began to be taken out.
+        AppExported = "app.exported",
+        /// A file of subscriptions began to be taken in.
+        ImportBegun = "import.begun",
+        /// A file of subscriptions was taken in to its end.
+        ImportFinished = "import.finished",
+        /// Subscriptions that their push service called gone were restored.
+        SubscriptionsRestored = "subscriptions.restored",
+        /// Dead letters were sent again.
+        DeadLettersReplayed = "dead_letters.replayed",
+        /// Dead letters were put aside.
+        DeadLettersDiscarded = "dead_letters.discarded",
+        /// Dead letters were taken out.
+        DeadLettersExported = "dead_letters.exported",
+        /// A message was paused.
+        MessagePaused = "message.paused",
+        /// A message was resumed.
+        MessageResumed = "message.resumed",
+        /// A message was cancelled.
+        MessageCancelled = "message.cancelled",
+        /// A campaign was made.
+        CampaignCreated = "campaign.created",
+        /// The plan of a draft was changed.
+        CampaignChanged = "campaign.changed",
+        /// A campaign was deleted that was a draft, or over.
+        CampaignDeleted = "campaign.deleted",
+        /// A campaign was started.
+        CampaignStarted = "campaign.started",
+        /// A campaign was paused.
+        CampaignPaused = "campaign.paused",
+        /// A campaign was resumed.
+        CampaignResumed = "campaign.resumed",
+        /// A campaign was cancelled.
+        CampaignCancelled = "campaign.cancelled",
+        /// A topic was made.
+        TopicCreated = "topic.created",
+        /// Who may join a topic was changed.
+        TopicChanged = "topic.changed",
+        /// A topic was removed.
+        TopicRemoved = "topic.removed",
+        /// A segment was made, or says something else now.
+        SegmentSet = "segment.set",
+        /// A segment was removed.
+        SegmentRemoved = "segment.removed",
+        /// A template was made or written anew.
+        TemplateSet = "template.set",
+        /// A template was removed.
+        TemplateRemoved = "template.removed",
+        /// A webhook was made.
+        WebhookCreated = "webhook.created",
+        /// A webhook was changed, enabled or disabled.
+        WebhookChanged = "webhook.changed",
+        /// A webhook was removed.
+        WebhookRemoved = "webhook.removed",
+        /// A webhook was given another secret.
+        WebhookSecretRotated = "webhook.secret_rotated",
+        /// Requests to a webhook's receiver that had failed were made again.
+        WebhookReplayed = "webhook.replayed",
+        /// A delivery policy was set.
+        PolicySet = "policy.set",
+        /// A delivery policy was taken away.
+        PolicyRemoved = "policy.removed",
+        /// An app's calendar was changed.
+        CalendarChanged = "calendar.changed",
+        /// An app's SLAs were changed.
+        SlasChanged = "slas.changed",
+        /// An app's frequency caps were changed.
+        CapsChanged = "caps.changed",
+        /// An app's runaway guard was changed.
+        GuardChanged = "guard.changed",
+        /// An app that the runaway guard held was released.
+        AppReleased = "app.released",
+        /// Flow control was set.
+        FlowSet = "flow.set",
+        /// Flow control was taken away.
+        FlowRemoved = "flow.removed",
+        /// An app or a lane was paused.
+        FlowPaused = "flow.paused",
+        /// An app or a lane was resumed.
+        FlowResumed = "flow.resumed",
+        /// The period of a flow began anew.
+        FlowReset = "flow.reset",
+        /// A lane was held.
+        LaneHeld = "lane.held",
+        /// A lane was released.
+        LaneReleased = "lane.released",
+        /// A lane's breaker was opened.
+        LaneOpened = "lane.opened",
+        /// A lane's breaker was closed.
+        LaneClosed = "lane.closed",
+        /// A lane was told to probe.
+        LaneProbed = "lane.probed",
+        /// It was asked that whatever is known of a user be erased: of how many subscriptions.
+        UserErased = "user.erased",
+        /// Nothing names that user any more. By whom it was asked.
+        UserErasureCompleted = "user.erasure_completed",
+        /// What is known of a user was taken out.
+        UserExported = "user.exported",
+        /// Whatever was known of a subscription's browser was erased.
+        SubscriptionErased = "subscription.erased",
+        /// The database was brought back from a backup.
+        DatabaseRestored = "database.restored",
+        /// The master key was replaced.
+        MasterKeyRotated = "master_key.rotated",
+        /// A seal key was added, under which all that is sealed is sealed anew.
+        SealKeyAdded = "seal_key.added",
+        /// It was said what the log shows for a while.
+        LogLevelSet = "log_level.set",
+        /// It was said that the log shows again what each process was started with.
+        LogLevelReset = "log_level.reset",
+        /// An alert was resolved.
+        AlertResolved = "alert.resolved",
+        /// A teammate was invited.
+        TeammateInvited = "teammate.invited",
+        /// A teammate's roles were changed, or whether they are let in.
+        TeammateChanged = "teammate.changed",
+        /// A teammate's password was forgotten, their sessions were ended, and a new link was made.
+        TeammateReset = "teammate.reset",
+        /// A teammate was removed.
+        TeammateRemoved = "teammate.removed",
+        /// Somebody whom the OpenID provider knows, and nobody had invited, became a teammate.
+        TeammateJoined = "teammate.joined",
+        /// A teammate's account at the OpenID provider was linked, when they first signed in with it.
+        TeammateLinked = "teammate.linked",
+        /// A teammate's account at the OpenID provider was unlinked.
+        TeammateUnlinked = "teammate.unlinked",
+        /// A teammate set a password.
+        PasswordSet = "password.set",
+        /// A teammate added a passkey.
+        PasskeyAdded = "passkey.added",
+        /// A teammate renamed a passkey.
+        PasskeyRenamed = "passkey.renamed",
+        /// A teammate removed a passkey.
+        PasskeyRemoved = "passkey.removed",
+        /// All passkeys of a teammate were removed by somebody else, and their sessions were ended.
+        PasskeysReset = "passkeys.reset",
+        /// Somebody signed in.
+        SessionBegun = "session.begun",
+        /// Somebody tried to sign in, or to change a password, and did not know what it takes.
+        SessionRefused = "session.refused",
+        /// Somebody signed out, or a session was ended.
+        SessionEnded = "session.ended",
     }
-}
-
-impl utoipa::ToSchema for Action {}
-
-actions! {
-    /// An app was made.
-    AppCreated = "app.created",
-    /// An app's name, origins or the like were changed.
-    AppChanged = "app.changed",
-    /// An app was deleted.
-    AppDeleted = "app.deleted",
-    /// An API key was made.
-    ApiKeyCreated = "api_key.created",
-    /// An API key was revoked, and what descended from it.
-    ApiKeyRevoked = "api_key.revoked",
-    /// A key for user tokens was made.
-    IdentityKeyCreated = "identity_key.created",
-    /// A key for user tokens was removed.
-    IdentityKeyRemoved = "identity_key.removed",
-    /// A VAPID key was made.
-    VapidKeyCreated = "vapid_key.created",
-    /// A VAPID key was imported.
-    VapidKeyImported = "vapid_key.imported",
-    /// A VAPID key became the one that new subscribers get.
-    VapidKeyActivated = "vapid_key.activated",
-    /// A VAPID key's contact was changed.
-    VapidKeyChanged = "vapid_key.changed",
-    /// A VAPID private key was taken out.
-    VapidKeyExported = "vapid_key.exported",
-    /// An app, or its subscriptions, began to be taken out.
-    AppExported = "app.exported",
-    /// A file of subscriptions began to be taken in.
-    ImportBegun = "import.begun",
-    /// A file of subscriptions was taken in to its end.
-    ImportFinished = "import.finished",
-    /// Dead letters were sent again.
-    DeadLettersReplayed = "dead_letters.replayed",
-    /// Dead letters were put aside.
-    DeadLettersDiscarded = "dead_letters.discarded",
-    /// Dead letters were taken out.
-    DeadLettersExported = "dead_letters.exported",
-    /// A message was paused.
-    MessagePaused = "message.paused",
-    /// A message was resumed.
-    MessageResumed = "message.resumed",
-    /// A message was cancelled.
-    MessageCancelled = "message.cancelled",
-    /// A campaign was made.
-    CampaignCreated = "campaign.created",
-    /// The plan of a draft was changed.
-    CampaignChanged = "campaign.changed",
-    /// A campaign was deleted that was a draft, or over.
-    CampaignDeleted = "campaign.deleted",
-    /// A campaign was started.
-    CampaignStarted = "campaign.started",
-    /// A campaign was paused.
-    CampaignPaused = "campaign.paused",
-    /// A campaign was resumed.
-    CampaignResumed = "campaign.resumed",
-    /// A campaign was cancelled.
-    CampaignCancelled = "campaign.cancelled",
-    /// A topic was made.
-    TopicCreated = "topic.created",
-    /// Who may join a topic was changed.
-    TopicChanged = "topic.changed",
-    /// A topic was removed.
-    TopicRemoved = "topic.removed",
-    /// A segment was made, or says something else now.
-    SegmentSet = "segment.set",
-    /// A segment was removed.
-    SegmentRemoved = "segment.removed",
-    /// A template was made or written anew.
-    TemplateSet = "template.set",
-    /// A template was removed.
-    TemplateRemoved = "template.removed",
-    /// A webhook was made.
-    WebhookCreated = "webhook.created",
-    /// A webhook was changed, enabled or disabled.
-    WebhookChanged = "webhook.changed",
-    /// A webhook was removed.
-    WebhookRemoved = "webhook.removed",
-    /// A webhook was given another secret.
-    WebhookSecretRotated = "webhook.secret_rotated",
-    /// Requests to a webhook's receiver that had failed were made again.
-    WebhookReplayed = "webhook.replayed",
-    /// A delivery policy was set.
-    PolicySet = "policy.set",
-    /// A delivery policy was taken away.
-    PolicyRemoved = "policy.removed",
-    /// An app's calendar was changed.
-    CalendarChanged = "calendar.changed",
-    /// An app's SLAs were changed.
-    SlasChanged = "slas.changed",
-    /// An app's frequency caps were changed.
-    CapsChanged = "caps.changed",
-    /// An app's runaway guard was changed.
-    GuardChanged = "guard.changed",
-    /// An app that the runaway guard held was released.
-    AppReleased = "app.released",
-    /// Flow control was set.
-    FlowSet = "flow.set",
-    /// Flow control was taken away.
-    FlowRemoved = "flow.removed",
-    /// An app or a lane was paused.
-    FlowPaused = "flow.paused",
-    /// An app or a lane was resumed.
-    FlowResumed = "flow.resumed",
-    /// The period of a flow began anew.
-    FlowReset = "flow.reset",
-    /// A lane was held.
-    LaneHeld = "lane.held",
-    /// A lane was released.
-    LaneReleased = "lane.released",
-    /// A lane's breaker was opened.
-    LaneOpened = "lane.opened",
-    /// A lane's breaker was closed.
-    LaneClosed = "lane.closed",
-    /// A lane was told to probe.
-    LaneProbed = "lane.probed",
-    /// It was asked that whatever is known of a user be erased: of how many subscriptions.
-    UserErased = "user.erased",
-    /// Nothing names that user any more. By whom it was asked.
-    UserErasureCompleted = "user.erasure_completed",
-    /// What is known of a user was taken out.
-    UserExported = "user.exported",
-    /// Whatever was known of a subscription's browser was erased.
-    SubscriptionErased = "subscription.erased",
-    /// The database was brought back from a backup.
-    DatabaseRestored = "database.restored",
-    /// The master key was replaced.
-    MasterKeyRotated = "master_key.rotated",
-    /// A seal key was added, under which all that is sealed is sealed anew.
-    SealKeyAdded = "seal_key.added",
-    /// It was said what the log shows for a while.
-    LogLevelSet = "log_level.set",
-    /// It was said that the log shows again what each process was started with.
-    LogLevelReset = "log_level.reset",
-    /// An alert was resolved.
-    AlertResolved = "alert.resolved",
-    /// A teammate was invited.
-    TeammateInvited = "teammate.invited",
-    /// A teammate's roles were changed, or whether they are let in.
-    TeammateChanged = "teammate.changed",
-    /// A teammate's password was forgotten, their sessions were ended, and a new link was made.
-    TeammateReset = "teammate.reset",
-    /// A teammate was removed.
-    TeammateRemoved = "teammate.removed",
-    /// Somebody whom the OpenID provider knows, and nobody had invited, became a teammate.
-    TeammateJoined = "teammate.joined",
-    /// A teammate's account at the OpenID provider was linked, when they first signed in with it.
-    TeammateLinked = "teammate.linked",
-    /// A teammate's account at the OpenID provider was unlinked.
-    TeammateUnlinked = "teammate.unlinked",
-    /// A teammate set a password.
-    PasswordSet = "password.set",
-    /// A teammate added a passkey.
-    PasskeyAdded = "passkey.added",
-    /// A teammate renamed a passkey.
-    PasskeyRenamed = "passkey.renamed",
-    /// A teammate removed a passkey.
-    PasskeyRemoved = "passkey.removed",
-    /// All passkeys of a teammate were removed by somebody else, and their sessions were ended.
-    PasskeysReset = "passkeys.reset",
-    /// Somebody signed in.
-    SessionBegun = "session.begun",
-    /// Somebody tried to sign in, or to change a password, and did not know what it takes.
-    SessionRefused = "session.refused",
-    /// Somebody signed out, or a session was ended.
-    SessionEnded = "session.ended",
 }
 
 /// By what right somebody acts.
@@ -372,10 +345,8 @@ pub(crate) async fn repeat(
     .map(drop)
 }
 
-/// By whom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
-    /// By that API key or teammate.
     Id(Uuid),
     /// By whoever has no id: [`LOCAL`] or [`NOBODY`].
     Kind(&'static str),
@@ -384,13 +355,9 @@ pub(crate) enum By {
 /// Which entries are wanted: those that fit all of it.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
-    /// Of this app.
     pub app: Option<AppId>,
-    /// By this one.
     pub actor: Option<By>,
-    /// This action.
     pub action: Option<Action>,
-    /// To this.
     pub target: Option<String>,
     /// At this time or later, to the millisecond.
     pub since: Option<DateTime<Utc>>,
@@ -398,26 +365,20 @@ pub(crate) struct Filter {
     pub until: Option<DateTime<Utc>>,
 }
 
-/// A row of `audit_log`.
 #[derive(Debug, FromRow)]
 pub(crate) struct Row {
     /// Its id, a UUIDv7 of its time.
     pub id: EntryId,
-    /// When it was done.
     pub at: Timestamp,
     /// Only what was done to this app.
     pub app: Option<AppId>,
     /// `api_key`, `operator`, `teammate`, `local` or `nobody`.
     pub actor_kind: String,
-    /// The key or the teammate.
     pub actor: Option<Uuid>,
-    /// The client's address.
     pub address: Option<String>,
     /// [`Action::name`].
     pub action: String,
-    /// To what.
     pub target: String,
-    /// To how many.
     pub n: i64,
     /// What else is worth knowing.
     pub detail: Value,
@@ -463,7 +424,7 @@ pub(crate) async fn list(pool: &PgPool, filter: &Filter, page: Keyset) -> sqlx::
 
 /// Deletes a chunk of what is older than `cutoff`. Returns how many entries. Only here does a transaction say that it may.
 pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     sqlx::query!("SET LOCAL bellwire.audit_log_retention = 'on'").execute(&mut *tx).await?;
     let done = sqlx::query!(
         "DELETE FROM audit_log WHERE id = ANY (ARRAY(SELECT id FROM audit_log WHERE id < $1 ORDER BY id LIMIT $2))",
@@ -481,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_dotted_and_each_stands_for_one_action() {
+    fn action_names_are_dotted_and_unique() {
         for (i, action) in Action::ALL.iter().enumerate() {
             let (what, done) = action.name().split_once('.').unwrap();
             let plain = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');

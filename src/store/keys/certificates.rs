@@ -3,17 +3,15 @@
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, uuid_of};
+use bellwire_core::clock::{Timestamp, uuid_of};
 
 /// Octets of the reason of a failure that are kept.
 const FAILURE_MAX: usize = 1_000;
 
-/// Whose certificate it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     /// URL of the authority's directory.
     pub directory: String,
-    /// The host that it is for.
     pub domain: String,
 }
 
@@ -28,7 +26,6 @@ pub(crate) struct Stored {
     pub private_key: Vec<u8>,
 }
 
-/// How it stands with a certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Until when it is valid; none: there is none.
@@ -40,7 +37,6 @@ pub(crate) struct Standing {
 /// The right to order, until it runs out.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lease {
-    /// The row.
     pub id: Uuid,
     /// Until when; writes are fenced by it.
     pub until: Timestamp,
@@ -48,14 +44,12 @@ pub(crate) struct Lease {
     pub failures: i32,
 }
 
-/// A certificate to be stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct New<'a> {
     /// PEM.
     pub chain: &'a str,
     /// Sealed under [`crate::vault::ACME_PRIVATE`] and the row's id.
     pub private_key: &'a [u8],
-    /// Until when it is valid.
     pub not_after: Timestamp,
     /// When it is to be ordered anew.
     pub renew_at: Timestamp,
@@ -75,7 +69,6 @@ pub(crate) async fn read(pool: &PgPool, place: &Place, known: Option<Timestamp>)
     .await
 }
 
-/// How it stands with the certificate of a place.
 pub(crate) async fn standing(pool: &PgPool, place: &Place) -> sqlx::Result<Standing> {
     let found = sqlx::query_as!(
         Standing,
@@ -166,10 +159,8 @@ pub(crate) async fn fail(pool: &PgPool, lease: Lease, why: &str, retry_at: Times
     .map(drop)
 }
 
-/// An account at an authority.
 #[derive(Debug)]
 pub(crate) struct Account {
-    /// Its row.
     pub id: Uuid,
     /// Sealed under [`crate::vault::ACME_ACCOUNT`] and the row's id.
     pub credentials: Vec<u8>,

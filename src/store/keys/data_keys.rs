@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use sqlx::{Connection as _, PgConnection, PgExecutor, PgPool};
 use zeroize::Zeroizing;
 
-use crate::model::base64url;
-use crate::model::clock::Timestamp;
+use crate::store::transactions::begin;
 use crate::vault::Vault;
 use crate::vault::master_key::{self, MasterKey, Source, random};
+use bellwire_core::base64url;
+use bellwire_core::clock::Timestamp;
 
 const SEAL: &str = "seal";
 const LOOKUP: &str = "lookup";
@@ -84,7 +85,7 @@ impl WrappedKey {
 /// processes may do so at once. Without the right master key it fails.
 pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vault, Error> {
     let mut found = source.read().await?; // before anybody has to wait
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let rows = locked_rows(&mut tx).await?;
     if !rows.is_empty() {
         let current = current(&mut *tx, now).await?;
@@ -104,7 +105,6 @@ pub async fn open(pool: &PgPool, source: &Source, now: Timestamp) -> Result<Vaul
     Ok(vault)
 }
 
-/// The master key, where it must be there already.
 fn there(found: Option<MasterKey>, source: &Source) -> Result<MasterKey, Error> {
     match (found, source) {
         (Some(master), _) => Ok(master),
@@ -137,12 +137,9 @@ pub(crate) async fn open_wrapped(rows: &[WrappedKey], source: &Source) -> Result
     unlock(rows, &there(source.read().await?, source)?, newest.ok_or(Error::Lost)?)
 }
 
-/// A seal key that was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Added {
-    /// Its number.
     pub number: i16,
-    /// When it takes over.
     pub seals_from: Timestamp,
 }
 
@@ -169,6 +166,40 @@ pub async fn refresh(pool: &PgPool, source: &Source, vault: &Vault, now: Timesta
     let (seal, _) = unwrap_all(&rows, &there(source.read().await?, source)?)?;
     vault.adopt(seal.iter().map(|(number, key)| (*number, **key)), u16::try_from(current).map_err(|_| Error::Wrong)?);
     Ok(true)
+}
+
+/// Values under one key from which on an operator is to add a seal key. AES-GCM with random nonces allows 2^32 (NIST SP 800-38D,
+/// section 8.3). The other half is for the time until then, and for processes that crashed before they counted.
+pub(crate) const VALUES_TO_WARN: i64 = 1 << 31;
+
+/// Adds the values that this process has sealed to the counts of their keys. Returns the count of the newest key; `None`: the process
+/// has sealed nothing since the last call.
+pub async fn count_sealed(pool: &PgPool, vault: &Vault) -> sqlx::Result<Option<i64>> {
+    let taken = vault.take_uncounted();
+    if taken.is_empty() {
+        return Ok(None);
+    }
+    for (number, values) in taken {
+        let add = sqlx::query!(
+            "UPDATE data_keys SET sealed_values = sealed_values + $2 WHERE number = $1",
+            number as i16,
+            values as i64
+        );
+        if let Err(error) = add.execute(pool).await {
+            vault.count(number, values);
+            return Err(error);
+        }
+    }
+    sealed_values(pool).await.map(Some)
+}
+
+/// Values sealed under the newest seal key.
+pub(crate) async fn sealed_values(executor: impl PgExecutor<'_>) -> sqlx::Result<i64> {
+    let newest = sqlx::query_scalar!(
+        "SELECT sealed_values FROM data_keys WHERE purpose = $1 ORDER BY number DESC LIMIT 1",
+        SEAL
+    );
+    Ok(newest.fetch_optional(executor).await?.unwrap_or(0))
 }
 
 /// The number of the seal key that seals now.

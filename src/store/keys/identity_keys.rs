@@ -2,20 +2,17 @@
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{ApiKeyId, AppId, IdentityKeyId};
 use crate::store::keys::api_keys;
 use crate::store::results::Written;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{ApiKeyId, AppId, IdentityKeyId};
 
 /// Most keys of one app: enough to rotate, few enough to try them all.
 pub(crate) const KEYS_MAX: i64 = 10;
 
-/// A row of `identity_keys`.
 #[derive(Debug, Clone)]
 pub(crate) struct IdentityKey {
-    /// Its id.
     pub id: IdentityKeyId,
-    /// Its name for people.
     pub name: String,
     /// `HS256` or `ES256`.
     pub algorithm: String,
@@ -27,18 +24,14 @@ pub(crate) struct IdentityKey {
     pub public_key: Option<Vec<u8>>,
     /// The API key that made it: revoking that one takes it along. None: the command line.
     pub made_by: Option<ApiKeyId>,
-    /// When it was made.
     pub created_at: Timestamp,
 }
 
-/// What became of a new key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It is there.
     Done,
     /// The app has [`KEYS_MAX`] already.
     TooMany,
-    /// The API key that makes it was revoked meanwhile.
     Revoked,
 }
 
@@ -77,7 +70,6 @@ pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) 
     Ok(if done.rows_affected() == 1 { Added::Done } else { Added::TooMany })
 }
 
-/// All keys of an app, the newest first.
 pub(crate) async fn list(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<IdentityKey>> {
     sqlx::query_as!(
         IdentityKey,

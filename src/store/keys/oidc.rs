@@ -2,11 +2,10 @@
 
 use sqlx::PgConnection;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::TeammateId;
 use crate::store::keys::team::Standing;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::TeammateId;
 
-/// An account at a provider.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Account<'a> {
     /// The provider, as its tokens name it: 1 to 2,048 characters.

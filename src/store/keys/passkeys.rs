@@ -2,19 +2,18 @@
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{PasskeyId, SessionId, TeammateId};
+use crate::store::keys::team::open_hash;
 use crate::store::results::Written;
+use crate::vault::{LINK_PASSWORD, Vault};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{PasskeyId, SessionId, TeammateId};
 
-/// Most passkeys of one teammate.
 pub(crate) const PASSKEYS_MAX: i64 = 10;
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
 
-/// A row of `passkeys`.
 #[derive(Debug, Clone)]
 pub(crate) struct Passkey {
-    /// Its id.
     pub id: PasskeyId,
     /// Its name for its owner, 1 to 64 characters.
     pub name: String,
@@ -28,24 +27,19 @@ pub(crate) struct Passkey {
     pub counter: i64,
     /// How browsers reach its authenticator.
     pub transports: Vec<String>,
-    /// When it was added.
     pub created_at: Timestamp,
     /// When somebody last signed in with it.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// What became of a new passkey.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It is there.
     Done,
     /// The teammate has [`PASSKEYS_MAX`] already.
     TooMany,
-    /// It was added before, by whomever.
     Known,
 }
 
-/// Adds a passkey to a teammate.
 pub(crate) async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: &Passkey) -> sqlx::Result<Added> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     sqlx::query!("SELECT id FROM teammates WHERE id = $1 FOR NO KEY UPDATE", teammate.0).fetch_one(&mut *conn).await?;
@@ -71,7 +65,6 @@ pub(crate) async fn add(conn: &mut PgConnection, teammate: TeammateId, passkey: 
     Ok(if done.rows_affected() == 1 { Added::Done } else { Added::Known })
 }
 
-/// All passkeys of a teammate, the newest first.
 pub(crate) async fn list(executor: impl PgExecutor<'_>, teammate: TeammateId) -> sqlx::Result<Vec<Passkey>> {
     sqlx::query_as!(
         Passkey,
@@ -109,7 +102,6 @@ pub(crate) async fn note_use(conn: &mut PgConnection, id: PasskeyId, counter: u3
         .map(drop)
 }
 
-/// Renames a passkey of a teammate.
 pub(crate) async fn rename(
     conn: &mut PgConnection,
     teammate: TeammateId,
@@ -128,7 +120,6 @@ pub(crate) async fn rename(
     .await
 }
 
-/// Removes a passkey of a teammate.
 pub(crate) async fn remove(conn: &mut PgConnection, teammate: TeammateId, id: PasskeyId) -> sqlx::Result<Written> {
     let done =
         sqlx::query!("DELETE FROM passkeys WHERE id = $2 AND teammate = $1", teammate.0, id.0).execute(conn).await?;
@@ -144,11 +135,8 @@ pub(crate) async fn remove_all(conn: &mut PgConnection, teammate: TeammateId) ->
 /// What somebody has shown before they are asked for a passkey.
 #[derive(Debug)]
 pub(crate) enum FirstFactor {
-    /// Their password.
     Password,
-    /// A one-time link.
     Link(ShownLink),
-    /// An account that the OpenID provider vouched for.
     Oidc(ShownAccount),
 }
 
@@ -197,9 +185,9 @@ pub(crate) async fn put_challenge_to_add(
     .map(drop)
 }
 
-/// Keeps a challenge to sign in until then.
 pub(crate) async fn put_challenge_to_sign_in(
     pool: &PgPool,
+    vault: &Vault,
     challenge_mac: &[u8; 32],
     teammate: TeammateId,
     shown: &FirstFactor,
@@ -210,14 +198,15 @@ pub(crate) async fn put_challenge_to_sign_in(
         FirstFactor::Link(link) => (Some(link), None),
         FirstFactor::Oidc(account) => (None, Some(account)),
     };
+    let hash = link.and_then(|link| link.password_hash.as_deref());
     sqlx::query!(
         "INSERT INTO passkey_challenges
-           (challenge_mac, teammate, link_mac, password_hash, oidc_issuer, oidc_subject, expires_at)
+           (challenge_mac, teammate, link_mac, password_sealed, oidc_issuer, oidc_subject, expires_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
         challenge_mac.as_slice(),
         teammate.0,
         link.map(|link| link.mac.as_slice()),
-        link.and_then(|link| link.password_hash.as_deref()),
+        hash.map(|hash| vault.seal(LINK_PASSWORD, teammate, hash.as_bytes())),
         account.map(|account| &*account.issuer),
         account.map(|account| &*account.subject),
         expires_at
@@ -249,6 +238,7 @@ pub(crate) async fn take_challenge_to_add(
 /// teammate is not let in.
 pub(crate) async fn take_challenge_to_sign_in(
     pool: &PgPool,
+    vault: &Vault,
     challenge_mac: &[u8; 32],
     now: Timestamp,
 ) -> sqlx::Result<Option<(TeammateId, FirstFactor)>> {
@@ -256,21 +246,24 @@ pub(crate) async fn take_challenge_to_sign_in(
         "DELETE FROM passkey_challenges c USING teammates t
          WHERE c.challenge_mac = $1 AND c.session IS NULL AND c.expires_at > $2
            AND t.id = c.teammate AND t.disabled_at IS NULL
-         RETURNING c.teammate, c.link_mac, c.password_hash, c.oidc_issuer, c.oidc_subject",
+         RETURNING c.teammate, c.link_mac, c.password_sealed, c.oidc_issuer, c.oidc_subject",
         challenge_mac.as_slice(),
         now
     )
     .fetch_optional(pool)
     .await?;
-    Ok(taken.map(|row| {
-        let mac = row.link_mac.and_then(|mac| <[u8; 32]>::try_from(mac).ok());
-        let shown = match (mac, row.oidc_issuer, row.oidc_subject) {
-            (Some(mac), ..) => FirstFactor::Link(ShownLink { mac, password_hash: row.password_hash }),
-            (None, Some(issuer), Some(subject)) => FirstFactor::Oidc(ShownAccount { issuer, subject }),
-            (None, ..) => FirstFactor::Password,
-        };
-        (TeammateId(row.teammate), shown)
-    }))
+    let Some(row) = taken else { return Ok(None) };
+    let id = TeammateId(row.teammate);
+    let mac = row.link_mac.and_then(|mac| <[u8; 32]>::try_from(mac).ok());
+    let shown = match (mac, row.oidc_issuer, row.oidc_subject) {
+        (Some(mac), ..) => {
+            let password_hash = open_hash(vault, LINK_PASSWORD, id, row.password_sealed)?;
+            FirstFactor::Link(ShownLink { mac, password_hash })
+        }
+        (None, Some(issuer), Some(subject)) => FirstFactor::Oidc(ShownAccount { issuer, subject }),
+        (None, ..) => FirstFactor::Password,
+    };
+    Ok(Some((id, shown)))
 }
 
 /// A challenge to sign in that waits for its answer after an OpenID provider has vouched for somebody: whom it was given, and until

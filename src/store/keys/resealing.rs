@@ -5,10 +5,10 @@ use serde::Serialize;
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
 use crate::vault::{
-    ADDRESS, Column, IDENTITY_SECRET, PLAN, TEMPLATE, VAPID_PRIVATE, Vault, WEBHOOK_SECRET, WEBHOOK_URL,
+    ADDRESS, Column, IDENTITY_SECRET, PASSWORD, PLAN, TEMPLATE, VAPID_PRIVATE, Vault, WEBHOOK_SECRET, WEBHOOK_URL,
 };
+use bellwire_core::clock::Timestamp;
 
 /// Rows that one statement looks at.
 const CHUNK: i64 = 500;
@@ -27,13 +27,13 @@ impl Sealed {
     }
 }
 
-/// Every column that holds sealed values for good.
-pub(crate) const SEALED: [Sealed; 8] = [
+pub(crate) const SEALED: [Sealed; 9] = [
     Sealed { place: VAPID_PRIVATE, table: "vapid_keys", column: "private_key" },
     Sealed { place: IDENTITY_SECRET, table: "identity_keys", column: "secret" },
     Sealed { place: WEBHOOK_URL, table: "webhooks", column: "url" },
     Sealed { place: WEBHOOK_SECRET, table: "webhooks", column: "secret" },
     Sealed { place: WEBHOOK_SECRET, table: "webhooks", column: "former_secret" },
+    Sealed { place: PASSWORD, table: "teammates", column: "password_sealed" },
     Sealed { place: TEMPLATE, table: "templates", column: "content" },
     Sealed { place: PLAN, table: "campaigns", column: "plan" },
     Sealed { place: ADDRESS, table: "subscriptions", column: "address" },
@@ -47,7 +47,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Before everything.
     pub(crate) const START: Self = Self { shard: 0, id: Uuid::nil() };
 }
 
@@ -111,29 +110,34 @@ pub(crate) async fn done(pool: &PgPool, number: i16, now: Timestamp) -> sqlx::Re
     sqlx::query!("UPDATE data_keys SET resealed_at = $2 WHERE number = $1", number, now).execute(pool).await.map(drop)
 }
 
-/// A seal key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SealKey {
-    /// Its number.
     pub number: i32,
-    /// From when on it seals, or sealed.
     pub seals_from: Timestamp,
     /// Since when nothing that is kept for good is sealed under earlier keys; null: something may be, or there is none.
     pub resealed_at: Option<Timestamp>,
     /// Values that are sealed under it and kept for good.
     pub sealed: i64,
+    /// Values that were ever sealed under it; at most 2^32 are safe.
+    pub sealed_values: i64,
 }
 
 /// All seal keys, the newest last, with a count of what is sealed under each: that reads every sealed value.
 pub async fn seal_keys(pool: &PgPool) -> sqlx::Result<Vec<SealKey>> {
     let rows = sqlx::query!(
-        r#"SELECT number::integer AS "number!", coalesce(seals_from, created_at) AS "seals_from!", resealed_at FROM data_keys
+        r#"SELECT number::integer AS "number!", coalesce(seals_from, created_at) AS "seals_from!", resealed_at, sealed_values FROM data_keys
            WHERE purpose = 'seal' ORDER BY number"#
     );
     let rows = rows.fetch_all(pool).await?;
     let mut keys: Vec<_> = rows
         .into_iter()
-        .map(|row| SealKey { number: row.number, seals_from: row.seals_from, resealed_at: row.resealed_at, sealed: 0 })
+        .map(|row| SealKey {
+            number: row.number,
+            seals_from: row.seals_from,
+            resealed_at: row.resealed_at,
+            sealed: 0,
+            sealed_values: row.sealed_values,
+        })
         .collect();
     for Sealed { table, column, .. } in SEALED {
         let counts = format!(

@@ -7,11 +7,11 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{ApiKeyId, AppId, SessionId, TeammateId};
-use crate::model::role::Grants;
 use crate::store::keys::team;
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
+use bellwire_core::role::Grants;
 
 /// How long a row outlives its session.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
@@ -25,9 +25,7 @@ const SEEN_EVERY: Duration = Duration::from_secs(60);
 /// As whom a session acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// A teammate.
     Teammate(TeammateId),
-    /// An operator's key.
     Key(ApiKeyId),
 }
 
@@ -45,31 +43,24 @@ impl Owner {
     }
 }
 
-/// A session to begin.
 #[derive(Debug)]
 pub(crate) struct NewSession<'a> {
-    /// Its id.
     pub id: SessionId,
     /// As whom it acts.
     pub owner: Owner,
-    /// When it begins.
     pub began_at: Timestamp,
     /// When it ends, whatever happens.
     pub expires_at: Timestamp,
-    /// The client's address.
     pub address: Option<IpAddr>,
     /// The browser's `User-Agent`, 1 to 200 characters.
     pub browser: Option<&'a str>,
 }
 
-/// A session that lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
-    /// Its id.
     pub id: SessionId,
     /// As whom it acts.
     pub owner: Owner,
-    /// When it began.
     pub began_at: Timestamp,
     /// When it ends, whatever happens.
     pub expires_at: Timestamp,
@@ -79,24 +70,18 @@ pub(crate) struct Session {
     pub grants: Grants,
 }
 
-/// A session as its owner sees it.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// Its id.
     pub id: SessionId,
-    /// When it began.
     pub began_at: Timestamp,
     /// When it was last used, to the minute.
     pub seen_at: Timestamp,
     /// When it ends, whatever happens.
     pub expires_at: Timestamp,
-    /// Where it began.
     pub address: Option<String>,
-    /// The browser that began it.
     pub browser: Option<String>,
 }
 
-/// Begins a session.
 pub(crate) async fn begin(conn: &mut PgConnection, new: &NewSession<'_>) -> sqlx::Result<()> {
     let (teammate, api_key) = new.owner.columns();
     sqlx::query!(
@@ -169,7 +154,6 @@ pub(crate) async fn standing(
     Ok(rows.into_iter().map(|row| (row.id, team::grants(&row.roles, &row.apps))).collect())
 }
 
-/// Notes that a session is being used.
 pub(crate) async fn see(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("UPDATE sessions SET seen_at = $2 WHERE id = $1 AND seen_at <= $3", id.0, now, now - SEEN_EVERY)
         .execute(pool)

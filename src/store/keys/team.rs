@@ -2,37 +2,32 @@
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, TeammateId};
-use crate::model::role::{Grant, Grants, Role};
 use crate::store::keyset::{Keyset, paged};
+use crate::vault::{Column, PASSWORD, Vault};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, TeammateId};
+use bellwire_core::role::{Grant, Grants, Role};
 
 /// A row of `teammates` with what belongs to it, without the password's hash.
 #[derive(Debug, Clone)]
 pub(crate) struct Teammate {
-    /// Their id.
     pub id: TeammateId,
     /// Their address, in lower case: what they sign in as.
     pub email: String,
-    /// Whether they have set a password.
     pub has_password: bool,
-    /// How many passkeys they have.
     pub passkeys: i64,
     /// Until when their one-time link works; none: there is none, or it has been used.
     pub link_expires_at: Option<Timestamp>,
     /// Since when they have an account at the OpenID provider that is linked; none: they have none.
     pub oidc_linked_at: Option<Timestamp>,
-    /// When they were invited.
     pub created_at: Timestamp,
     /// Since when they are not let in.
     pub disabled_at: Option<Timestamp>,
-    /// What they may do.
     pub grants: Grants,
 }
 
 /// What is checked when somebody signs in by password.
 pub(crate) struct Credentials {
-    /// The teammate.
     pub id: TeammateId,
     /// A PHC string; none: has no password.
     pub password_hash: Option<String>,
@@ -43,9 +38,7 @@ pub(crate) struct Credentials {
 /// Whether a teammate is let in at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// The teammate.
     pub id: TeammateId,
-    /// They are shut out.
     pub is_disabled: bool,
 }
 
@@ -74,7 +67,7 @@ pub(crate) async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::R
         page,
         query_as!(
             Row,
-            [r#"SELECT t.id, t.email, t.password_hash IS NOT NULL AS "has_password!", i.expires_at AS "link_expires_at?",
+            [r#"SELECT t.id, t.email, (t.password_sealed IS NOT NULL) AS "has_password!", i.expires_at AS "link_expires_at?",
              (SELECT max(linked_at) FROM oidc_accounts WHERE teammate = t.id) AS "oidc_linked_at?", t.created_at, t.disabled_at,
              (SELECT count(*) FROM passkeys WHERE teammate = t.id) AS "passkeys!",
              ARRAY(SELECT role FROM teammate_roles WHERE teammate = t.id ORDER BY app NULLS FIRST) AS "roles!: Vec<String>",
@@ -105,7 +98,6 @@ pub(crate) async fn list(executor: impl PgExecutor<'_>, page: Keyset) -> sqlx::R
     Ok(rows.into_iter().map(read).collect())
 }
 
-/// The teammate of that id.
 pub(crate) async fn find(executor: impl PgExecutor<'_>, id: TeammateId) -> sqlx::Result<Option<Teammate>> {
     let first = list(executor, Keyset::from(id)).await?.pop();
     Ok(first.filter(|teammate| teammate.id == id))
@@ -140,18 +132,31 @@ pub(crate) async fn may_change_team(conn: &mut PgConnection, id: TeammateId) -> 
     .await
 }
 
-/// Whether a teammate is let in and has that password; neither changes before the transaction ends.
+/// Opens a sealed hash.
+pub(super) fn open_hash(
+    vault: &Vault,
+    column: Column,
+    id: TeammateId,
+    sealed: Option<Vec<u8>>,
+) -> sqlx::Result<Option<String>> {
+    let opened = sealed.map(|sealed| vault.open(column, id, &sealed)).transpose();
+    let octets = opened.map_err(|error| sqlx::Error::Decode(error.into()))?;
+    octets.map(|octets| String::from_utf8(octets).map_err(|error| sqlx::Error::Decode(error.into()))).transpose()
+}
+
+/// Whether a teammate is enabled and has that password hash; neither changes before the transaction ends.
 pub(crate) async fn keep_credentials(
     conn: &mut PgConnection,
+    vault: &Vault,
     id: TeammateId,
     hash: Option<&str>,
 ) -> sqlx::Result<bool> {
     let found = sqlx::query_scalar!(
-        "SELECT id FROM teammates WHERE id = $1 AND disabled_at IS NULL AND password_hash IS NOT DISTINCT FROM $2 FOR UPDATE",
-        id.0,
-        hash
+        "SELECT password_sealed FROM teammates WHERE id = $1 AND disabled_at IS NULL FOR UPDATE",
+        id.0
     );
-    Ok(found.fetch_optional(conn).await?.is_some())
+    let Some(sealed) = found.fetch_optional(conn).await? else { return Ok(false) };
+    Ok(open_hash(vault, PASSWORD, id, sealed)?.as_deref() == hash)
 }
 
 /// Keeps others from changing a teammate until the transaction ends. False: there is no such teammate.
@@ -216,7 +221,6 @@ pub(crate) struct Removed {
     pub accounts: Vec<[u8; 32]>,
 }
 
-/// Remembers that somebody was removed.
 pub(crate) async fn remember_removed(conn: &mut PgConnection, removed: &Removed, now: Timestamp) -> sqlx::Result<()> {
     let accounts: Vec<&[u8]> = removed.accounts.iter().map(<[u8; 32]>::as_slice).collect();
     sqlx::query!(
@@ -300,14 +304,24 @@ pub(crate) async fn use_link(
 }
 
 /// What to check a password by.
-pub(crate) async fn credentials(pool: &PgPool, email: &str) -> sqlx::Result<Option<Credentials>> {
-    sqlx::query_as!(Credentials, "SELECT id, password_hash, disabled_at FROM teammates WHERE email = $1", email)
-        .fetch_optional(pool)
-        .await
+pub(crate) async fn credentials(pool: &PgPool, vault: &Vault, email: &str) -> sqlx::Result<Option<Credentials>> {
+    let found = sqlx::query!(
+        r#"SELECT id AS "id: TeammateId", password_sealed, disabled_at FROM teammates WHERE email = $1"#,
+        email
+    );
+    let Some(row) = found.fetch_optional(pool).await? else { return Ok(None) };
+    let password_hash = open_hash(vault, PASSWORD, row.id, row.password_sealed)?;
+    Ok(Some(Credentials { id: row.id, password_hash, disabled_at: row.disabled_at }))
 }
 
-/// Sets a password's hash, or forgets it. What was asked of passkeys after the password before was shown does not count any more.
-pub(crate) async fn set_password(conn: &mut PgConnection, id: TeammateId, hash: Option<&str>) -> sqlx::Result<()> {
+/// Sets a password's hash, or deletes it. What was asked of passkeys after the password before was shown does not count any more.
+pub(crate) async fn set_password(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    id: TeammateId,
+    hash: Option<&str>,
+) -> sqlx::Result<()> {
+    let sealed = hash.map(|hash| vault.seal(PASSWORD, id, hash.as_bytes()));
     sqlx::query!("DELETE FROM passkey_challenges WHERE teammate = $1", id.0).execute(&mut *conn).await?;
-    sqlx::query!("UPDATE teammates SET password_hash = $2 WHERE id = $1", id.0, hash).execute(conn).await.map(drop)
+    sqlx::query!("UPDATE teammates SET password_sealed = $2 WHERE id = $1", id.0, sealed).execute(conn).await.map(drop)
 }

@@ -3,11 +3,11 @@
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, VapidKeyId};
-use crate::model::named;
 use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, VapidKeyId};
+use bellwire_core::named;
 
 named! {
     /// What a key is used for, as stored in `vapid_keys.state`.
@@ -42,12 +42,9 @@ pub struct VapidKey {
     pub retired_at: Option<Timestamp>,
 }
 
-/// What became of a new key pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Added {
-    /// It is there.
     Done,
-    /// The app has it already.
     Known,
 }
 
@@ -106,7 +103,6 @@ pub async fn active(pool: &PgPool, app: AppId) -> Result<VapidKey, sqlx::Error> 
     .await
 }
 
-/// One key of an app.
 pub(crate) async fn find(pool: &PgPool, app: AppId, id: VapidKeyId) -> Result<Option<VapidKey>, sqlx::Error> {
     sqlx::query_as!(
         VapidKey,

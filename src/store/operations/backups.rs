@@ -3,25 +3,22 @@
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::named;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::named;
 
 /// Tables whose rows are left out of backups, with all that refer to them. Workers, stops and what listeners are told mean nothing to another cluster; sessions,
-/// challenges and one-time links may have ended or been used since.
-pub(crate) const NOT_BACKED_UP: [&str; 6] =
-    ["workers", "lane_limits", "stops", "sessions", "passkey_challenges", "invitations"];
+/// challenges and one-time links may have ended or been used since. The missing identity of the cluster shows an unsettled restore.
+pub(crate) const NOT_BACKED_UP: [&str; 7] =
+    ["workers", "lane_limits", "stops", "sessions", "passkey_challenges", "invitations", "cluster_identity"];
 
 named! {
     /// How a backup was made.
     pub(crate) enum Kind {
-        /// By `bellwire backup`.
         Dump = "dump",
-        /// By other means, as somebody told.
         Other = "other",
     }
 }
 
-/// Notes that a backup is being made.
 pub(crate) async fn begin(executor: impl PgExecutor<'_>, id: Uuid, kind: Kind, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("INSERT INTO backups (id, kind, started_at) VALUES ($1, $2, $3)", id, kind.name(), now)
         .execute(executor)
@@ -43,7 +40,6 @@ pub(crate) async fn complete(
         .map(drop)
 }
 
-/// What is known of backups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     /// When the newest whole one was begun; none: there is none.
@@ -52,7 +48,6 @@ pub(crate) struct Known {
     pub since: Option<Timestamp>,
 }
 
-/// What is known of backups.
 pub(crate) async fn known(pool: &PgPool) -> sqlx::Result<Known> {
     sqlx::query_as!(
         Known,

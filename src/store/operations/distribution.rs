@@ -7,15 +7,14 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 use super::schema::{self, SCHEMA, SchemaError};
-use crate::model::id::SHARDS;
 use crate::store::audience::user_shards;
 use crate::store::connections::engine;
+use bellwire_core::id::SHARDS;
 
 /// The tables that Citus distributes, each by its column `shard`, so that what belongs to a subscription lies on one machine.
 const DISTRIBUTED: [&str; 4] = ["subscriptions", "topic_members", "attempts", "receipts"];
 /// What they are laid out by, while they are distributed.
 const LAYOUT: &str = "distribution_layout";
-/// The oldest Citus that it is tried with.
 const OLDEST_CITUS: u32 = 12;
 /// How long somebody who still uses the tables is waited for.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '20s'";
@@ -203,7 +202,6 @@ pub(crate) struct Machine {
     pub name: String,
     /// Physical shards of each table.
     pub shards: i64,
-    /// Octets of all of them.
     pub octets: i64,
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sqlx::PgConnection;
 
-use crate::model::id::AppId;
+use bellwire_core::id::AppId;
 
 /// Waits for the turn of whoever changes a thing of that kind, of that app or (none) of the server, over all processes: it lasts as
 /// long as the transaction. False: it took longer than `patience`, and the transaction is of no further use.

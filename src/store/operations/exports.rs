@@ -5,54 +5,43 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::campaign::state::State;
-use crate::model::clock::Timestamp;
-use crate::model::hook::WebhookState;
-use crate::model::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
-use crate::model::permission::Join;
-use crate::model::subscription::SubscriptionState;
 use crate::store::audience::membership::names_of_all;
 use crate::store::keys::vapid_keys::Role;
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::hook::WebhookState;
+use bellwire_core::id::{AppId, CampaignId, ExportId, SubscriptionId, VapidKeyId, WebhookId};
+use bellwire_core::permission::Join;
+use bellwire_core::subscription::SubscriptionState;
+use bellwire_rules::campaign::state::State;
 
 /// Exports of an app that are kept; the oldest make room.
 const KEPT: i64 = 100;
 
-/// A row of `exports`.
 #[derive(Debug)]
 pub(crate) struct ExportRow {
-    /// Its id.
     pub id: ExportId,
-    /// When it began.
     pub started_at: Timestamp,
     /// When it last came on.
     pub changed_at: Timestamp,
-    /// When it was over.
     pub ended_at: Option<Timestamp>,
     /// Whether its last line was handed over.
     pub complete: bool,
-    /// Lines that were handed over.
     pub lines: i64,
-    /// Who asked for it.
     pub actor: String,
 }
 
-/// What is asked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewExport<'a> {
-    /// Its id.
     pub id: ExportId,
-    /// The app.
     pub app: AppId,
     /// `app` or `subscriptions`.
     pub contents: &'a str,
     /// `ndjson` or `csv`.
     pub format: &'a str,
-    /// Who asks.
     pub actor: &'a str,
 }
 
-/// Writes down that an export begins.
 pub(crate) async fn begin(conn: &mut PgConnection, new: NewExport<'_>, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!(
         "INSERT INTO exports (id, app, contents, format, actor, started_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6, $6)",
@@ -76,7 +65,6 @@ pub(crate) async fn begin(conn: &mut PgConnection, new: NewExport<'_>, now: Time
     Ok(())
 }
 
-/// Writes down how far an export has come.
 pub(crate) async fn advance(pool: &PgPool, id: ExportId, lines: i64, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("UPDATE exports SET lines = $2, changed_at = $3 WHERE id = $1", id.0, lines, now)
         .execute(pool)
@@ -84,7 +72,6 @@ pub(crate) async fn advance(pool: &PgPool, id: ExportId, lines: i64, now: Timest
         .map(drop)
 }
 
-/// Writes down that an export is over.
 pub(crate) async fn end(pool: &PgPool, id: ExportId, lines: i64, complete: bool, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!(
         "UPDATE exports SET lines = $2, complete = $3, changed_at = $4, ended_at = $4 WHERE id = $1",
@@ -120,7 +107,6 @@ pub(crate) struct SubscriptionOut {
     pub id: SubscriptionId,
     pub state: SubscriptionState,
     pub address: Vec<u8>,
-    /// The public half of the VAPID key that it was made with.
     pub vapid_key: Vec<u8>,
     pub user_id: Option<String>,
     pub tags: Vec<String>,
@@ -168,7 +154,6 @@ pub(crate) async fn subscriptions(
     Ok(rows)
 }
 
-/// A VAPID pair, its private half sealed.
 #[derive(Debug)]
 pub(crate) struct VapidKeyOut {
     pub id: VapidKeyId,
@@ -189,7 +174,6 @@ pub(crate) async fn vapid_keys(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<Va
     .await
 }
 
-/// A topic with its policy.
 #[derive(Debug)]
 pub(crate) struct TopicOut {
     pub id: i32,
@@ -211,7 +195,6 @@ pub(crate) async fn topics(pool: &PgPool, app: AppId, after: i32, limit: i64) ->
     .await
 }
 
-/// A segment as its author set it.
 #[derive(Debug)]
 pub(crate) struct SegmentOut {
     pub id: i32,
@@ -233,7 +216,6 @@ pub(crate) async fn segments(pool: &PgPool, app: AppId, after: i32, limit: i64) 
     .await
 }
 
-/// A template, its content sealed.
 #[derive(Debug)]
 pub(crate) struct TemplateOut {
     pub id: Uuid,
@@ -267,7 +249,6 @@ pub(crate) struct WebhookOut {
     pub secret: Vec<u8>,
 }
 
-/// All webhooks of an app, the oldest first.
 pub(crate) async fn webhooks(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<WebhookOut>> {
     sqlx::query_as!(
         WebhookOut,
@@ -279,7 +260,6 @@ pub(crate) async fn webhooks(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<Webh
     .await
 }
 
-/// A campaign, its plan sealed.
 #[derive(Debug)]
 pub(crate) struct CampaignOut {
     pub id: CampaignId,

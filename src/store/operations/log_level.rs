@@ -2,16 +2,13 @@
 
 use sqlx::{PgConnection, PgExecutor};
 
-use crate::model::clock::Timestamp;
+use bellwire_core::clock::Timestamp;
 
-/// What is wanted, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Levels, as they were given.
     pub filter: String,
-    /// Since when.
     pub set_at: Timestamp,
-    /// Until when.
     pub until: Timestamp,
 }
 
@@ -22,7 +19,6 @@ pub(crate) async fn read(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx:
         .await
 }
 
-/// Notes what is wanted from now on.
 pub(crate) async fn write(conn: &mut PgConnection, wanted: &Wanted) -> sqlx::Result<()> {
     sqlx::query!(
         "INSERT INTO log_level (filter, set_at, until) VALUES ($1, $2, $3)

@@ -1,11 +1,13 @@
 //! What keeps the database itself in order: its schema, partitions, retention, sweeps, who works on it, how it is set up, its backups, and
-//! what requests were answered that may be repeated.
+//! the responses to requests with an `Idempotency-Key`.
 
 pub(crate) mod backups;
+pub(crate) mod clock_marks;
+pub(crate) mod cluster_identity;
 pub(crate) mod distribution;
 pub(crate) mod edits;
 pub(crate) mod exports;
-pub(crate) mod first_answers;
+pub(crate) mod idempotency;
 pub(crate) mod log_level;
 pub(crate) mod partitions;
 pub(crate) mod removal;

@@ -12,11 +12,10 @@ use chrono::{Days, NaiveDate};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, time_of};
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::connections::engine;
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, time_of};
 
-/// The partitioned tables.
 const TABLES: [&str; 2] = ["attempts", "receipts"];
 /// Days that have partitions before today: clocks of other replicas, messages of just now.
 const DAYS_BEHIND: u64 = 1;
@@ -124,7 +123,7 @@ pub async fn drop_before(pool: &PgPool, cutoff: Timestamp) -> Result<usize, sqlx
 pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sqlx::Error> {
     let mut deleted = 0;
     for table in TABLES {
-        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let mut tx = begin_by_index(pool).await?;
         let cutoff = midnight(cutoff.date_naive());
         let delete = match engine::is_distributed() {
             // A row's place says nothing where its table lies in parts.
@@ -260,7 +259,7 @@ async fn lock_if_missing(
 
 /// Begins a transaction in which nobody else changes the table's partitions, while rows may still be written.
 async fn lock(pool: &PgPool, table: &str) -> Result<sqlx::PgTransaction<'static>, sqlx::Error> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     sqlx::query(TURN_TIMEOUT).execute(&mut *tx).await?;
     execute(&mut tx, format!("LOCK TABLE {table} IN SHARE UPDATE EXCLUSIVE MODE")).await?;
     sqlx::query(LOCK_TIMEOUT).execute(&mut *tx).await?;
@@ -303,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_lies_between_the_midnights_of_its_day() {
+    fn message_lies_in_the_partition_of_its_day() {
         let day = NaiveDate::from_ymd_opt(2026, 11, 20).unwrap();
         let last_ms = day.and_hms_milli_opt(23, 59, 59, 999).unwrap().and_utc().timestamp();
         let id = Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, last_ms as u64, 999_000_000));

@@ -10,13 +10,11 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool, Postgres, Transaction};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::fact::Loss;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::membership::forget_topics;
 use crate::store::audience::subscriptions::row::Keys;
 use crate::store::audience::{habits, user_shards};
+use crate::store::database_now;
 use crate::store::hooks::webhooks;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::{self, Waiting};
@@ -25,26 +23,25 @@ use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::{self, Change, Flow};
 use crate::store::queue::steering::cancel_locked;
 use crate::store::queue::stops::Stop;
-use crate::store::{BEGIN_BY_INDEX, database_now};
+use crate::store::transactions::{self, begin_by_index};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::Loss;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
 /// Requests that were let in before the app was deleted have ended by then: no statement takes longer.
 const REQUESTS_END: Duration = Duration::from_secs(60);
-/// Messages that are cancelled at a time.
 const MESSAGES_AT_ONCE: i64 = 100;
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
 /// Rows that take others along: a message its counts, a subscription its topics.
 const CHUNK_OF_MANY: i64 = 2_000;
 
-/// Where a deletion stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// There is more to do at once.
     More,
     /// Workers hold some of it, requests may be under way, or figures over time have yet to take in what was lost: there is
     /// more to do later.
     Later,
-    /// The app is gone.
     Gone,
 }
 
@@ -96,7 +93,7 @@ pub(crate) async fn step(pool: &PgPool, app: AppId, begun_at: Timestamp, now: Ti
 /// Cancels some of the messages that are being fanned out or are in workers' hands. Returns what this process's dispatch has
 /// to obey; none: there are no more.
 pub(crate) async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let messages = sqlx::query_scalar!(
         r#"
         WITH mine AS MATERIALIZED (SELECT id FROM lanes WHERE app = $1),
@@ -121,7 +118,7 @@ pub(crate) async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -
     let mut stops = Vec::with_capacity(messages.len());
     for message in messages {
         let cancelled = retrying(|| async move {
-            let mut tx = pool.begin().await?;
+            let mut tx = transactions::begin(pool).await?;
             sqlx::query!("SELECT id FROM messages WHERE id = $1 FOR NO KEY UPDATE", message)
                 .fetch_optional(&mut *tx)
                 .await?;
@@ -137,7 +134,7 @@ pub(crate) async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -
 /// Cancels a chunk of the deliveries that wait and that nobody holds. Returns how many.
 async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
-        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let mut tx = begin_by_index(pool).await?;
         let rows = take::of_app(&mut tx, app, now).await?;
         end_deleted(tx, rows, now).await
     })
@@ -147,7 +144,7 @@ async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Resu
 /// Cancels what is left of some batches whose workers were lost. Returns how many deliveries.
 async fn cancel_lost_batches(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
-        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let mut tx = begin_by_index(pool).await?;
         let rows = take::of_lost_batches(&mut tx, app, now).await?;
         end_deleted(tx, rows, now).await
     })
@@ -163,7 +160,7 @@ async fn end_deleted(mut tx: Transaction<'_, Postgres>, rows: Vec<Waiting>, now:
 
 /// Whether anything is still in workers' hands.
 async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     sqlx::query_scalar!(
         r#"SELECT EXISTS (
              SELECT 1 FROM lanes l WHERE l.app = $1 AND (
@@ -188,7 +185,7 @@ async fn is_noted(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
 }
 
 async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let mine = sqlx::query_scalar!(
         r#"SELECT id AS "id: SubscriptionId" FROM subscriptions WHERE app = $1 ORDER BY id LIMIT $2"#,
         app.0,
@@ -224,7 +221,7 @@ async fn delete_subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 }
 
 async fn delete_messages(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let deleted = sqlx::query!(
         "WITH mine AS (SELECT id FROM messages WHERE app = $1 ORDER BY id LIMIT $2 FOR UPDATE),
          counts AS (DELETE FROM message_counts c USING mine m WHERE c.message = m.id),
@@ -257,7 +254,7 @@ macro_rules! delete_of {
 }
 
 async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let deleted = delete_of!("cap_uses", app).execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
@@ -270,20 +267,18 @@ async fn forget_people(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 
 /// Letters, their trail, events, what listeners were told, and answers to idempotent requests.
 async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let letters = delete_of!("dead_letters", app);
     let trail = delete_of!("dead_letter_actions", app);
     let events = delete_of!("events", app);
     let told = delete_of!("stream_events", app);
     let answers = delete_of!("idempotency_keys", app);
-    let first_answers = delete_of!("first_answers", app);
     sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
     let deleted = letters.execute(&mut *tx).await?.rows_affected()
         + trail.execute(&mut *tx).await?.rows_affected()
         + events.execute(&mut *tx).await?.rows_affected()
         + told.execute(&mut *tx).await?.rows_affected()
-        + answers.execute(&mut *tx).await?.rows_affected()
-        + first_answers.execute(&mut *tx).await?.rows_affected();
+        + answers.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
 }
@@ -291,9 +286,10 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
 /// What is left: settings, lanes with what is reported of them, keys and the app itself, whose short name is free again then. Fails if another table
 /// refers to any of them still.
 async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
-    let mut tx = pool.begin().await?;
+    let mut tx = transactions::begin(pool).await?;
     webhooks::remove_all(&mut tx, app).await?;
     sqlx::query!("DELETE FROM campaigns WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!("DELETE FROM diagnoses WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM message_keys WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM imports WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM exports WHERE app = $1", app.0).execute(&mut *tx).await?;
@@ -307,6 +303,13 @@ async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM alerts WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM flows WHERE app = $1", app.0).execute(&mut *tx).await?;
     sqlx::query!("DELETE FROM guards WHERE app = $1", app.0).execute(&mut *tx).await?;
+    sqlx::query!(
+        "WITH suspects AS (DELETE FROM gone_suspects WHERE lane IN (SELECT id FROM lanes WHERE app = $1))
+         DELETE FROM gone_watches WHERE lane IN (SELECT id FROM lanes WHERE app = $1)",
+        app.0
+    )
+    .execute(&mut *tx)
+    .await?;
     sqlx::query!("DELETE FROM lane_states WHERE lane IN (SELECT id FROM lanes WHERE app = $1)", app.0)
         .execute(&mut *tx)
         .await?;

@@ -4,15 +4,13 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::workers::SILENCE;
-use crate::model::clock::Timestamp;
-use crate::model::id::LaneId;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::LaneId;
 
 /// The last answer of a lane's gateway that was not what was hoped for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WordsRow {
-    /// The lane.
     pub lane: LaneId,
-    /// When it came.
     pub at: Timestamp,
     /// HTTP status; none: there was no answer.
     pub status: Option<i16>,

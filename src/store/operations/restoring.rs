@@ -6,17 +6,17 @@ use serde::Serialize;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::cluster_identity;
 use super::schema::SCHEMA;
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{AppId, CampaignId, MessageId};
 use crate::store::keys::audit::{Action, Actor, Entry};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::id::{AppId, CampaignId, MessageId};
 
 /// The table that is there while a restore is under way: nothing but a restore uses such a database.
 const MARK: &str = "restore_under_way";
 /// What becomes of a schema that a restore replaces, until it has succeeded.
 const REPLACED: &str = "bellwire_replaced";
 
-/// What was brought back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
     /// The backup's id; none: it was brought back by other means.
@@ -32,7 +32,7 @@ pub(crate) struct Origin {
 pub(crate) struct Settled {
     /// Campaigns that were scheduled or sending.
     pub campaigns: i64,
-    /// Messages that had deliveries to make.
+    /// Messages that had deliveries to make. Of those that are held back, the ones of no campaign that is.
     pub messages: i64,
     /// Deliveries that are known to wait: of messages to many, those that were found already.
     pub deliveries: i64,
@@ -150,6 +150,7 @@ pub(crate) async fn settle(conn: &mut PgConnection, origin: Origin, now: Timesta
     let detail = serde_json::json!({"backed_up_at": origin.backed_up_at, "held_back": !origin.resume_pending});
     let entry = Entry::new(Actor::LOCAL, None, Action::DatabaseRestored, target).with(detail);
     entry.record(&mut tx, 1, now).await?;
+    cluster_identity::record(&mut tx, now).await?;
     execute(&mut tx, format!("DROP TABLE IF EXISTS {SCHEMA}.{MARK}")).await?;
     tx.commit().await?;
     Ok(settled)
@@ -255,37 +256,48 @@ async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Sett
         "UPDATE webhook_deliveries SET state = 'failed', ended_at = $1, lease = NULL WHERE state = 'pending'",
         now
     )
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(found)
+    let HeldCount { campaigns, messages } = count_held(conn).await?;
+    Ok(Settled { campaigns, messages, ..found })
 }
 
-/// When the database was last at work, as its workers' heartbeats tell; none: no worker was.
-pub(crate) async fn last_beat(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
-    sqlx::query_scalar!("SELECT max(beat_at) FROM workers").fetch_one(conn).await
+/// Time of the last sign of life in a database that came back by other means: the newest heartbeat of a worker, or, where
+/// `pg_restore` left workers out, the start of the newest backup, which is the one that was restored. `None`: neither is recorded.
+pub(crate) async fn last_sign(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
+    sqlx::query_scalar!("SELECT coalesce((SELECT max(beat_at) FROM workers), (SELECT max(started_at) FROM backups))")
+        .fetch_one(conn)
+        .await
 }
 
 /// Something that a restore has paused and that still is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// A campaign, with its messages.
     Campaign(CampaignId),
-    /// A message.
     Message(MessageId),
 }
 
-/// What is held back still: campaigns first, then messages that are of none of these; at most `limit`. Of an app, or of all.
-pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result<Vec<(AppId, Held)>> {
-    let rows = sqlx::query!(
-        r#"SELECT h.kind, h.id, h.app FROM held_back h
-           WHERE ($1::uuid IS NULL OR h.app = $1)
-             AND (EXISTS (SELECT FROM campaigns c WHERE h.kind = 'campaign' AND c.id = h.id AND c.state = 'paused')
+/// Selects from what is held back still: campaigns, and messages of no paused campaign.
+macro_rules! held_back {
+    ($columns:literal, $rest:literal $(, $bind:expr)*) => {
+        sqlx::query!(
+            "SELECT " + $columns + r#" FROM held_back h
+           WHERE (EXISTS (SELECT FROM campaigns c WHERE h.kind = 'campaign' AND c.id = h.id AND c.state = 'paused')
                OR EXISTS (SELECT FROM messages m WHERE h.kind = 'message' AND m.id = h.id AND m.state = 'paused'
                     AND (EXISTS (SELECT FROM cursors WHERE message = m.id) OR EXISTS (SELECT FROM queue WHERE message = m.id)
                       OR EXISTS (SELECT FROM batches WHERE message = m.id)
                       OR EXISTS (SELECT FROM campaigns_in_motion WHERE message = m.id))
-                    AND NOT EXISTS (SELECT FROM campaigns c WHERE c.id = m.campaign AND c.state = 'paused')))
-           ORDER BY h.kind, h.id LIMIT $2"#,
+                    AND NOT EXISTS (SELECT FROM campaigns c WHERE c.id = m.campaign AND c.state = 'paused')))"# + $rest
+            $(, $bind)*
+        )
+    };
+}
+
+/// Returns what is held back still of an app, or of all: campaigns first, at most `limit`.
+pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx::Result<Vec<(AppId, Held)>> {
+    let rows = held_back!(
+        "h.kind, h.id, h.app",
+        " AND ($1::uuid IS NULL OR h.app = $1) ORDER BY h.kind, h.id LIMIT $2",
         app.map(|app| app.0),
         limit
     );
@@ -304,21 +316,36 @@ pub(crate) async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     Ok(done.execute(pool).await?.rows_affected())
 }
 
+/// How much is held back still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeldCount {
+    pub campaigns: i64,
+    /// Messages of no campaign that is held back.
+    pub messages: i64,
+}
+
+async fn count_held(conn: &mut PgConnection) -> sqlx::Result<HeldCount> {
+    let counts = held_back!(
+        r#"count(*) FILTER (WHERE h.kind = 'campaign') AS "campaigns!", count(*) FILTER (WHERE h.kind = 'message') AS "messages!""#,
+        ""
+    );
+    let row = counts.fetch_one(conn).await?;
+    Ok(HeldCount { campaigns: row.campaigns, messages: row.messages })
+}
+
 /// The last restore, and what is held back since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Last {
     /// From when on what happened is missing.
     pub backed_up_at: Timestamp,
-    /// When it was restored.
     pub restored_at: Timestamp,
-    /// Campaigns and messages that are held back still, up to a hundred.
-    pub held: i64,
+    pub held: HeldCount,
 }
 
 /// The last restore; none: this database was never restored.
 pub(crate) async fn last(pool: &PgPool) -> sqlx::Result<Option<Last>> {
     let last = sqlx::query!("SELECT backed_up_at, restored_at FROM restores ORDER BY id DESC LIMIT 1");
     let Some(last) = last.fetch_optional(pool).await? else { return Ok(None) };
-    let held = i64::try_from(held(pool, None, 100).await?.len()).unwrap_or(i64::MAX);
+    let held = count_held(&mut *pool.acquire().await?).await?;
     Ok(Some(Last { backed_up_at: last.backed_up_at, restored_at: last.restored_at, held }))
 }

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::id::{AppId, MessageId, SubscriptionId};
-use crate::store::BEGIN_BY_INDEX;
+use crate::store::audience::diagnoses;
 use crate::store::audience::membership::forget_topics;
 use crate::store::audience::subscriptions::row::Keys;
 use crate::store::audience::user_shards;
 use crate::store::outcomes::rollups::Step;
+use crate::store::transactions::{begin, begin_by_index};
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_rules::policy::hold::KNOWN_FOR;
 
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const STREAM_EVENTS_KEPT: Duration = Duration::from_secs(24 * 3600);
@@ -21,6 +23,8 @@ const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
 const RELIABILITY_KEPT: Duration = Duration::from_secs(2 * 86_400);
 /// How long a throttle that nobody asks for is remembered.
 const THROTTLES_KEPT: Duration = Duration::from_secs(3600);
+/// A mass prune is confirmed within an hour, or anew.
+const SUSPECTS_KEPT: Duration = Duration::from_secs(86_400);
 /// Rows of small tables, and of large ones that nothing depends on.
 const CHUNK: i64 = 10_000;
 /// Rows that take others along: a message its counts, a subscription its topics.
@@ -36,7 +40,7 @@ pub(crate) async fn clear_messages(
     cutoff: Timestamp,
     after: MessageId,
 ) -> sqlx::Result<Option<MessageId>> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let midnight = cutoff.date_naive().and_time(chrono::NaiveTime::MIN).and_utc();
     let last = sqlx::query_scalar!(
         r#"
@@ -71,7 +75,7 @@ pub(crate) async fn clear_messages(
 /// Deletes a chunk of the subscriptions that ended before `cutoff`, with what is left of their topics. Suspended ones have
 /// not ended.
 pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: Timestamp) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let ended = sqlx::query_scalar!(
         r#"SELECT id AS "id: SubscriptionId" FROM subscriptions
            WHERE state IN ('gone', 'unsubscribed', 'replaced', 'expired') AND ended_at < $1 ORDER BY ended_at LIMIT $2"#,
@@ -108,7 +112,7 @@ pub(crate) async fn clear_subscriptions(pool: &PgPool, cutoff: Timestamp, now: T
 
 /// Deletes a chunk of the metrics over time of one step that are from before `cutoff`.
 pub(crate) async fn clear_rollups(pool: &PgPool, step: Step, cutoff: Timestamp) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let deleted = sqlx::query!(
         "DELETE FROM rollups WHERE ctid = ANY (ARRAY(
            SELECT ctid FROM rollups WHERE step = $1 AND start < $2 ORDER BY start LIMIT $3 FOR UPDATE SKIP LOCKED))",
@@ -142,9 +146,9 @@ macro_rules! delete_before {
 }
 
 /// Deletes a chunk of what is needed for hours or days: stops, what listeners were told, answers to idempotent requests,
-/// reliability metrics, trips of breakers.
+/// reliability metrics, trips of breakers, holds of subscriptions, suspects of a mass prune, diagnoses.
 pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let stops = delete_before!("stops", "at", now - STOPS_KEPT);
     let told = sqlx::query_scalar!(
         r#"WITH deleted AS (
@@ -163,15 +167,19 @@ pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u
         CHUNK
     );
     let answers = delete_before!("idempotency_keys", "created_at", now - IDEMPOTENCY_KEPT);
-    let first_answers = delete_before!("first_answers", "created_at", now - IDEMPOTENCY_KEPT);
     let reliability = delete_before!("reliability_counts", "minute", now - RELIABILITY_KEPT);
     let trips = delete_before!("breaker_trips", "minute", now - RELIABILITY_KEPT);
+    let holds = delete_before!("subscription_holds", "held_until", now - KNOWN_FOR);
+    let suspects = delete_before!("gone_suspects", "first_at", now - SUSPECTS_KEPT);
+    let diagnoses = delete_before!("diagnoses", "created_at", now - diagnoses::KEPT_FOR);
     let deleted = stops.execute(&mut *tx).await?.rows_affected()
         + u64::try_from(told.fetch_one(&mut *tx).await?).unwrap_or(0)
         + answers.execute(&mut *tx).await?.rows_affected()
-        + first_answers.execute(&mut *tx).await?.rows_affected()
         + reliability.execute(&mut *tx).await?.rows_affected()
-        + trips.execute(&mut *tx).await?.rows_affected();
+        + trips.execute(&mut *tx).await?.rows_affected()
+        + suspects.execute(&mut *tx).await?.rows_affected()
+        + diagnoses.execute(&mut *tx).await?.rows_affected()
+        + holds.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;
     Ok(deleted)
 }
@@ -183,7 +191,7 @@ pub(crate) async fn clear_throttles(
     now: Timestamp,
     (shard, after): (i16, SubscriptionId),
 ) -> sqlx::Result<Option<(i16, SubscriptionId)>> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let last = sqlx::query!(
         "WITH looked AS (
            SELECT shard, subscription, next_at FROM throttles WHERE (shard, subscription) > ($1, $2)
@@ -242,7 +250,7 @@ pub(crate) async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Res
         cutoff,
         CHUNK
     );
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     sqlx::query!("SET LOCAL bellwire.dead_letter_retention = 'on'").execute(&mut *tx).await?;
     let parts = trail.execute(&mut *tx).await?.rows_affected();
     tx.commit().await?;

@@ -1,7 +1,7 @@
 //! The schema that everything of ours lies in: what a database holds of it, and how it gets there.
 //!
 //! A database may be shared with other applications, so all of ours lies in a schema of its own, [`SCHEMA`], the table of
-//! migrations included. Every connection looks there and nowhere else. What earlier versions made in `public` is moved.
+//! migrations included. Every connection looks there and nowhere else.
 
 use std::time::Duration;
 
@@ -12,32 +12,24 @@ use tokio::time::{Instant, sleep};
 
 use super::restoring;
 use super::workers::SILENCE;
-use crate::postgres::OLDEST_MAJOR;
-use crate::store::connections::{ACQUIRE_TIMEOUT, plain};
+use crate::store::connections::{ACQUIRE_TIMEOUT, tls};
 use crate::store::is_out_of_connections;
+use bellwire_postgres::OLDEST_MAJOR;
 
-/// The schema of ours.
+/// Schema of all tables and functions.
 pub const SCHEMA: &str = "bellwire";
-/// Where earlier versions kept their tables.
-const FORMER: &str = "public";
-/// How long a move waits for servers that still use the tables.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a Postgres is asked again that has no connection left.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-
-/// SQLSTATE of a statement that names a table that is not there.
-const UNDEFINED_TABLE: &str = "42P01";
 
 /// How a migration says that servers of the version before may run beside it, and programs that do not know it may start.
 const BESIDE: &str = "-- beside: yes";
 
-/// The migrations, compiled in.
 static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// Why the database cannot be used as it is. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
-    /// The connection or a statement failed.
+    /// A connection or a statement failed.
     #[error("the database cannot be used: {0}")]
     Sql(#[from] sqlx::Error),
     /// A migration failed; what it did was rolled back.
@@ -45,39 +37,38 @@ pub enum SchemaError {
     Migration {
         /// Number of the migration.
         version: i64,
-        /// How it failed.
+        /// Error of its statement.
         source: sqlx::Error,
     },
     /// Too old a Postgres.
     #[error("the database runs Postgres {major}; Bellwire needs {OLDEST_MAJOR} or newer")]
     Postgres {
-        /// Its major version.
+        /// Major version.
         major: u32,
     },
-    /// `--no-migrate`, and migrations are missing.
+    /// Migrations are missing, and `--no-migrate` forbids them.
     #[error("the database lacks migrations {missing:?}: run `bellwire migrate`, or start without --no-migrate")]
     Old {
-        /// Their numbers.
+        /// Numbers of the migrations.
         missing: Vec<i64>,
     },
-    /// An earlier version made the tables in `public`.
-    #[error(
-        "the database holds Bellwire's tables in the schema `{FORMER}`, and they belong into `{SCHEMA}`: stop all servers and \
-         run `bellwire migrate`, or start one without --no-migrate"
-    )]
-    Unmoved,
     /// The database was migrated by another program: a newer Bellwire, or none.
     #[error(
         "the database has migration {version}, which this program does not know: run the newer Bellwire that made it"
     )]
     Foreign {
-        /// The first number that is not ours.
+        /// First unknown number.
         version: i64,
     },
-    /// A migration that was applied is not the one that this program holds.
-    #[error("the database's migration {version} differs from this program's: it was made by a changed build")]
+    /// An applied migration differs from this program's: the database of an unreleased or modified build.
+    #[error(
+        "the tables of this database were created by an unreleased or modified build of Bellwire (its migration {version} \
+         differs), and no other build can migrate them: export the apps with that build (`bellwire export`), and import them \
+         into an empty database: another one, or this one after `DROP SCHEMA {SCHEMA} CASCADE`; for the embedded Postgres, \
+         give another --data-dir"
+    )]
     Changed {
-        /// Its number.
+        /// Number of the migration.
         version: i64,
     },
     /// Workers that know only the schema of before are at work.
@@ -88,13 +79,13 @@ pub enum SchemaError {
         SILENCE.as_secs()
     )]
     InUse {
-        /// How many.
+        /// Number of workers.
         workers: i64,
     },
     /// Workers are at work on a database that is to be replaced.
     #[error("{workers} worker(s) are at work on this database: stop all servers, and try again")]
     AtWork {
-        /// How many.
+        /// Number of workers.
         workers: i64,
     },
     /// Somebody else has a schema of our name.
@@ -116,7 +107,7 @@ pub enum SchemaError {
         "a backup is being restored into this database, or that broke off: let it end, or run `bellwire restore` again"
     )]
     Restoring,
-    /// Something else about migrations.
+    /// Another fault of migrations.
     #[error("the database cannot be migrated: {0}")]
     Other(MigrateError),
 }
@@ -140,13 +131,8 @@ pub enum Contents {
     Nothing,
     /// Tables of other applications, of which this is one, and none of ours.
     Others(String),
-    /// Ours.
-    Ours {
-        /// [`SCHEMA`], or where earlier versions had it.
-        schema: &'static str,
-        /// The migrations that made it; none if the first one was interrupted.
-        applied: Vec<AppliedMigration>,
-    },
+    /// Ours, made by these migrations; none if the first one was interrupted.
+    Ours(Vec<AppliedMigration>),
 }
 
 /// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
@@ -161,26 +147,13 @@ pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError
 }
 
 async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError> {
-    // Another server may move them while this one looks, but never back.
-    for schema in [SCHEMA, FORMER, SCHEMA] {
-        let table = format!("{schema}.{}", MIGRATIONS.table_name);
-        let readable = sqlx::query_scalar!(
-            r#"SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false) AS "readable!""#,
-            table
-        );
-        if readable.fetch_one(&mut *connection).await? {
-            let applied = match connection.list_applied_migrations(&table).await {
-                Err(MigrateError::Execute(sqlx::Error::Database(e)))
-                    if e.code().as_deref() == Some(UNDEFINED_TABLE) =>
-                {
-                    continue;
-                }
-                applied => applied?,
-            };
-            if schema == SCHEMA || is_ours(&applied) {
-                return Ok(Contents::Ours { schema, applied });
-            }
-        }
+    let table = format!("{SCHEMA}.{}", MIGRATIONS.table_name);
+    let readable = sqlx::query_scalar!(
+        r#"SELECT coalesce(has_table_privilege(to_regclass($1), 'SELECT'), false) AS "readable!""#,
+        table
+    );
+    if readable.fetch_one(&mut *connection).await? {
+        return Ok(Contents::Ours(connection.list_applied_migrations(&table).await?));
     }
     // Tables that extensions bring belong to nobody.
     let other = sqlx::query!(
@@ -199,44 +172,40 @@ async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError
     })
 }
 
-/// Whether these migrations are this program's, and not those of another one that uses the same library.
-fn is_ours(applied: &[AppliedMigration]) -> bool {
-    let first = MIGRATIONS.iter().next().expect("there are migrations");
-    applied.iter().any(|applied| applied.version == first.version && applied.checksum == first.checksum)
-}
-
 /// What to do while workers are at work that know only the schema of before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// Refuse: their statements would fail, and what they POSTed would be POSTed again by others.
     Refuse,
-    /// Migrate all the same.
+    /// Migrate beside them.
     Force,
 }
 
-/// Makes the schema if need be, moves what lies in `public`, and applies the migrations that are missing. Replicas that
+/// Makes the schema if need be, and applies the migrations that are missing. Replicas that
 /// start together take turns. Without the statement timeout that connections of pools have: an index on a large table takes
 /// its time.
 pub async fn migrate(options: &PgConnectOptions, beside: Beside) -> Result<(), SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
     connection.lock().await?; // `run_direct` takes it once more, and the end of the session lets go of it
     let contents = contents(&mut connection).await?;
-    if let (Beside::Refuse, Contents::Ours { schema, applied }) = (beside, &contents)
-        && (*schema != SCHEMA || missing_of(applied).any(|missing| !runs_beside(missing)))
-    {
-        refuse_beside_workers(&mut connection, schema).await?;
+    if let Contents::Ours(applied) = &contents {
+        refuse_unknown(&mut connection, applied).await?;
+        if missing_of(applied).next().is_none() {
+            return Ok(connection.close().await?); // nothing to do, even if a newer program has applied more
+        }
+        if beside == Beside::Refuse && missing_of(applied).any(|missing| !runs_beside(missing)) {
+            refuse_beside_workers(&mut connection).await?;
+        }
+    } else {
+        make_schema(&mut connection).await?;
     }
-    if let Contents::Ours { schema: SCHEMA, applied } = &contents
-        && missing_of(applied).next().is_none()
-        && foreign_of(&mut connection, applied).await?.is_none()
-    {
-        return Ok(connection.close().await?); // a newer program has been here, beside which this one may run
-    }
-    match contents {
-        Contents::Ours { schema: SCHEMA, .. } => {}
-        Contents::Ours { applied, .. } => move_here(&mut connection, &applied).await?,
-        Contents::Nothing | Contents::Others(_) => make_schema(&mut connection).await?,
-    }
+    // Citus warns of each function that it makes on the coordinator alone, where all of them run.
+    sqlx::query!(
+        r#"SELECT set_config('client_min_messages', 'error', false) AS "set!"
+           WHERE to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL"#
+    )
+    .fetch_optional(&mut connection)
+    .await?;
     // `run` takes an `Acquire`, which makes futures that the compiler cannot prove to be Send.
     MIGRATIONS.run_direct(None, &mut connection, false).await?;
     let beside: Vec<_> = MIGRATIONS.iter().filter(|ours| runs_beside(ours)).map(|ours| ours.version).collect();
@@ -256,18 +225,28 @@ fn runs_beside(migration: &Migration) -> bool {
     migration.sql.as_str().lines().any(|line| line == BESIDE)
 }
 
-/// The first of those that this program does not know, and beside which it may not run.
-async fn foreign_of(connection: &mut PgConnection, applied: &[AppliedMigration]) -> sqlx::Result<Option<i64>> {
+/// Refuses applied migrations that differ from this program's, and unknown ones unless this program may run beside them.
+async fn refuse_unknown(connection: &mut PgConnection, applied: &[AppliedMigration]) -> Result<(), SchemaError> {
+    let differs = |it: &&AppliedMigration| {
+        MIGRATIONS.iter().any(|ours| ours.version == it.version && ours.checksum != it.checksum)
+    };
+    if let Some(&AppliedMigration { version, .. }) = applied.iter().find(differs) {
+        return Err(SchemaError::Changed { version });
+    }
     let unknown: Vec<_> =
         applied.iter().map(|applied| applied.version).filter(|it| !MIGRATIONS.version_exists(*it)).collect();
     let there =
         sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, format!("{SCHEMA}.migrations_beside"));
-    if unknown.is_empty() || !there.fetch_one(&mut *connection).await? {
-        return Ok(unknown.first().copied());
+    let beside = if !unknown.is_empty() && there.fetch_one(&mut *connection).await? {
+        let beside = sqlx::query_scalar!("SELECT version FROM migrations_beside WHERE version = ANY ($1)", &unknown);
+        beside.fetch_all(connection).await?
+    } else {
+        Vec::new()
+    };
+    match unknown.into_iter().find(|version| !beside.contains(version)) {
+        Some(version) => Err(SchemaError::Foreign { version }),
+        None => Ok(()),
     }
-    let beside = sqlx::query_scalar!("SELECT version FROM migrations_beside WHERE version = ANY ($1)", &unknown);
-    let beside = beside.fetch_all(connection).await?;
-    Ok(unknown.into_iter().find(|version| !beside.contains(version)))
 }
 
 /// The number of the newest migration that this program knows.
@@ -278,15 +257,15 @@ pub(crate) fn newest() -> i64 {
 /// Refuses a database on which a worker lives, of whatever version.
 pub(crate) async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
-    match refuse_beside_workers(&mut connection, SCHEMA).await {
+    match refuse_beside_workers(&mut connection).await {
         Err(SchemaError::InUse { workers }) => Err(SchemaError::AtWork { workers }),
         refused => refused,
     }
 }
 
-/// Refuses to go on while a worker lives, as the table of workers in that schema tells, if there is one yet.
-async fn refuse_beside_workers(connection: &mut PgConnection, schema: &str) -> Result<(), SchemaError> {
-    let table = format!("{schema}.workers");
+/// Refuses to go on while a worker lives, as the table of workers tells, if there is one yet.
+async fn refuse_beside_workers(connection: &mut PgConnection) -> Result<(), SchemaError> {
+    let table = format!("{SCHEMA}.workers");
     let there = sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, table);
     if !there.fetch_one(&mut *connection).await? {
         return Ok(());
@@ -314,23 +293,11 @@ pub(crate) async fn migrate_new(options: &PgConnectOptions) -> Result<(), Schema
 /// Refuses a database whose schema is not exactly this program's.
 pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError> {
     let applied = match inspect(options).await? {
-        Contents::Ours { schema: SCHEMA, applied } => applied,
-        Contents::Ours { .. } => return Err(SchemaError::Unmoved),
+        Contents::Ours(applied) => applied,
         Contents::Nothing | Contents::Others(_) => Vec::new(),
     };
-    if let Some(version) = foreign_of(&mut connect_once(options, SCHEMA).await?, &applied).await? {
-        return Err(SchemaError::Foreign { version });
-    }
-    let mut missing = Vec::new();
-    for ours in MIGRATIONS.iter() {
-        match applied.iter().find(|applied| applied.version == ours.version) {
-            None => missing.push(ours.version),
-            Some(applied) if applied.checksum != ours.checksum => {
-                return Err(SchemaError::Changed { version: ours.version });
-            }
-            Some(_) => {}
-        }
-    }
+    refuse_unknown(&mut connect_once(options, SCHEMA).await?, &applied).await?;
+    let missing: Vec<_> = missing_of(&applied).map(|missing| missing.version).collect();
     if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
 }
 
@@ -348,54 +315,6 @@ async fn make_schema(connection: &mut PgConnection) -> Result<(), SchemaError> {
     }
 }
 
-/// Moves what those migrations made, and no more: others may have tables beside it. All or nothing, whatever its size.
-async fn move_here(connection: &mut PgConnection, applied: &[AppliedMigration]) -> Result<(), SchemaError> {
-    let mut tx = connection.begin().await?;
-    make_schema(&mut tx).await?;
-    execute(&mut tx, format!("SET LOCAL lock_timeout = '{}ms'", LOCK_TIMEOUT.as_millis())).await?;
-    let scripts = MIGRATIONS.iter().filter(|ours| applied.iter().any(|applied| applied.version == ours.version));
-    let scripts: Vec<_> = scripts.map(|migration| migration.sql.as_str()).collect();
-    // `ALTER TABLE` moves views, too.
-    let mut tables: Vec<_> = ["CREATE TABLE ", "CREATE VIEW "]
-        .iter()
-        .flat_map(|made| scripts.iter().flat_map(|script| made_by(script, made)))
-        .collect();
-    tables.extend(scripts.iter().flat_map(|script| renamed_by(script)));
-    tables.push(&MIGRATIONS.table_name);
-    for table in tables {
-        // Parts do not follow what they are parts of; indexes and sequences do. A table may have been dropped or
-        // renamed later.
-        let with_parts = sqlx::query_scalar!(
-            r#"SELECT part::regclass::text AS "name!"
-               FROM (SELECT to_regclass($1)::oid UNION ALL SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass($1))
-                    AS parts (part)
-               WHERE part IS NOT NULL"#,
-            format!("{FORMER}.{table}")
-        );
-        for name in with_parts.fetch_all(&mut *tx).await? {
-            execute(&mut tx, format!("ALTER TABLE {name} SET SCHEMA {SCHEMA}")).await?;
-        }
-    }
-    for function in scripts.iter().flat_map(|script| made_by(script, "CREATE FUNCTION ")) {
-        execute(&mut tx, format!("ALTER FUNCTION {FORMER}.{function} SET SCHEMA {SCHEMA}")).await?;
-    }
-    tx.commit().await?;
-    tracing::info!("moved the tables from the schema `{FORMER}` to `{SCHEMA}`");
-    Ok(())
-}
-
-/// The names of what a migration makes, of one kind.
-fn made_by<'a>(script: &'a str, statement: &'a str) -> impl Iterator<Item = &'a str> {
-    let name_ends = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-    script.split(statement).skip(1).filter_map(move |rest| rest.split(name_ends).next())
-}
-
-/// The names that a migration gives to tables of other names, a statement a line.
-fn renamed_by(script: &str) -> impl Iterator<Item = &str> {
-    let renames = script.lines().filter(|line| line.starts_with("ALTER TABLE "));
-    renames.filter_map(|line| line.split_once(" RENAME TO ")?.1.split(';').next())
-}
-
 /// Runs a statement that no parameter can express. Its parts are names of our own.
 async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()> {
     sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
@@ -404,10 +323,9 @@ async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()>
 /// A connection without the pool's timeouts, to a Postgres that is new enough. Names mean the tables of that schema. Where Postgres
 /// has none left it waits for one, as the pool does.
 pub(crate) async fn connect_once(options: &PgConnectOptions, schema: &str) -> Result<PgConnection, SchemaError> {
-    let options = plain(options.clone());
     let deadline = Instant::now() + ACQUIRE_TIMEOUT;
     let mut connection = loop {
-        match PgConnection::connect_with(&options).await {
+        match tls::connect(options).await {
             Err(error) if is_out_of_connections(&error) && Instant::now() < deadline => sleep(ASK_AGAIN).await,
             connected => break connected?,
         }
@@ -419,4 +337,19 @@ pub(crate) async fn connect_once(options: &PgConnectOptions, schema: &str) -> Re
     let version = version.fetch_one(&mut connection).await?;
     let major = u32::try_from(version.number).unwrap_or(0) / 10_000;
     if major < OLDEST_MAJOR { Err(SchemaError::Postgres { major }) } else { Ok(connection) }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::SqlSafeStr as _;
+    use sqlx::migrate::MigrationType;
+
+    use super::*;
+
+    #[test]
+    fn a_line_lets_older_servers_run_beside() {
+        let of = |sql: &'static str| Migration::new(8, "x".into(), MigrationType::Simple, sql.into_sql_str(), false);
+        assert!(runs_beside(&of("-- Reason.\n-- beside: yes\nSELECT 1")));
+        assert!(!runs_beside(&of("-- Not beside: yes\nSELECT 1")));
+    }
 }

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
 
-use crate::model::clock::Timestamp;
+use bellwire_core::clock::Timestamp;
 
 /// Settings of the database that matter, and how full it is.
 #[derive(Debug, Clone)]
@@ -18,17 +18,14 @@ pub(crate) struct Settings {
     pub full_page_writes: bool,
     /// `on`, `local`, `off` and others.
     pub synchronous_commit: String,
-    /// Whether dead rows are cleared.
     pub autovacuum: bool,
     /// Connections that it takes, without those kept for superusers.
     pub connections_max: i64,
-    /// Connections that there are.
     pub connections: i64,
     /// Transactions since the oldest row that is not frozen.
     pub xid_age: i64,
 }
 
-/// Reads them.
 pub(crate) async fn settings(pool: &PgPool) -> sqlx::Result<Settings> {
     sqlx::query_as!(
         Settings,
@@ -54,14 +51,11 @@ pub(crate) async fn analyze(connection: &mut PgConnection) -> sqlx::Result<()> {
 pub(crate) enum Holder {
     /// A transaction of this session, which has lasted for so many seconds.
     Session {
-        /// Its process.
         pid: i32,
-        /// What it calls itself.
         name: String,
     },
     /// A transaction that was prepared for a second phase.
     Prepared(String),
-    /// A replication slot that nobody reads.
     Slot(String),
 }
 
@@ -91,7 +85,6 @@ pub(crate) async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(Holder,
     }))
 }
 
-/// How many lanes stand still.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Held by throttling, an operator, or a refused key.
@@ -100,7 +93,6 @@ pub(crate) struct Standing {
     pub broken: i64,
 }
 
-/// Counts the lanes that stand still.
 pub(crate) async fn standing(pool: &PgPool, now: Timestamp) -> sqlx::Result<Standing> {
     sqlx::query_as!(
         Standing,
@@ -128,11 +120,9 @@ pub(crate) async fn expiring_keys(pool: &PgPool, within: TimeDelta, now: Timesta
 /// A table, and how many of its rows live, as far as Postgres knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dead {
-    /// Its name.
     pub table: String,
     /// Rows that are to be cleared.
     pub dead: i64,
-    /// The others.
     pub live: i64,
 }
 
@@ -148,12 +138,9 @@ pub(crate) async fn worst_bloat(pool: &PgPool) -> sqlx::Result<Option<Dead>> {
     .await
 }
 
-/// Leases that ran out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// Batches.
     pub batches: i64,
-    /// Deliveries that are rows.
     pub rows: i64,
 }
 

@@ -5,6 +5,7 @@
 //! once there are thousands. Autovacuum puts that right when its turn comes, with default settings after a minute or more, in which a first
 //! campaign is over.
 
+use crate::store::transactions::begin_with;
 use sqlx::{AssertSqlSafe, PgPool};
 
 /// So many rows are enough for every plan to go by index, whatever is handed over.
@@ -24,7 +25,7 @@ pub(crate) async fn refresh(pool: &PgPool) -> sqlx::Result<()> {
     .fetch_all(pool)
     .await?;
     for table in grown {
-        let mut tx = pool.begin_with(LOCK_TIMEOUT).await?;
+        let mut tx = begin_with(pool, LOCK_TIMEOUT).await?;
         sqlx::query(AssertSqlSafe(format!("ANALYZE {table}"))).execute(&mut *tx).await?;
         tx.commit().await?;
     }

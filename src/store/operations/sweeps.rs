@@ -6,15 +6,16 @@ use std::time::Duration;
 use sqlx::{PgPool, Postgres, Transaction};
 use tracing::info;
 
-use crate::model::clock::Timestamp;
-use crate::model::fact::Loss;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::audience_counts::Difference;
 use crate::store::audience::subscriptions::row::Keys;
 use crate::store::keys::apps::{self, App};
 use crate::store::outcomes::ledger::take::{self, Waiting};
 use crate::store::outcomes::ledger::unsent::{self, How};
-use crate::store::{BEGIN_BY_INDEX, queue::messages};
+use crate::store::queue::messages;
+use crate::store::transactions::{begin, begin_by_index};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::Loss;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
 /// What is left of a paused message so long after it expired is settled here: rows that are never due.
 const EXPIRY_GRACE: Duration = Duration::from_secs(60);
@@ -53,7 +54,7 @@ pub(crate) async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<V
 
 /// Settles a chunk of what is parked though its message expired a minute ago. Returns how many rows that were.
 pub(crate) async fn expire_parked(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let rows = take::of_expired_parked(&mut tx, now - EXPIRY_GRACE, now).await?;
     expire(tx, rows, now).await
 }
@@ -69,7 +70,7 @@ pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx:
     if keys.ids.is_empty() {
         return Ok(0);
     }
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let expired = sqlx::query_scalar!(
         r#"UPDATE subscriptions s SET state = 'expired', ended_at = $3 FROM unnest($1::smallint[], $2::uuid[]) AS k (shard, id)
            WHERE s.shard = k.shard AND s.id = k.id AND s.state = 'active' AND s.expires_at <= $3
@@ -96,7 +97,7 @@ pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx:
 ///
 /// No message is due for another look at the same `now`.
 pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let looked = sqlx::query!(
         r#"
         WITH due AS (
@@ -142,7 +143,6 @@ pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Resu
     Ok(looked.len() as u64)
 }
 
-/// Tells the log what a campaign came to.
 async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sqlx::Result<()> {
     let Some((_, account)) = messages::account(pool, app, id, now).await? else { return Ok(()) };
     let Some(App { slug: app, .. }) = apps::find_any(pool, Some(app), None).await? else { return Ok(()) };
@@ -153,7 +153,7 @@ async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sq
 
 /// Settles a chunk of a message's rows that nobody holds as expired. Returns how many.
 async fn expire_rows(pool: &PgPool, message: MessageId, now: Timestamp) -> sqlx::Result<usize> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let rows = take::of_message(&mut tx, message, now).await?;
     expire(tx, rows, now).await
 }

@@ -10,9 +10,10 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::retrying::retrying;
-use crate::model::clock::Timestamp;
 use crate::store::hooks::deliveries::LEASE as REQUEST_LEASE;
 use crate::store::queue::claims::LEASE;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
 
 /// How the sessions of a process that may be ended with its worker are named; its own id follows.
 pub(crate) const SESSION: &str = "bellwire ";
@@ -52,7 +53,7 @@ pub struct TakenOver {
 /// that it held. None: it lives after all, or somebody else is at it, or was.
 pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp) -> sqlx::Result<Option<TakenOver>> {
     let taken = retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let found = sqlx::query_scalar!(
             "SELECT session FROM workers WHERE id = $1 AND beats = $2 FOR NO KEY UPDATE SKIP LOCKED",
             worker,
@@ -77,7 +78,7 @@ pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp)
 /// Takes a worker off the list that stops, and makes due what it could not give back.
 pub(crate) async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let left = sqlx::query!("DELETE FROM workers WHERE id = $1", worker).execute(&mut *tx).await?;
         let taken = match left.rows_affected() {
             0 => TakenOver::default(), // whoever took it off the list has seen to that
@@ -161,10 +162,10 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::model::clock::Clock;
+    use bellwire_core::clock::Clock;
 
     #[test]
-    fn leases_tell_their_worker_and_are_all_different_within_one_millisecond() {
+    fn leases_name_their_worker_and_differ() {
         let clock = Clock::stub(Timestamp::from_timestamp(1_800_000_000, 0).unwrap());
         let (one, other) = (clock.uuid(), clock.uuid());
         let leases: HashSet<Uuid> = (0..10_000).map(|_| lease_of(one, clock.uuid())).collect();

@@ -5,19 +5,18 @@ use std::time::Duration;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::LaneId;
-use crate::policy::breaker::{PROBE_PATIENCE, Snapshot};
-use crate::policy::hold::Held;
-use crate::policy::lane_state::LaneState;
-use crate::policy::payload_limit::Learned;
 use crate::store::queue::stops::Horizon;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::LaneId;
+use bellwire_rules::policy::breaker::{PROBE_PATIENCE, Snapshot};
+use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::lane_state::LaneState;
+use bellwire_rules::policy::payload_limit::Learned;
 
 /// A worker that has not been heard of for so long counts for nothing, by the clocks that follow the database's. It is missed
 /// sooner by those who [count](crate::dispatch) its heartbeats.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
-/// The version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Whether all sessions on this database that are of Bellwire's processes have this process's name.
@@ -43,29 +42,25 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    /// One worker alone.
     pub(crate) const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
 }
 
 /// What a worker said of itself, as another one finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// Which worker.
     pub id: Uuid,
     /// When it started, by its clock.
     pub started_at: Timestamp,
     /// When it last said that it lives, by its clock.
     pub beat_at: Timestamp,
-    /// How often it has. 0: it is of a version that does not count.
+    /// Number of its heartbeats.
     pub beats: i64,
 }
 
-/// What a heartbeat finds.
 #[derive(Debug)]
 pub(crate) struct Beat {
     /// All other workers on the list, in no order.
     pub peers: Vec<Peer>,
-    /// The database's time.
     pub database: Timestamp,
 }
 
@@ -128,15 +123,14 @@ pub(crate) async fn beat(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::R
     Ok(Some(Beat { peers: peers.collect(), database }))
 }
 
-/// Whether any worker lives.
 pub(crate) async fn any(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<bool> {
     sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM workers WHERE beat_at >= $1) AS "any!""#, now - SILENCE)
         .fetch_one(executor)
         .await
 }
 
-/// The versions of the workers that live, one for each; none: it does not tell.
-pub(crate) async fn versions(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Option<String>>> {
+/// Versions of the live workers, one for each.
+pub(crate) async fn versions(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar!("SELECT version FROM workers WHERE beat_at >= $1 ORDER BY id", now - SILENCE)
         .fetch_all(pool)
         .await

@@ -2,10 +2,10 @@
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{AlertId, AppId};
-use crate::model::named;
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::id::{AlertId, AppId};
+use bellwire_core::named;
 
 named! {
     /// What an alert is about, as stored in `alerts.kind`. It is open until somebody resolves it; what happens again before
@@ -14,6 +14,9 @@ named! {
     pub enum Kind {
         /// Gateways refuse a VAPID key. Dispatch raises it as it holds the key's lane; its deliveries wait.
         KeyRefused = "key_refused",
+        /// A push service suddenly calls many working subscriptions of a lane gone. Dispatch raises it as it holds the lane; nothing is
+        /// pruned before it is confirmed.
+        MassGone = "mass_gone",
         /// A delivery's row was changed by hand. Dispatch raises it as it claims the row, which becomes a dead letter.
         Tampered = "tampered",
         /// A delivery that had ended was put back. Dispatch raises it as it claims the row, which becomes a dead letter.
@@ -69,26 +72,18 @@ pub async fn raise(conn: &mut PgConnection, alert: &Alert<'_>, now: Timestamp) -
     Ok(n == 1)
 }
 
-/// A row of `alerts`.
 #[derive(Debug)]
 pub(crate) struct AlertRow {
-    /// Its id.
     pub id: AlertId,
-    /// The app it belongs to.
     pub app: Option<AppId>,
-    /// What kind of thing it is about.
     pub kind: Kind,
-    /// What it is about.
     pub subject: String,
     /// For people.
     pub detail: String,
     /// How often it was raised since it was opened.
     pub n: i64,
-    /// When it was opened.
     pub first_at: Timestamp,
-    /// When it was last raised.
     pub last_at: Timestamp,
-    /// When somebody had looked at it.
     pub resolved_at: Option<Timestamp>,
 }
 
@@ -128,7 +123,6 @@ pub(crate) async fn resolve(
     .await
 }
 
-/// Resolves what is open of a kind and subject.
 pub(crate) async fn resolve_all(
     executor: impl PgExecutor<'_>,
     kind: Kind,
@@ -146,7 +140,6 @@ pub(crate) async fn resolve_all(
     .map(drop)
 }
 
-/// How many alerts of each kind are open.
 pub(crate) async fn open(pool: &PgPool) -> sqlx::Result<[(Kind, i64); Kind::ALL.len()]> {
     let found = sqlx::query!(
         r#"SELECT kind AS "kind: Kind", count(*) AS "n!" FROM alerts WHERE resolved_at IS NULL GROUP BY kind"#

@@ -70,6 +70,11 @@ impl Row<'_> {
         self.field(value.as_bytes())
     }
 
+    /// A `boolean`.
+    pub fn boolean(&mut self, value: bool) -> &mut Self {
+        self.field(&[u8::from(value)])
+    }
+
     /// A `smallint`.
     pub fn smallint(&mut self, value: i16) -> &mut Self {
         self.field(&value.to_be_bytes())
@@ -119,7 +124,6 @@ impl Row<'_> {
 
     /// A `text[]`.
     pub fn texts(&mut self, values: &[String]) -> &mut Self {
-        /// Of `text`, among Postgres's types.
         const TEXT: i32 = 25;
         let length = |octets: usize| i32::try_from(octets).expect("fields are far below 2 GiB");
         // Dimensions, whether there are nulls, of what; of the dimension, how many there are, and the number of the first.

@@ -15,17 +15,17 @@ use sqlx::postgres::{PgPool, Postgres};
 use sqlx::{FromRow, QueryBuilder};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::classify::DeadReason;
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::delivery::{Ending, Tier};
-use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
-use crate::model::lane::Gateway;
-use crate::model::named;
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::connections::engine::shards_of;
 use crate::store::keyset::Keyset;
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::named;
+use bellwire_core::request_time;
+use bellwire_rules::classify::DeadReason;
 
-/// Most groups that are answered.
 pub(crate) const GROUPS_MAX: i64 = 1000;
 
 named! {
@@ -66,13 +66,9 @@ pub(crate) struct Filter {
     pub state: Option<State>,
     /// What was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    #[param(value_type = Option<String>)]
     pub message: Option<MessageId>,
     /// To whom.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    #[param(value_type = Option<String>)]
     pub subscription: Option<SubscriptionId>,
     /// The topic that the message was addressed to.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,10 +82,10 @@ pub(crate) struct Filter {
     #[param(inline)]
     pub gateway: Option<Gateway>,
     /// Died at this time or later, to the millisecond.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
     pub since: Option<DateTime<Utc>>,
     /// Died before this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
     pub until: Option<DateTime<Utc>>,
     /// Retries that were made.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,36 +176,24 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
     }
 }
 
-/// A dead letter.
 #[derive(Debug, Clone, FromRow)]
 pub(crate) struct DeadLetterRow {
     /// Its id, a UUIDv7 of the time of death.
     pub id: DeadLetterId,
-    /// Where it stands.
     pub state: State,
-    /// Why it died.
     pub reason: String,
     /// HTTP status of the last answer.
     pub status: Option<i16>,
-    /// The gateway's words.
     pub detail: Option<String>,
-    /// Retries that were made.
     pub retries: i32,
     /// [`Tier::code`].
     pub tier: i16,
-    /// The push service.
     pub gateway: Gateway,
-    /// What was sent.
     pub message: MessageId,
-    /// To whom.
     pub subscription: SubscriptionId,
-    /// When it died.
     pub at: Timestamp,
-    /// When it was replayed or discarded.
     pub settled_at: Option<Timestamp>,
-    /// The message that replayed it.
     pub replay: Option<MessageId>,
-    /// Rows of its history.
     pub attempts: i64,
 }
 
@@ -237,7 +221,7 @@ async fn attempts_of(
     letters: &[DeadLetterRow],
 ) -> sqlx::Result<HashMap<(MessageId, SubscriptionId), i64>> {
     let ids: Vec<SubscriptionId> = letters.iter().map(|letter| letter.subscription).collect();
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     // A delivery can have left several dead letters.
     let counted = sqlx::query!(
         r#"SELECT a.message AS "message: MessageId", a.subscription AS "subscription: SubscriptionId", count(*) AS "n!"
@@ -290,7 +274,6 @@ impl By {
 pub(crate) struct Group {
     /// What they have in common.
     pub key: Option<String>,
-    /// How many there are.
     pub count: i64,
     /// When the newest of them died.
     pub newest: DateTime<Utc>,
@@ -306,16 +289,13 @@ pub(crate) async fn groups(pool: &PgPool, app: AppId, filter: &Filter, by: By) -
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 
-/// What a dead letter has beside its row.
 #[derive(Debug, Clone)]
 pub(crate) struct Enclosed {
-    /// The policy in force when it died.
     pub policy: Option<Value>,
     /// The message's sealed content; none once it was deleted.
     pub content: Option<Vec<u8>>,
 }
 
-/// Opens a dead letter.
 pub(crate) async fn enclosed(pool: &PgPool, app: AppId, id: DeadLetterId) -> sqlx::Result<Option<Enclosed>> {
     sqlx::query_as!(
         Enclosed,
@@ -336,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_takes_exactly_the_members_that_it_names() {
+    fn filter_matches_exactly_its_members() {
         let all = json!({
             "reason": "gone", "status": 410, "state": "closed", "message": MessageId(Uuid::nil()),
             "subscription": SubscriptionId(Uuid::nil()), "topic": "news", "tier": "promotional", "gateway": "fcm",

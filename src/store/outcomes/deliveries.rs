@@ -2,42 +2,36 @@
 
 use sqlx::{PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take;
 use crate::store::outcomes::ledger::unsent::{self, How};
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 
-/// One delivery.
 #[derive(Debug, Clone)]
 pub(crate) struct DeliveryRow {
-    /// Whom it goes to.
     pub subscription: SubscriptionId,
     /// Attempts that a retry followed, while it waits.
     pub retries: Option<i32>,
-    /// Whether a worker holds it.
     pub held: bool,
     /// When it is due, while it waits; none: its message is paused.
     pub due_at: Option<Timestamp>,
 }
 
-/// One attempt, or an ending without one.
 #[derive(Debug, Clone)]
 pub(crate) struct AttemptRow {
-    /// The subscription it belongs to.
     pub subscription: SubscriptionId,
     /// 0: the first POST.
     pub attempt: i32,
     /// When the answer was known.
     pub at: Timestamp,
-    /// [`crate::model::delivery::Ending::code`].
+    /// [`bellwire_core::delivery::Ending::code`].
     pub ending: i16,
-    /// HTTP status.
     pub status: Option<i16>,
     /// From the start of the POST to the answer.
     pub took_ms: Option<i32>,
-    /// Why it failed or ended.
     pub reason: Option<String>,
 }
 
@@ -88,7 +82,6 @@ pub(crate) async fn list(
     )
 }
 
-/// The attempts of these deliveries, in order.
 pub(crate) async fn attempts(
     executor: impl PgExecutor<'_>,
     message: MessageId,
@@ -105,12 +98,9 @@ pub(crate) async fn attempts(
     .await
 }
 
-/// What became of a wish that concerns a waiting delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reached {
-    /// It is so.
     Done,
-    /// It does not wait, or a worker holds it.
     NotWaiting,
 }
 
@@ -136,7 +126,6 @@ pub(crate) async fn hurry(
     Ok(if done.rows_affected() == 1 { Reached::Done } else { Reached::NotWaiting })
 }
 
-/// Ends a waiting delivery.
 pub(crate) async fn cancel(
     pool: &PgPool,
     app: AppId,
@@ -145,7 +134,7 @@ pub(crate) async fn cancel(
     now: Timestamp,
 ) -> Result<Reached, sqlx::Error> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let Some(row) = take::of_delivery(&mut tx, app, message, subscription, now).await? else {
             return Ok(Reached::NotWaiting);
         };

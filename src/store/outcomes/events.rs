@@ -10,11 +10,12 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use utoipa::ToSchema;
 
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKeyId};
-use crate::model::lane::Gateway;
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::delivery::Tier;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKeyId};
+use bellwire_core::lane::Gateway;
 
 /// What happened. Its shape is stable: members may be added, never changed or taken away.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -26,7 +27,6 @@ pub enum Body {
         /// Why they died.
         reason: String,
         /// The first dead letter of the minute.
-        #[schema(value_type = String)]
         dead_letter: DeadLetterId,
     },
     /// Subscriptions of one push service and VAPID key do not exist any more.
@@ -38,7 +38,6 @@ pub enum Body {
         /// The push service.
         gateway: Gateway,
         /// The key that they were made with.
-        #[schema(value_type = String)]
         vapid_key: VapidKeyId,
     },
     /// Deliveries of a tier were accepted later than the tier promises.
@@ -49,18 +48,16 @@ pub enum Body {
         /// What it promises, in seconds from the API's acceptance.
         sla_seconds: u32,
         /// The message that was the first of the minute.
-        #[schema(value_type = String)]
         message: MessageId,
     },
 }
 
 impl Body {
-    /// The name of this kind of event.
-    pub fn kind(&self) -> &'static str {
+    fn kind(&self) -> EventType {
         match self {
-            Self::DeadLetterCreated { .. } => "dead_letter.created",
-            Self::SubscriptionGone { .. } => "subscription.gone",
-            Self::SlaMissed { .. } => "sla.missed",
+            Self::DeadLetterCreated { .. } => EventType::DeadLetterCreated,
+            Self::SubscriptionGone { .. } => EventType::SubscriptionGone,
+            Self::SlaMissed { .. } => EventType::SlaMissed,
         }
     }
 
@@ -115,7 +112,7 @@ pub async fn record(conn: &mut PgConnection, mut events: Vec<Event>, now: Timest
         "#,
         &events.iter().map(|_| uuid_of(now)).collect::<Vec<_>>(),
         &events.iter().map(|event| event.app.0).collect::<Vec<_>>(),
-        &events.iter().map(|event| event.body.kind().to_owned()).collect::<Vec<_>>(),
+        &events.iter().map(|event| event.body.kind().name().to_owned()).collect::<Vec<_>>(),
         &events.iter().map(|event| event.body.subject()).collect::<Vec<_>>(),
         &events.iter().map(|event| event.n).collect::<Vec<_>>(),
         &events.iter().map(|event| Json(&event.body)).collect::<Vec<_>>() as &[Json<&Body>],
@@ -150,16 +147,13 @@ pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId
         .collect())
 }
 
-/// An event as it is stored.
 #[derive(Debug, Clone)]
 pub(crate) struct EventRow {
     /// Its id, a UUIDv7 of its first occurrence.
     pub id: EventId,
     /// How often it happened within its minute.
     pub n: i64,
-    /// What happened.
     pub body: serde_json::Value,
-    /// When it first did.
     pub at: Timestamp,
 }
 
@@ -186,12 +180,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_names_its_kind_as_the_database_does() {
-        let message = MessageId(Uuid::nil());
-        let event = Event::sla_missed(AppId(Uuid::nil()), Tier::Transactional, 30, message, 2);
-        assert_eq!(
-            serde_json::to_value(&event.body).unwrap(),
-            json!({"kind": event.body.kind(), "data": {"tier": "transactional", "sla_seconds": 30, "message": message}})
-        );
+    fn body_names_its_event_type() {
+        let (lane, vapid_key, message) = (LaneId(1), VapidKeyId(Uuid::nil()), MessageId(Uuid::nil()));
+        for body in [
+            Body::DeadLetterCreated { reason: "gone".to_owned(), dead_letter: DeadLetterId(Uuid::nil()) },
+            Body::SubscriptionGone { lane, gateway: Gateway::Fcm, vapid_key },
+            Body::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message },
+        ] {
+            assert_eq!(serde_json::to_value(&body).unwrap()["kind"], body.kind().name());
+        }
+        let body = Body::SlaMissed { tier: Tier::Transactional, sla_seconds: 30, message };
+        let data = json!({"tier": "transactional", "sla_seconds": 30, "message": message});
+        assert_eq!(serde_json::to_value(&body).unwrap(), json!({"kind": "sla.missed", "data": data}));
     }
 }

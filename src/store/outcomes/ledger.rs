@@ -17,6 +17,9 @@ mod dead_letters;
 pub(crate) mod enqueue;
 pub(crate) mod forged;
 pub(crate) mod log;
+#[cfg(test)]
+mod properties;
+pub(in crate::store) mod prune;
 mod rows;
 pub(crate) mod settlement;
 pub(crate) mod take;

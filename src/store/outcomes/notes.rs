@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::fact::{Counts, Fact, StatusClass, wait_class};
-use crate::model::id::{LaneId, MessageId};
 use crate::store::outcomes::ledger::settlement::{End, Fate, Settlement};
 use crate::store::outcomes::ledger::take::Waiting;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
+use bellwire_core::fact::{Counts, Fact, StatusClass, wait_class};
+use bellwire_core::id::{LaneId, MessageId};
 
 /// A message has figures over time of its own if it goes to more than these: it is fanned out in batches. One-time codes would
 /// leave three rows each.
@@ -30,7 +30,7 @@ pub(crate) fn facts(settlement: &Settlement) -> impl Iterator<Item = Fact> + '_ 
         _ => None,
     };
     let origin = settlement.delivery().origin;
-    let waited = accepted_at.map(|at| Fact::Waited(wait_class((at - origin.accepted_at).to_std().unwrap_or_default())));
+    let waited = accepted_at.map(|at| Fact::Waited(wait_class((at - origin.free_at).to_std().unwrap_or_default())));
     let asked = accepted_at.filter(|_| origin.enveloped).map(|_| Fact::ReceiptAsked);
     answers.chain(ended.map(Fact::Ended)).chain(waited).chain(asked)
 }
@@ -62,7 +62,6 @@ pub(crate) struct Told {
 }
 
 impl Profiles {
-    /// The number of what a settlement tells.
     pub(crate) fn of(&mut self, settlement: &Settlement) -> i32 {
         let facts = facts(settlement).map(Fact::code).collect();
         let next = i32::try_from(self.known.len()).expect("a group has some hundred rows");

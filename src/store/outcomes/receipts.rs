@@ -1,21 +1,22 @@
 //! Receipts: written in batches, counted exactly, read with their deliveries.
 
-mod apart;
+mod citus;
 
 use chrono::TimeDelta;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::ReceiptKind;
-use crate::model::hook::Heard;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
 use crate::store::connections::engine;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::Waiting;
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::outcomes::notes::CHARTED_ABOVE;
+use crate::store::transactions::begin_with;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::ReceiptKind;
+use bellwire_core::hook::Heard;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 
-/// What a service worker reported, and when we heard of it.
+/// A report of a service worker.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     /// What was delivered.
@@ -26,20 +27,16 @@ pub struct Receipt {
     pub kind: ReceiptKind,
     /// Which button was clicked, at most 200 characters.
     pub action: Option<String>,
-    /// When it was reported.
+    /// Time of the event, as far as the worker's report gives its age.
     pub at: Timestamp,
 }
 
-/// A receipt as it stands in history.
 #[derive(Debug, Clone)]
 pub(crate) struct ReceiptRow {
-    /// The subscription it belongs to.
     pub subscription: SubscriptionId,
     /// [`ReceiptKind::code`].
     pub kind: i16,
-    /// When it was reported.
     pub at: Timestamp,
-    /// Which button was clicked.
     pub action: Option<String>,
 }
 
@@ -61,13 +58,15 @@ pub async fn write(
     now: Timestamp,
 ) -> sqlx::Result<()> {
     retrying(|| async move {
-        let mut tx = pool.begin_with(BEGIN).await?;
+        let mut tx = begin_with(pool, BEGIN).await?;
         let counted = lock_counts(&mut tx, receipts, kept_since).await?;
-        let mut batch: Vec<&Receipt> = receipts
+        let mut batch: Vec<Receipt> = receipts
             .iter()
             .filter(|(app, receipt)| counted.iter().any(|it| (it.message, it.app) == (receipt.message, *app)))
-            .map(|(_, r)| r)
+            .map(|(_, r)| r.clone())
             .collect();
+        bound_by_acceptance(&mut tx, &mut batch, now).await?;
+        let mut batch: Vec<&Receipt> = batch.iter().collect();
         // The first of its kind counts; and everybody writes in the order of the key.
         batch.sort_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind.code()));
         batch.dedup_by_key(|receipt| (receipt.message, receipt.subscription, receipt.kind));
@@ -82,11 +81,23 @@ pub async fn write(
     .await
 }
 
-/// A message whose counts are locked.
+/// Raises times of events that lie before the acceptance of their message: a browser's clock may have changed meanwhile.
+async fn bound_by_acceptance(conn: &mut PgConnection, batch: &mut [Receipt], now: Timestamp) -> sqlx::Result<()> {
+    // Reports without an age wait for their batch for less than a second.
+    if batch.iter().all(|receipt| receipt.at > now - TimeDelta::seconds(1)) {
+        return Ok(());
+    }
+    let accepted = citus::accepted_at(conn, batch.iter()).await?;
+    for receipt in batch {
+        let earliest = accepted.get(&receipt.message).copied().unwrap_or(now).min(now);
+        receipt.at = receipt.at.max(earliest);
+    }
+    Ok(())
+}
+
 struct Counted {
     message: MessageId,
     app: AppId,
-    /// Whether webhooks are told of its receipts.
     heard: bool,
 }
 
@@ -130,7 +141,7 @@ async fn insert(
     now: Timestamp,
 ) -> sqlx::Result<Vec<Waiting>> {
     if engine::is_distributed() {
-        return apart::insert(conn, batch, heard, now).await;
+        return citus::insert(conn, batch, heard, now).await;
     }
     sqlx::query_as!(
         Waiting,
@@ -187,7 +198,7 @@ async fn insert(
 /// changing are left to their next receipt: this comes last in its transaction and waits for nothing that others hold.
 async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
     if engine::is_distributed() {
-        return apart::prove_keys(conn, batch, now).await;
+        return citus::prove_keys(conn, batch, now).await;
     }
     sqlx::query!(
         "WITH unproven AS MATERIALIZED (
@@ -231,7 +242,7 @@ pub(crate) async fn of_pairs(
     messages: &[MessageId],
     subscriptions: &[SubscriptionId],
 ) -> sqlx::Result<Vec<(MessageId, ReceiptRow)>> {
-    let mut tx = pool.begin_with(BEGIN).await?;
+    let mut tx = begin_with(pool, BEGIN).await?;
     let rows = sqlx::query!(
         r#"SELECT r.message AS "message: MessageId", r.subscription AS "subscription: SubscriptionId", r.kind, r.at, r.action
            FROM unnest($1::uuid[], $2::uuid[]) AS p (message, subscription)

@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DurationRound as _, TimeDelta};
 use sqlx::{PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
-use crate::model::lane::Gateway;
-use crate::policy::reliability::{self, Count, LaneSums, Reading, Sli, State};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::reliability::{self, Count, LaneSums, Reading, Sli, State};
 
-/// What stands for "no tier" in the table.
 const NO_TIER: i16 = 0;
 
 /// Adds what a worker counted to the present minute.
@@ -49,7 +48,6 @@ pub async fn add(
     .map(drop)
 }
 
-/// What waits in the queue.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Due {
     /// Deliveries that are due; 10,000 of a lane and tier at most.
@@ -81,12 +79,10 @@ pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Due> {
     .await
 }
 
-/// What to read.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Filter {
     /// Only this app's lanes.
     pub app: Option<AppId>,
-    /// Only this lane.
     pub lane: Option<LaneId>,
 }
 
@@ -157,7 +153,6 @@ pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     Ok(raised)
 }
 
-/// Lanes whose breakers tripped too often.
 fn trippers(lanes: &[LaneSums]) -> BTreeSet<LaneId> {
     let is_past = |reading: &Reading| reading.sli == Sli::BreakerTrips && reading.state == State::Alert;
     let trips =

@@ -7,11 +7,12 @@ use futures_util::stream::BoxStream;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId, MessageId};
-use crate::model::lane::Gateway;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, MessageId};
+use bellwire_core::lane::Gateway;
 
 /// What stands for all messages of a lane.
 pub(crate) const EVERY_MESSAGE: MessageId = MessageId(Uuid::nil());
@@ -25,16 +26,12 @@ pub(crate) const ROWS_MAX: usize = 1_000_000;
 /// How long a row of `rollups` is: its number is `rollups.step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// A minute.
     Minute = 1,
-    /// An hour.
     Hour = 2,
-    /// A day in UTC.
     Day = 3,
 }
 
 impl Step {
-    /// Every step, the shortest first.
     pub(crate) const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
 
     /// For how much longer it is kept than is said: the first bucket of a range begins that much before the range at most, and is
@@ -75,7 +72,6 @@ impl MetricsKept {
         days: Duration::from_secs(1_825 * 86_400),
     };
 
-    /// By that step.
     pub(crate) fn of(self, step: Step) -> Duration {
         match step {
             Step::Minute => self.minutes,
@@ -89,7 +85,7 @@ impl MetricsKept {
 /// whatever breaks off. Returns whether the chunk was full, so that there may be more than what comes in all the time. One at a
 /// time: whoever meets another leaves it to that one, so that nobody waits for anybody's rows.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let alone =
         sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended('bellwire.rollups', 0)) AS "alone!""#);
     if !alone.fetch_one(&mut *tx).await? {
@@ -139,14 +135,10 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
     Ok(folded == CHUNK)
 }
 
-/// A lane that figures are asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneOf {
-    /// Its number.
     pub lane: LaneId,
-    /// The app it belongs to.
     pub app: AppId,
-    /// Where it leads.
     pub gateway: Gateway,
 }
 
@@ -174,7 +166,6 @@ pub(crate) async fn charted(pool: &PgPool, app: Option<AppId>, messages: &[Messa
     Ok(rows.fetch_all(pool).await?.into_iter().map(MessageId).collect())
 }
 
-/// Which rows to read, and what of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// Of these lanes; none: of all together.
@@ -185,7 +176,7 @@ pub(crate) struct Wanted {
     pub gateways: Vec<Gateway>,
     /// Of these tiers, by [`Tier::code`], 0 for what has none; empty: of all.
     pub tiers: Vec<i16>,
-    /// The facts, by [`Fact::code`](crate::model::fact::Fact::code), that are of interest. Most of a row's are how long
+    /// The facts, by [`Fact::code`](bellwire_core::fact::Fact::code), that are of interest. Most of a row's are how long
     /// deliveries waited.
     pub facts: RangeInclusive<i16>,
 }
@@ -204,17 +195,15 @@ pub(crate) struct Piece {
 /// What was counted of a lane and tier in a step.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// When it began.
     pub start: Timestamp,
     /// Its lane; none: all of the gateway.
     pub lane: Option<LaneId>,
-    /// Its gateway.
     pub gateway: Gateway,
     /// Its tier, if it has one.
     pub tier: Option<Tier>,
     /// Its message; none: all.
     pub message: Option<MessageId>,
-    /// What was counted, by [`Fact::code`](crate::model::fact::Fact::code).
+    /// What was counted, by [`Fact::code`](bellwire_core::fact::Fact::code).
     pub facts: Vec<i16>,
     /// How much of each.
     pub ns: Vec<i64>,

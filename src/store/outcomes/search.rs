@@ -4,20 +4,20 @@
 //! messages are walked, the newest first, and each is asked by key. One request walks a bounded way and says how far it
 //! came; whoever wants more goes on from there.
 
-mod apart;
+mod citus;
 pub(crate) mod former;
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::model::lane::Gateway;
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::audience::user_shards;
 use crate::store::connections::engine;
 use crate::store::keyset::{Towards, paged};
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
 
 /// Most pairs of a message and a subscription that one request looks at.
 pub(crate) const PAIRS_MAX: usize = 2_000;
@@ -27,42 +27,30 @@ pub(crate) const DEVICES_MAX: usize = 20;
 /// A delivery's place in a list of them: by message, then by subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Of which message.
     pub message: Uuid,
-    /// To which subscription.
     pub subscription: Uuid,
 }
 
 impl Place {
-    /// Above all.
     pub(crate) const TOP: Self = Self { message: Uuid::max(), subscription: Uuid::max() };
 }
 
-/// Whose deliveries are wanted.
 #[derive(Debug, Clone)]
 pub(crate) enum Whose {
-    /// All of a message.
     Message(MessageId),
-    /// All to these subscriptions.
     Subscriptions(Vec<SubscriptionId>),
-    /// Those of a message to these subscriptions.
     Both(MessageId, Vec<SubscriptionId>),
 }
 
-/// Which of them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
-    /// Which way the list is read.
     pub towards: Towards,
-    /// From beyond this place on.
     pub beyond: Place,
     /// Of messages that were made at this time or later.
     pub since: Timestamp,
     /// And before this place.
     pub below: Place,
-    /// Of this tier.
     pub tier: Option<Tier>,
-    /// To subscriptions of this lane.
     pub lane: Option<LaneId>,
     /// Only those that wait or are under way need be found.
     pub waiting: bool,
@@ -70,7 +58,6 @@ pub(crate) struct Wanted {
     pub recipients: usize,
 }
 
-/// A delivery that was found.
 #[derive(Debug)]
 pub(crate) struct FoundRow {
     pub message: MessageId,
@@ -85,7 +72,6 @@ pub(crate) struct FoundRow {
     pub gateway: Option<Gateway>,
     /// Attempts that a retry followed, while it waits.
     pub retries: Option<i32>,
-    /// Whether a worker holds it.
     pub held: bool,
     /// When it is due, while it waits; none: its message is paused.
     pub due_at: Option<Timestamp>,
@@ -115,7 +101,6 @@ struct Stretch {
     next: Option<Place>,
 }
 
-/// A user's newest subscriptions, ended ones included.
 pub(crate) async fn devices(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<Vec<SubscriptionId>> {
     let shards = user_shards::of(pool, app, Some(&[user_id.to_owned()])).await?;
     sqlx::query_scalar!(
@@ -138,7 +123,7 @@ pub(crate) async fn search(
     wanted: &Wanted,
     now: Timestamp,
 ) -> sqlx::Result<Found> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let stretch = match whose {
         Whose::Message(message) => recipients(&mut tx, *message, wanted).await?,
         Whose::Subscriptions(subscriptions) => messages(&mut tx, app, subscriptions, wanted).await?,
@@ -215,7 +200,7 @@ async fn look(
     now: Timestamp,
 ) -> sqlx::Result<Vec<FoundRow>> {
     if engine::is_distributed() {
-        return apart::look(conn, app, stretch, wanted, now).await;
+        return citus::look(conn, app, stretch, wanted, now).await;
     }
     paged!(
         wanted,

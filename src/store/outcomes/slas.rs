@@ -2,12 +2,12 @@
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId, MessageId};
-use crate::policy::reliability::Count;
 use crate::store::outcomes::events::Event;
 use crate::store::outcomes::reliability;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, MessageId};
+use bellwire_rules::policy::reliability::Count;
 
 /// Seconds, for the tiers that have any.
 pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Vec<(Tier, u32)>> {

@@ -1,4 +1,4 @@
-//! Everything that is stored about one delivery, for [`explain`](crate::explain).
+//! Everything that is stored about one delivery, for [`explain`](bellwire_rules::explain).
 
 use std::time::Duration;
 
@@ -6,20 +6,22 @@ use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::delivery::Ending;
-use crate::model::filter::{Filter, Verdict};
-use crate::model::habits::Habits;
-use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
-use crate::model::lane::Gateway;
-use crate::model::message::MessageState;
-use crate::model::subscription::SubscriptionState;
 use crate::store::audience::judge;
 use crate::store::operations::workers;
 use crate::store::outcomes::deliveries::{self, AttemptRow};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::flows::{self, Flow};
 use crate::store::queue::lanes::{self, OriginRow};
+use crate::store::queue::subscription_holds;
+use crate::store::transactions::begin_with;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::Ending;
+use bellwire_core::habits::Habits;
+use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::message::MessageState;
+use bellwire_core::subscription::SubscriptionState;
+use bellwire_segment::{Filter, Verdict};
 
 /// A dead letter's id is of the time of death, which is soon after the answer that the attempt tells of, and hardly ever as late
 /// as the last of these. Each is tried only where the one before found nothing: a campaign may leave thousands of letters a
@@ -28,10 +30,8 @@ const LETTER_WITHIN: [Duration; 3] = [Duration::from_millis(500), Duration::from
 /// One snapshot for all: a delivery that moves on meanwhile is neither seen twice nor missed.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// What is stored about a delivery.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Message, subscription, and where it waits.
     pub row: StoryRow,
     /// What was attempted, in order.
     pub attempts: Vec<AttemptRow>,
@@ -39,8 +39,9 @@ pub(crate) struct Stored {
     pub reports: Vec<ReceiptRow>,
     /// The last dead letter that it left.
     pub letter: Option<DeadLetterRow>,
-    /// What is known of its lane's origins.
     pub origins: Vec<OriginRow>,
+    /// End of the hold of its subscription, which may be over.
+    pub subscription_held_until: Option<Timestamp>,
     /// What flow control lets through, of the app as a whole and of the lane.
     pub flows: Vec<Flow>,
     /// Whether any worker lives.
@@ -57,6 +58,7 @@ pub(crate) struct StoryRow {
     pub state: MessageState,
     pub audience: Value,
     pub filter: Option<Json<Filter>>,
+    pub assigned_at: Option<Timestamp>,
     pub ttl_s: i32,
     pub message_policy: Option<Value>,
     pub replay_of: Option<MessageId>,
@@ -100,7 +102,6 @@ pub(crate) struct StoryRow {
     pub cursor_due_at: Option<Timestamp>,
 }
 
-/// A dead letter, without the gateway's words.
 #[derive(Debug)]
 pub(crate) struct DeadLetterRow {
     pub id: DeadLetterId,
@@ -121,7 +122,7 @@ pub(crate) async fn read(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Option<Stored>> {
-    let mut tx = pool.begin_with(BEGIN).await?;
+    let mut tx = begin_with(pool, BEGIN).await?;
     let Some(row) = read_row(&mut tx, app, message, subscription).await? else { return Ok(None) };
     let ids = [subscription];
     let attempts = deliveries::attempts(&mut *tx, message, &ids).await?;
@@ -131,17 +132,18 @@ pub(crate) async fn read(
         Some(lane) => lanes::states(&mut *tx, &[lane]).await?,
         None => Vec::new(),
     };
+    let subscription_held_until = subscription_holds::ends_at(&mut tx, subscription).await?;
     let mut flows: Vec<Flow> = flows::find(&mut *tx, app, None).await?.into_iter().collect();
     if let Some(lane) = row.lane {
         flows.extend(flows::find(&mut *tx, app, Some(lane)).await?);
     }
     let worker_lives = workers::any(&mut *tx, now).await?;
     let judged = match &row.filter {
-        Some(filter) => judge::verdict_of(&mut tx, app, &filter.0, subscription, now).await?,
+        Some(filter) => judge::verdict_of(&mut tx, app, (&filter.0, row.assigned_at), subscription, now).await?,
         None => None,
     };
     tx.commit().await?;
-    Ok(Some(Stored { row, attempts, reports, letter, origins, flows, worker_lives, judged }))
+    Ok(Some(Stored { row, attempts, reports, letter, origins, subscription_held_until, flows, worker_lives, judged }))
 }
 
 /// Whether a filter takes a subscription now.
@@ -153,7 +155,7 @@ pub(crate) async fn is_taken(
     now: Timestamp,
 ) -> sqlx::Result<bool> {
     let mut conn = pool.acquire().await?;
-    let verdict = judge::verdict_of(&mut conn, app, filter, subscription, now).await?;
+    let verdict = judge::verdict_of(&mut conn, app, (filter, None), subscription, now).await?;
     Ok(verdict.is_some_and(|(verdict, _)| verdict.is_taken()))
 }
 
@@ -166,7 +168,7 @@ async fn read_row(
     sqlx::query_as!(
         StoryRow,
         r#"
-        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.filter AS "filter: Json<Filter>",
+        SELECT m.tier, m.state AS "state: MessageState", m.audience, m.filter AS "filter: Json<Filter>", m.assigned_at,
                m.ttl_s, m.policy AS message_policy,
                m.replay_of AS "replay_of: MessageId",
                m.content IS NULL AS "content_deleted!", m.enveloped, m.accepted_at, m.expires_at,

@@ -7,10 +7,12 @@ use std::str::FromStr;
 use serde_json::Value;
 use sqlx::PgPool;
 
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::delivery::Ending;
-use crate::model::id::{AppId, CampaignId, MessageId};
-use crate::model::message::MessageState;
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::Ending;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{AppId, CampaignId, MessageId};
+use bellwire_core::message::MessageState;
 
 /// Campaigns of an app whose progress is read, the newest first.
 const CAMPAIGNS_OF_APP_MAX: i64 = 200;
@@ -23,16 +25,12 @@ const CHUNK: i64 = 1_000;
 /// A place in the order of rows. Written `{xid}-{seq}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
-    /// The transaction that wrote the row.
     pub xid: i64,
-    /// Its number.
     pub seq: i64,
 }
 
 impl Position {
-    /// Before every row.
     pub(crate) const FIRST: Self = Self { xid: 0, seq: 0 };
-    /// Behind every row.
     pub(crate) const LAST: Self = Self { xid: i64::MAX, seq: i64::MAX };
 }
 
@@ -53,7 +51,6 @@ impl FromStr for Position {
     }
 }
 
-/// A row.
 #[derive(Debug)]
 pub(crate) struct StreamRow {
     pub xid: i64,
@@ -66,7 +63,6 @@ pub(crate) struct StreamRow {
 }
 
 impl StreamRow {
-    /// Where it stands.
     pub(crate) fn position(&self) -> Position {
         Position { xid: self.xid, seq: self.seq }
     }
@@ -78,7 +74,6 @@ pub(crate) async fn end(pool: &PgPool) -> sqlx::Result<Position> {
     Ok(Position { xid: xid.fetch_one(pool).await?, seq: 0 })
 }
 
-/// From where to where rows can be resumed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kept {
     /// Everything behind this is kept still.
@@ -153,7 +148,6 @@ pub(crate) async fn read(
 pub(crate) struct Progress {
     pub message: MessageId,
     pub app: AppId,
-    /// The campaign that it is of.
     pub campaign: Option<CampaignId>,
     pub state: MessageState,
     /// Whether all recipients have been found.
@@ -200,7 +194,7 @@ pub(crate) async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<
 pub(crate) struct Rollup {
     pub minute: Timestamp,
     pub app: AppId,
-    /// [`crate::model::delivery::Ending::code`].
+    /// [`bellwire_core::delivery::Ending::code`].
     pub ending: i16,
     pub n: i64,
 }
@@ -226,7 +220,7 @@ pub(crate) async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Resu
 /// Tells of a chunk of the campaigns all of whose deliveries have ended: of one for later none may have been made yet before it is due.
 /// Returns how many they were.
 pub(crate) async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
-    let mut tx = pool.begin_with(crate::store::BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let ended = sqlx::query_scalar!(
         r#"
         WITH ended AS (
@@ -241,7 +235,7 @@ pub(crate) async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result
         forgotten AS (DELETE FROM campaigns_in_motion k USING ended e WHERE k.message = e.message),
         told AS (
             INSERT INTO stream_events (at, app, kind, data)
-            SELECT $1, e.app, 'message.done',
+            SELECT $1, e.app, $3,
                    jsonb_build_object('message', 'msg_' || m.id, 'state', CASE m.state WHEN 'cancelled' THEN m.state ELSE 'done' END) || c.counts
             FROM ended e JOIN messages m ON m.id = e.message,
             LATERAL (SELECT jsonb_build_object('targeted', coalesce(sum(targeted), 0), 'accepted', coalesce(sum(accepted), 0),
@@ -252,7 +246,8 @@ pub(crate) async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result
         SELECT count(*) AS "n!" FROM ended
         "#,
         now,
-        CHUNK
+        CHUNK,
+        EventType::MessageDone.name()
     )
     .fetch_one(&mut *tx)
     .await?;
@@ -265,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_reads_back_as_it_is_written_and_positions_are_in_order() {
+    fn positions_round_trip_in_order() {
         let position = Position { xid: 12, seq: 345 };
         assert_eq!(position.to_string().parse(), Ok(position));
         for wrong in ["", "1", "-", "1-", "-1", "1-2-3", "+1-2", "1-x", "99999999999999999999-1"] {

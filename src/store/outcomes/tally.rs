@@ -4,28 +4,25 @@ use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
 
-use crate::model::delivery::Ending;
-use crate::model::id::{LaneId, MessageId};
 use crate::store::outcomes::ledger::settlement::Settlement;
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{LaneId, MessageId};
 
 /// Rows of `message_counts`, which many transactions add to. They are written late and in the order of their keys: see
 /// [the order of locks](super).
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// By (message, lane).
     changes: BTreeMap<(MessageId, LaneId), Change>,
 }
 
 #[derive(Debug, Default)]
 struct Change {
-    /// How many deliveries ended in which way.
     ended: BTreeMap<i16, i64>,
     /// How many more are targeted; negative where some turned out to be one with another of the same message.
     targeted: i64,
 }
 
 impl Tally {
-    /// What settlements come to.
     pub(crate) fn of<'a>(settlements: impl Iterator<Item = &'a Settlement>) -> Self {
         let mut tally = Self::default();
         for settlement in settlements {
@@ -37,7 +34,6 @@ impl Tally {
         tally
     }
 
-    /// Adds a delivery that ended.
     pub(crate) fn count(&mut self, message: MessageId, lane: LaneId, ending: Ending) {
         *self.changes.entry((message, lane)).or_default().ended.entry(ending.code()).or_default() += 1;
     }

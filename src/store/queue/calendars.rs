@@ -2,12 +2,11 @@
 
 use sqlx::{PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::AppId;
-use crate::policy::calendar::Calendar;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::AppId;
+use bellwire_rules::policy::calendar::Calendar;
 
-/// An app's calendar.
 pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Calendar> {
     let row = sqlx::query!(
         "SELECT a.timezone, a.quiet_hours, t.off_peak FROM apps a
@@ -20,7 +19,6 @@ pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Calendar> {
     Ok(Calendar::restore(&row.timezone, row.quiet_hours, row.off_peak))
 }
 
-/// Replaces it.
 pub(crate) async fn write(
     executor: impl PgExecutor<'_>,
     app: AppId,

@@ -10,12 +10,12 @@ use std::collections::{HashMap, HashSet};
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId};
-use crate::model::person::Person;
-use crate::policy::caps::{Caps, Counted, Group, Refusal, WINDOW_MAX};
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::operations::retrying::retrying;
+use crate::store::transactions::{begin, begin_by_index};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, MessageId};
+use bellwire_core::person::Person;
+use bellwire_rules::policy::caps::{Caps, Counted, Group, Refusal, WINDOW_MAX};
 
 /// So many messages that were held back are remembered for each user, so that none of their browsers gets them.
 const REFUSED_KEPT: i32 = 8;
@@ -24,7 +24,6 @@ const ROUNDS_MAX: usize = 8;
 /// Rows that retention looks at in one transaction.
 const CHUNK: i64 = 10_000;
 
-/// An app's caps.
 pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Caps> {
     let stored = sqlx::query_scalar!("SELECT caps FROM apps WHERE id = $1", app.0).fetch_one(pool).await?;
     Ok(Caps::restore(stored))
@@ -40,7 +39,6 @@ pub(crate) async fn write(executor: impl PgExecutor<'_>, app: AppId, caps: &Caps
 /// A message that wants to be sent to a person, whichever of their browsers it goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Wish {
-    /// To whom.
     pub person: Person,
     /// What: the message, or the one that it replays.
     pub root: MessageId,
@@ -70,7 +68,7 @@ pub(crate) async fn reserve(
     now: Timestamp,
 ) -> sqlx::Result<Vec<Option<Refusal>>> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let mut left = wishes.to_vec();
         left.sort_unstable_by_key(Wish::key);
         left.dedup();
@@ -126,7 +124,6 @@ struct Rows<'a> {
 /// there were.
 #[derive(Default)]
 struct Reserved {
-    /// Those that have a place now.
     placed: Vec<Wish>,
     /// Those for which there is none.
     full: Vec<(Wish, Refusal)>,
@@ -134,7 +131,6 @@ struct Reserved {
 
 /// What there is to do about a message that found no place at first.
 enum Next {
-    /// Nothing: it had one before.
     Go,
     /// It is held back, and was before or needs not be remembered.
     Refuse(Refusal),
@@ -328,7 +324,6 @@ fn index(place: i32) -> i32 {
     place.saturating_mul(2).saturating_sub(1)
 }
 
-/// The times of a row, the newest first.
 fn times(uses: &[i64]) -> Vec<Timestamp> {
     uses.iter().step_by(2).filter_map(|at| Timestamp::from_timestamp_micros(*at)).collect()
 }
@@ -342,12 +337,10 @@ pub(crate) async fn of(executor: impl PgExecutor<'_>, person: Person) -> sqlx::R
     Ok(rows.into_iter().filter_map(|row| Some((group(row.tiers)?, times(&row.uses)))).collect())
 }
 
-/// Forgets what a person was sent.
 pub(crate) async fn forget(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM cap_uses WHERE person = $1", person.id()).execute(executor).await.map(drop)
 }
 
-/// Where retention is in the table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     person: Uuid,
@@ -362,7 +355,7 @@ impl Place {
 /// Looks at a chunk of the persons after one of them, and forgets those to whom nothing was sent that any cap may count still.
 /// Returns the last one it looked at; none: there are no more. An index by time would make every message cost more.
 pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let last = sqlx::query_as!(
         Place,
         "WITH looked AS (

@@ -4,8 +4,8 @@
 //! within seconds have no statistics worth planning by. Rows are picked by `ctid` out of an array, because
 //! `IN (SELECT … LIMIT n)` may pick more than `n` under some plans.
 
-mod apart;
 mod batches;
+mod citus;
 mod cursors;
 pub(crate) mod due;
 mod filtered;
@@ -18,14 +18,14 @@ use std::time::Duration;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
-use crate::policy::precedence::LETS_PASS;
-use crate::policy::token::Queued;
 use crate::store::connections::engine;
 use crate::vault::Vault;
+use crate::vault::retry_token::Queued;
 pub(crate) use batches::{Batch, renew_batches, split_batch};
 pub use batches::{Taken, lease_lost_batch, take_batch};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_rules::policy::precedence::LETS_PASS;
 pub(crate) use cursors::{next_cursor, postpone_cursor};
 pub(crate) use due::{DueLane, Source};
 pub use due::{Span, due_lanes};
@@ -51,7 +51,7 @@ pub struct ClaimedRow {
     pub scheduled_at: Timestamp,
     /// How often it was claimed, this time included.
     pub leases: i16,
-    /// Signs it: see [`crate::policy::token`].
+    /// Signs it: see [`crate::vault::retry_token`].
     pub token: Vec<u8>,
     /// When the attempt before failed.
     pub failed_at: Option<Timestamp>,
@@ -63,22 +63,12 @@ pub struct ClaimedRow {
     pub is_in_place: bool,
 }
 
-/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`, in the order of their [precedence](crate::policy::precedence):
-/// those that have been due for longest, but for what those of them that were tried before let pass. That is looked for among
-/// four times as many rows; where nothing was tried before, nowhere. A row that has its throttle's turn, which it would
-/// lose by waiting, lets nothing pass. It is as long as its statement.
-pub async fn claim_rows(
-    pool: &PgPool,
-    span: Span,
-    limit: usize,
-    lease: Uuid,
-    until: Timestamp,
-) -> sqlx::Result<Vec<ClaimedRow>> {
-    if engine::is_distributed() {
-        return apart::claim_rows(pool, span, limit, lease, until).await;
-    }
-    let rows = sqlx::query!(
-        r#"
+/// Statement that claims rows by their precedence, with what `$select` reads of `claimed`.
+macro_rules! claimed {
+    ($query:ident, [$($row:ident)?], $select:literal, $span:ident, $limit:ident, $lease:ident, $until:ident) => {
+        sqlx::$query!(
+            $($row,)?
+            r#"
         WITH first AS (
             SELECT ctid AS place, due_at, retries > 0 AND NOT has_turn AS lets_pass,
                    due_at + CASE WHEN has_turn THEN 0 ELSE $9::float8 * retries / (retries + 1) END * interval '1 second' AS rank
@@ -106,6 +96,39 @@ pub async fn claim_rows(
                 ORDER BY rank LIMIT $3))
             RETURNING shard, subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
         )
+        "# + $select,
+            $span.lane.0,
+            $span.tier.code(),
+            i64::try_from($limit).unwrap_or(i64::MAX),
+            $span.now,
+            $lease,
+            $until,
+            $span.now - TURN_KEPT,
+            $span.since,
+            LETS_PASS.as_secs_f64(),
+        )
+    };
+}
+use claimed;
+
+/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`, in the order of their [precedence](bellwire_rules::policy::precedence):
+/// those that have been due for longest, but for what those of them that were tried before let pass. That is looked for among
+/// four times as many rows; where nothing was tried before, nowhere. A row that has its throttle's turn, which it would
+/// lose by waiting, lets nothing pass. It is as long as its statement.
+pub async fn claim_rows(
+    pool: &PgPool,
+    span: Span,
+    limit: usize,
+    lease: Uuid,
+    until: Timestamp,
+) -> sqlx::Result<Vec<ClaimedRow>> {
+    if engine::is_distributed() {
+        return citus::claim_rows(pool, span, limit, lease, until).await;
+    }
+    let rows = claimed!(
+        query,
+        [],
+        r#"
         SELECT c.subscription AS "subscription!", c.message AS "message!", c.retries AS "retries!", c.scheduled_at AS "scheduled_at!",
                c.leases AS "leases!", c.token AS "token!", c.failed_at, c.has_turn AS "has_turn!", c.life AS "life!",
                s.origin_id AS "origin_id?", s.address AS "address?", s.state AS "subscription_state?", s.policy, s.timezone, s.user_id,
@@ -119,15 +142,10 @@ pub async fn claim_rows(
         JOIN messages m ON m.id = c.message
         LEFT JOIN subscriptions s ON s.shard = c.shard AND s.id = c.subscription
         "#,
-        span.lane.0,
-        span.tier.code(),
-        i64::try_from(limit).unwrap_or(i64::MAX),
-        span.now,
+        span,
+        limit,
         lease,
-        until,
-        span.now - TURN_KEPT,
-        span.since,
-        LETS_PASS.as_secs_f64(),
+        until
     )
     .fetch_all(pool)
     .await?;
@@ -164,9 +182,7 @@ pub async fn claim_rows(
 /// What was claimed, but not opened, since the database could not be asked about it.
 #[derive(Debug)]
 pub(crate) enum Unopened {
-    /// These deliveries, as queue rows.
     Rows(Vec<(SubscriptionId, MessageId)>),
-    /// A batch.
     Batch(Uuid),
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::policy::flow::Rate;
 use crate::store::connections::engine;
 use crate::store::operations::workers::Since;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_rules::policy::flow::Rate;
 
 /// Waiting deliveries are counted up to here, for each lane and each message that is being fanned out.
 const COUNT_MAX: i64 = 10_000;
@@ -20,7 +20,6 @@ const CURSORS_MAX: i64 = 100;
 /// What is in force. All of it empty: anything goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
-    /// The app it belongs to.
     pub app: AppId,
     /// For this lane; none: for all lanes of the app together.
     pub lane: Option<LaneId>,
@@ -28,13 +27,10 @@ pub struct Flow {
     pub rate: Option<Rate>,
     /// At most so many at a time.
     pub parallelism: Option<u32>,
-    /// Nothing goes.
     pub paused: bool,
     /// Nothing of these tiers goes, since they [ran away](super::guards).
     pub held: Vec<Tier>,
-    /// Since when.
     pub held_at: Option<Timestamp>,
-    /// What was used before does not count.
     pub reset_at: Timestamp,
     /// When it came to be so: later than whatever was in force before.
     pub changed_at: Timestamp,
@@ -71,7 +67,6 @@ impl From<Row> for Flow {
     }
 }
 
-/// What to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     /// Other limits. A rate where there was none begins afresh.
@@ -83,9 +78,7 @@ pub(crate) enum Change {
     },
     /// Nothing goes any more, or what the limits let through.
     Paused(bool),
-    /// What was used is forgotten.
     Reset,
-    /// Anything goes, but for what the runaway guard holds.
     Clear,
 }
 
@@ -156,7 +149,6 @@ pub(crate) async fn find(
     Ok(row.map(Flow::from))
 }
 
-/// What changed since, or all of it.
 pub(crate) async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result<Vec<Flow>> {
     let rows = sqlx::query_as!(
         Row,
@@ -176,7 +168,6 @@ pub(crate) async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result
 pub(crate) struct Waiting {
     /// Deliveries: queue rows that are due, and what is left to fan out.
     pub deliveries: i64,
-    /// Whether there are more than were counted.
     pub or_more: bool,
     /// Since when the oldest of the queue rows has been due.
     pub oldest_due_at: Option<Timestamp>,

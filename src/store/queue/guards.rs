@@ -6,18 +6,18 @@
 use sqlx::{PgConnection, PgPool};
 
 use super::flows::{self, Flow};
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::delivery::{Ending, Tier};
-use crate::model::fact::Fact;
-use crate::model::id::AppId;
-use crate::policy::runaway::{Flood, Guard, WINDOW};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::outcomes::rollups::{EVERY_MESSAGE, Step};
+use crate::store::transactions::begin;
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::fact::Fact;
+use bellwire_core::id::AppId;
+use bellwire_rules::policy::runaway::{Flood, Guard, WINDOW};
 
 /// What counts as sent: whatever was on its way and is over. Retries do not: an outage is no runaway.
 const SENT: [Ending; 4] = [Ending::Accepted, Ending::Gone, Ending::Expired, Ending::Dead];
 
-/// What was set for an app.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Set {
     /// Deliveries for each active subscription; none: as the server has it.
@@ -27,7 +27,6 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// What holds, where the server has this.
     pub(crate) fn or(self, server: Guard) -> Guard {
         Guard {
             factor: self.factor.and_then(|factor| u32::try_from(factor).ok()).unwrap_or(server.factor),
@@ -36,13 +35,11 @@ impl Set {
     }
 }
 
-/// What was set for an app.
 pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Set> {
     let row = sqlx::query_as!(Set, "SELECT factor, floor FROM guards WHERE app = $1", app.0);
     Ok(row.fetch_optional(pool).await?.unwrap_or_default())
 }
 
-/// Sets it anew.
 pub(crate) async fn write(conn: &mut PgConnection, app: AppId, set: Set) -> sqlx::Result<()> {
     sqlx::query!(
         "INSERT INTO guards (app, factor, floor) VALUES ($1, $2, $3)
@@ -56,10 +53,8 @@ pub(crate) async fn write(conn: &mut PgConnection, app: AppId, set: Set) -> sqlx
     .map(drop)
 }
 
-/// What an app sent lately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Of which tiers.
     pub flood: Flood,
     /// How many deliveries, as far as figures over time know.
     pub deliveries: u64,
@@ -74,7 +69,6 @@ pub(crate) async fn sent(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Res
         .collect())
 }
 
-/// An app that may have sent too much.
 struct Suspect {
     app: AppId,
     slug: String,
@@ -119,7 +113,6 @@ async fn suspects(pool: &PgPool, app: Option<AppId>, server: Guard, now: Timesta
         .collect())
 }
 
-/// Active subscriptions of an app.
 pub(crate) async fn subscriptions(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let n = sqlx::query_scalar!(
         r#"SELECT coalesce(sum(n), 0)::bigint AS "n!" FROM audiences
@@ -146,7 +139,7 @@ pub async fn watch(pool: &PgPool, server: Guard, now: Timestamp) -> sqlx::Result
 async fn hold(pool: &PgPool, suspect: &Suspect, size: u64, limit: u64, now: Timestamp) -> sqlx::Result<bool> {
     let Suspect { app, slug, sent: Sent { flood, deliveries }, .. } = suspect;
     let tiers: Vec<i16> = flood.tiers().iter().map(|tier| tier.code()).collect();
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let flow = sqlx::query!(
         "INSERT INTO flows AS f (id, app, reset_at, changed_at, held_tiers, held_at)
          SELECT $1, $2, $3, $3, $4, $3 WHERE NOT EXISTS (SELECT FROM guards WHERE app = $2 AND released_at >= $3)
@@ -199,7 +192,6 @@ pub(crate) async fn release(conn: &mut PgConnection, app: AppId, now: Timestamp)
     flows::find(conn, app, None).await
 }
 
-/// The short names of apps that are held.
 pub(crate) async fn held(pool: &PgPool) -> sqlx::Result<Vec<String>> {
     sqlx::query_scalar!(
         "SELECT a.slug FROM flows f JOIN apps a ON a.id = f.app WHERE f.held_at IS NOT NULL ORDER BY f.held_at LIMIT 100"

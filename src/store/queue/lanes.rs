@@ -5,19 +5,19 @@ use chrono::TimeDelta;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::id::{AppId, LaneId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::policy::breaker::Breaker;
-use crate::policy::hold::{Held, of_refused_key};
-use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
 use crate::store::keys::audit::Entry;
 use crate::store::keyset::{Keyset, paged};
 use crate::store::operations::workers::StateRow;
 use crate::store::outcomes::alerts::{self, Alert, Kind};
+use crate::store::transactions::begin;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::id::{AppId, LaneId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::breaker::Breaker;
+use bellwire_rules::policy::hold::{Held, of_refused_key};
+use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
 
-/// The lane of a VAPID key and gateway, made on demand. Messages for later that are fanned out reach a lane that is made before
-/// they are due.
+/// Returns the lane of a VAPID key and gateway, and creates a missing one. Scheduled messages of the app get a cursor in a new lane.
 pub async fn ensure(
     conn: &mut PgConnection,
     app: AppId,
@@ -30,7 +30,11 @@ pub async fn ensure(
     if let Some(id) = find().fetch_optional(&mut *conn).await? {
         return Ok(LaneId(id));
     }
-    // Looked for first, since a conflicting insert would use up a number of the sequence each time.
+    // A sender that holds the lock has not stored its message for this lane: it commits first, and the join below reads the message.
+    // A sender that comes later waits, and reads this lane.
+    sqlx::query!("SELECT FROM pg_advisory_xact_lock(hashtextextended('bellwire.lanes:' || $1::uuid::text, 0))", app.0)
+        .execute(&mut *conn)
+        .await?;
     let made = sqlx::query!(
         "INSERT INTO lanes (app, vapid_key, gateway) VALUES ($1, $2, $3) ON CONFLICT (vapid_key, gateway) DO NOTHING",
         app.0,
@@ -45,8 +49,20 @@ pub async fn ensure(
     Ok(lane)
 }
 
-/// Gives a new lane a cursor of each message of the app's that is to be fanned out later. Whoever turns one of them meanwhile is
-/// waited for, and waits for the lane: an order passes by no cursor of its message.
+/// Keeps new lanes out of an app until the transaction ends, so that a scheduled message gets a cursor in each lane. Senders share this
+/// lock; [`ensure`] takes it alone. Called in a statement of its own, before the lanes are read: a statement reads as of its start.
+pub(in crate::store) async fn keep_out(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
+    sqlx::query!(
+        "SELECT FROM pg_advisory_xact_lock_shared(hashtextextended('bellwire.lanes:' || $1::uuid::text, 0))",
+        app.0
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Gives a new lane a cursor of each scheduled message of the app. A transaction that pauses, resumes or cancels one of them ends first,
+/// or waits for the lane: it changes every cursor of its message.
 async fn join_messages_for_later(
     conn: &mut PgConnection,
     app: AppId,
@@ -70,51 +86,39 @@ async fn join_messages_for_later(
     .map(drop)
 }
 
-/// A lane as operators see it.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneRow {
-    /// Its number.
     pub id: LaneId,
-    /// The app it belongs to.
     pub app: AppId,
-    /// The key that signs in it.
     pub vapid_key: VapidKeyId,
-    /// The push service it leads to.
     pub gateway: Gateway,
-    /// Active subscriptions in it.
     pub subscriptions: i64,
 }
 
 /// What is in force on a lane's way to one origin, as operators see it.
 #[derive(Debug, Clone)]
 pub(crate) struct OriginRow {
-    /// The lane.
     pub lane: LaneId,
     /// `https://host[:port]`, or `*` for what was ordered for all of them.
     pub origin: String,
     /// No POST before.
     pub held_until: Option<Timestamp>,
-    /// Why, if not because of an answer: `operator`, `key_refused`.
+    /// Why, if not because of throttling: `operator`, `key_refused`, `mass_gone`.
     pub reason: Option<String>,
-    /// The operator's own words.
     pub note: Option<String>,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     /// The worker for which alone it stands so, since it reaches no gateway.
     pub breaker_of: Option<Uuid>,
-    /// When an open breaker lets probes through.
     pub open_until: Option<Timestamp>,
     /// How long its last opening was.
     pub open_ms: Option<i32>,
-    /// The worker that probes.
     pub prober: Option<Uuid>,
     /// Until when it has that right.
     pub probe_until: Option<Timestamp>,
     /// Plaintext octets that the gateway is believed to take at most.
     pub payload_max: Option<i32>,
-    /// Since when.
     pub payload_at: Option<Timestamp>,
-    /// When any of this changed.
     pub changed_at: Timestamp,
 }
 
@@ -135,12 +139,10 @@ pub(crate) async fn list(pool: &PgPool, apps: Option<&[AppId]>, page: Keyset) ->
     )
 }
 
-/// One lane.
 pub(crate) async fn find(pool: &PgPool, lane: LaneId) -> Result<Option<LaneRow>, sqlx::Error> {
     Ok(list(pool, None, Keyset::from_number(lane.0)).await?.pop().filter(|row| row.id == lane))
 }
 
-/// What is known of these lanes' origins.
 pub(crate) async fn states(executor: impl PgExecutor<'_>, lanes: &[LaneId]) -> Result<Vec<OriginRow>, sqlx::Error> {
     sqlx::query_as!(
         OriginRow,
@@ -176,26 +178,19 @@ pub(crate) async fn trips_since(
     .await
 }
 
-/// What an operator wants of a lane.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Nothing is sent until then, whatever held it before.
     Hold {
-        /// When it may be sent again.
         until: Timestamp,
-        /// The operator's words.
         note: Option<String>,
     },
     /// Whatever holds it does not any more. What gateways answer from now on counts.
     Release,
-    /// The breaker opens until then.
     Open {
-        /// When probes may pass.
         until: Timestamp,
     },
     /// A breaker that is open or half-open lets probes pass now, and closes with the first that succeeds.
     Close,
-    /// The same, of a closed breaker too.
     Probe,
 }
 
@@ -214,7 +209,7 @@ pub(crate) async fn order(
     entry: Entry,
     now: Timestamp,
 ) -> Result<Option<Vec<LaneState>>, sqlx::Error> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let app = sqlx::query_scalar!("SELECT app FROM lanes WHERE id = $1 FOR NO KEY UPDATE", lane.0);
     let Some(app) = app.fetch_optional(&mut *tx).await? else { return Ok(None) };
     let rows = sqlx::query_as!(
@@ -311,7 +306,7 @@ async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: T
 /// key, all its lanes are held; a stranger's push service has no say in that. Returns what workers have to hear. A hold for
 /// that reason that is in force stands as it is.
 pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec<LaneState>, sqlx::Error> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let refused = Refused::lock(&mut tx, lane).await?;
     let before = sqlx::query!(
         r#"SELECT key_held_at AS "at!", key_held_until AS "until!" FROM lane_states
@@ -367,7 +362,7 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
 /// Raises an alert of a VAPID key that a gateway refuses for subscriptions of which none was ever accepted, or that a push
 /// service refuses which anybody may run. Nothing is held.
 pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let refused = Refused::lock(&mut tx, lane).await?;
     let detail = if refused.gateway == Gateway::Other {
         "push services of no known kind refuse this VAPID key; nothing is held for that, since anybody may run one: the dead \
@@ -384,7 +379,6 @@ pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Re
     tx.commit().await
 }
 
-/// A VAPID key that a gateway refuses.
 struct Refused {
     key: VapidKeyId,
     app: AppId,

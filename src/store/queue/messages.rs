@@ -5,19 +5,17 @@ use sqlx::PgPool;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, CampaignId, MessageId};
-use crate::model::message::MessageState;
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::keyset::{Keyset, paged};
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, CampaignId, MessageId};
+use bellwire_core::message::MessageState;
+use bellwire_segment::Filter;
 
-/// A message, without its content.
 #[derive(Debug, Clone)]
 pub(crate) struct MessageRow {
-    /// Its id.
     pub id: MessageId,
-    /// [`crate::model::delivery::Tier::code`].
+    /// [`bellwire_core::delivery::Tier::code`].
     pub tier: i16,
     /// As stored; whether it is done is in `moving`.
     pub state: MessageState,
@@ -25,21 +23,16 @@ pub(crate) struct MessageRow {
     pub audience: Value,
     /// Whom of them it is for; none: everybody.
     pub filter: Option<Json<Filter>>,
-    /// Time to live.
     pub ttl_s: i32,
-    /// [`crate::model::delivery::Urgency::code`].
+    /// [`bellwire_core::delivery::Urgency::code`].
     pub urgency: i16,
     /// Hash of its collapse key.
     pub topic_header: Option<String>,
-    /// Its own delivery policy.
     pub policy: Option<Value>,
-    /// The message that it replays.
     pub replay_of: Option<MessageId>,
-    /// The campaign that made it.
     pub campaign: Option<CampaignId>,
     /// Whether its pushes carry our envelope, and with it the token that receipts come with.
     pub enveloped: bool,
-    /// Whether its content was deleted.
     pub content_deleted: bool,
     /// Deliveries to make, as counted when it was accepted.
     pub audience_estimate: i64,
@@ -51,7 +44,8 @@ pub(crate) struct MessageRow {
     pub key: Option<String>,
     /// When the API took it, or, of a message for later, when that is.
     pub accepted_at: Timestamp,
-    /// When its time to live ends.
+    /// When the API accepted a message for later; `None`: at `accepted_at`.
+    pub received_at: Option<Timestamp>,
     pub expires_at: Timestamp,
     /// Whether recipients are still to be found, or to come: of a message for later that is not for named ones.
     pub expanding: bool,
@@ -90,11 +84,11 @@ pub(crate) async fn account(
     id: MessageId,
     now: Timestamp,
 ) -> Result<Option<(MessageRow, Account)>, sqlx::Error> {
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let found = sqlx::query!(
         r#"SELECT m.id, m.tier, m.state AS "state: MessageState", m.audience,
              m.filter AS "filter: Json<Filter>", m.ttl_s, m.urgency, m.topic_header, m.policy, m.replay_of, m.campaign,
-             m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.expires_at,
+             m.enveloped, m.content IS NULL AS "content_deleted!", m.audience_estimate, m.accepted_at, m.received_at, m.expires_at,
              m.sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key,
              EXISTS (SELECT 1 FROM cursors WHERE message = m.id)
@@ -165,6 +159,7 @@ pub(crate) async fn account(
             sent_by_key: row.sent_by_key,
             key: row.key,
             accepted_at: row.accepted_at,
+            received_at: row.received_at,
             expires_at: row.expires_at,
             expanding: row.expanding,
             moving: row.expanding || dispatching + row.queued + row.retrying > 0,
@@ -188,7 +183,6 @@ pub(crate) async fn by_key(pool: &PgPool, app: AppId, key: &str) -> Result<Optio
 pub(crate) struct Terms {
     /// Whether its pushes carry the token that receipts come with.
     pub enveloped: bool,
-    /// When its time to live ends.
     pub expires_at: Timestamp,
 }
 
@@ -208,13 +202,13 @@ pub(crate) async fn list(
     now: Timestamp,
 ) -> Result<Vec<MessageRow>, sqlx::Error> {
     // A campaign of which half the queue is would have the planner look through all of it for each other message.
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let rows = paged!(
         page,
         query_as!(
             MessageRow,
             [r#"SELECT m.id, tier, state AS "state: MessageState", audience, filter AS "filter: Json<Filter>", ttl_s, urgency, topic_header, policy,
-             replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, expires_at,
+             replay_of AS "replay_of: MessageId", campaign AS "campaign: CampaignId", enveloped, content IS NULL AS "content_deleted!", audience_estimate, accepted_at, received_at, expires_at,
              (SELECT key FROM message_keys WHERE message = m.id LIMIT 1) AS key, expanding AS "expanding!",
              sent_by, EXISTS (SELECT FROM api_keys WHERE id = m.sent_by) AS "sent_by_key!",
              expanding OR EXISTS (SELECT 1 FROM queue WHERE message = m.id)
@@ -275,7 +269,7 @@ pub(crate) struct Sealed {
     pub audience: Value,
     /// Deliveries to make, as counted when it was accepted.
     pub audience_estimate: i64,
-    /// [`crate::model::message::Content`]; none: it was deleted.
+    /// [`bellwire_core::message::Content`]; none: it was deleted.
     pub content: Option<Vec<u8>>,
 }
 
@@ -288,7 +282,6 @@ pub(crate) async fn contents(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<V
     Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (row.id, row.content)).collect())
 }
 
-/// What a message of the app says.
 pub(crate) async fn sealed(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Sealed>, sqlx::Error> {
     sqlx::query_as!(
         Sealed,

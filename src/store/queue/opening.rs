@@ -6,32 +6,27 @@ use std::collections::{BTreeSet, HashMap};
 use serde_json::Value;
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::hook::Heard;
-use crate::model::id::{AppId, LaneId, MessageId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::policy::calendar::Calendar;
-use crate::policy::caps::{Caps, Counted};
 use crate::store::outcomes::notes::CHARTED_ABOVE;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::hook::Heard;
+use bellwire_core::id::{AppId, LaneId, MessageId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::calendar::Calendar;
+use bellwire_rules::policy::caps::{Caps, Counted};
 
 /// What dispatch needs of a message. The content is still sealed.
 #[derive(Debug)]
 pub(crate) struct MessageRow {
-    /// Its id.
     pub id: MessageId,
     /// What its deliveries' ids are derived from: what all messages of its run of a campaign share, or the message that it
     /// replays, or itself.
     pub root: MessageId,
-    /// The app it belongs to.
     pub app: AppId,
-    /// Its tier.
     pub tier: Tier,
     /// Sealed JSON of the content; none: it was deleted, since every delivery had ended.
     pub content: Option<Vec<u8>>,
-    /// Time to live in seconds.
     pub ttl_s: u32,
-    /// How urgently to wake the device.
     pub urgency: Urgency,
     /// The `Topic` header, 32 characters.
     pub topic_header: Option<String>,
@@ -41,37 +36,32 @@ pub(crate) struct MessageRow {
     pub topic_policy: Option<Value>,
     /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
     pub personal: bool,
-    /// When its time to live began.
     pub accepted_at: Timestamp,
+    /// When it was last resumed, if that was a moment ago.
+    pub resumed_at: Option<Timestamp>,
     /// Whether it has figures over time of its own.
     pub charted: bool,
-    /// When it ends.
     pub expires_at: Timestamp,
     /// The span of the request that it came with, if that was traced.
     pub traceparent: Option<String>,
 }
 
-/// What an app says about how its messages of a tier are delivered.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     /// The maximum of `retries`.
     pub max_retries: u32,
     /// The tier's delivery policy, as it was stored.
     pub policy: Option<Value>,
-    /// When deliveries may go.
     pub calendar: Calendar,
-    /// The frequency caps that hold for them.
     pub caps: Vec<Counted>,
     /// Seconds within which they are wanted accepted.
     pub sla_s: Option<u32>,
-    /// What webhooks are told of.
     pub heard: Heard,
 }
 
 /// Messages that need not be read, since they were just written.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// What they are.
     pub messages: Vec<MessageRow>,
     /// What their apps said about their tiers then, as far as that came with them.
     pub conditions: HashMap<(AppId, Tier), Conditions>,
@@ -81,7 +71,7 @@ pub(crate) struct Written {
 pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<MessageRow>> {
     let rows = sqlx::query!(
         r#"
-        SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.expires_at, m.traceparent,
+        SELECT m.app, m.root, m.replay_of, m.id, m.tier, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy, m.accepted_at, m.resumed_at, m.expires_at, m.traceparent,
                m.audience_estimate > $2 AS "charted!",
                m.audience ?| ARRAY['users', 'subscriptions'] AS "personal!", t.policy AS topic_policy
         FROM unnest($1::uuid[]) AS wanted (id)
@@ -106,6 +96,7 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
         topic_policy: row.topic_policy,
         personal: row.personal,
         accepted_at: row.accepted_at,
+        resumed_at: row.resumed_at,
         charted: row.charted,
         expires_at: row.expires_at,
         traceparent: row.traceparent,
@@ -135,7 +126,6 @@ pub(crate) struct StoredConditions {
 }
 
 impl Conditions {
-    /// What it says of messages of this tier.
     pub(crate) fn restore(tier: Tier, stored: StoredConditions) -> Self {
         Self {
             max_retries: u32::try_from(stored.max_retries).expect("checked by the table"),
@@ -187,13 +177,9 @@ pub(crate) async fn load_conditions(
 /// What dispatch needs of a lane. The private key is still sealed.
 #[derive(Debug)]
 pub(crate) struct LaneRow {
-    /// Which push service.
     pub gateway: Gateway,
-    /// The app it belongs to.
     pub app: AppId,
-    /// The app's weight.
     pub weight: u32,
-    /// The key that signs for it.
     pub vapid_key: VapidKeyId,
     /// Sealed private key.
     pub private_key: Vec<u8>,
@@ -201,7 +187,6 @@ pub(crate) struct LaneRow {
     pub subject: String,
 }
 
-/// Reads one lane with its key.
 pub(crate) async fn load_lane(pool: &PgPool, id: LaneId) -> sqlx::Result<Option<LaneRow>> {
     let row = sqlx::query!(
         r#"

@@ -3,11 +3,11 @@
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, SubscriptionId};
 use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, SubscriptionId};
 
 /// What an app sets for each tier, in the order of [`Tier::ALL`].
 pub(crate) async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
@@ -15,7 +15,6 @@ pub(crate) async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3
     Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
 }
 
-/// What an app sets for one tier.
 pub(crate) async fn tier(pool: &PgPool, app: AppId, tier: Tier) -> Result<Option<Value>, sqlx::Error> {
     sqlx::query_scalar!("SELECT policy FROM tier_settings WHERE app = $1 AND tier = $2", app.0, tier.code())
         .fetch_optional(pool)
@@ -44,7 +43,6 @@ pub(crate) async fn set_tier(
     Ok(())
 }
 
-/// What a topic or a subscription says of delivery policy.
 #[derive(Debug)]
 pub(crate) struct Own {
     /// None: nothing, so that the next place decides.
@@ -58,14 +56,10 @@ pub(crate) async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Optio
         .await
 }
 
-/// A topic that has a policy.
 #[derive(Debug)]
 pub(crate) struct TopicPolicy {
-    /// Its number.
     pub id: i32,
-    /// Its name.
     pub name: String,
-    /// Its policy.
     pub policy: Value,
 }
 
@@ -85,7 +79,6 @@ pub(crate) async fn topics(pool: &PgPool, app: AppId, page: Keyset) -> Result<Ve
     )
 }
 
-/// Sets a topic's policy, or takes it away.
 pub(crate) async fn set_topic(
     conn: &mut PgConnection,
     app: AppId,
@@ -109,7 +102,6 @@ pub(crate) async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) 
     .await
 }
 
-/// Sets a subscription's policy, or takes it away.
 pub(crate) async fn set_subscription(
     executor: impl PgExecutor<'_>,
     app: AppId,

@@ -5,10 +5,10 @@
 
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::LaneId;
-use crate::policy::hold::{DEFER_MAX, SPREAD};
 use crate::store::results::Progress;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::LaneId;
+use bellwire_rules::policy::hold::{DEFER_MAX, SPREAD};
 
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;

@@ -12,16 +12,17 @@ use std::collections::HashSet;
 use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, SubscriptionId};
-use crate::store::audience::{audience_counts, reach};
+use crate::store::audience::{aliases, audience_counts, reach, topics};
 use crate::store::connections::engine::shards_of;
+use crate::store::queue::lanes;
 use crate::vault::Vault;
 pub(crate) use addressed::Born;
 pub(crate) use addressed::{Addressed, Audience, Holder, NewMessage, Sent};
 use addressed::{Reach, Resolved, count, missing};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId};
+use bellwire_segment::Filter;
 use rows::Parcel;
 
 /// Commits of sends that are under way at a time, each on a connection of its own: while one waits for its WAL the next can
@@ -47,11 +48,15 @@ pub(crate) async fn send(
     holder: Option<Holder>,
     now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
-    if messages.iter().all(|to| to.message.key.is_none()) {
-        return write(conn, vault, messages, holder).await;
+    let has_keys = messages.iter().any(|to| to.message.key.is_some());
+    if !has_keys && !messages.iter().any(|to| to.awaits_newcomers()) {
+        return write(conn, vault, messages, holder, now).await;
     }
     let mut tx = conn.begin().await?;
-    let sent = send_by_key(&mut tx, vault, messages, holder, now).await?;
+    let sent = match has_keys {
+        true => send_by_key(&mut tx, vault, messages, holder, now).await?,
+        false => write(&mut tx, vault, messages, holder, now).await?,
+    };
     tx.commit().await?;
     Ok(sent)
 }
@@ -81,7 +86,7 @@ async fn send_by_key(
         }
         let given: Vec<&Addressed> = free.iter().map(|place| messages[*place]).collect();
         let mut refused = HashSet::new();
-        for (place, written) in free.into_iter().zip(write(conn, vault, &given, holder).await?) {
+        for (place, written) in free.into_iter().zip(write(conn, vault, &given, holder, now).await?) {
             refused.extend(messages[place].is_refused(&written).then_some(messages[place].message.id));
             sent[place] = Some(written);
         }
@@ -97,9 +102,13 @@ async fn write(
     vault: &Vault,
     messages: &[&Addressed],
     holder: Option<Holder>,
+    now: Timestamp,
 ) -> Result<Vec<Sent>, sqlx::Error> {
+    for to in messages.iter().filter(|to| to.awaits_newcomers()) {
+        lanes::keep_out(conn, to.message.app).await?;
+    }
     let audiences = messages.iter().map(|to| (to.message.app, &to.audience, Way::of(&to.message)));
-    let resolved = resolve(conn, audiences).await?;
+    let resolved = resolve(conn, audiences, now).await?;
     let mut sent: Vec<Sent> = messages.iter().map(|_| Sent::default()).collect();
     let (mut places, mut parcels) = (Vec::new(), Vec::new());
     for (place, (Addressed { message, audience }, resolved)) in messages.iter().zip(resolved).enumerate() {
@@ -116,7 +125,7 @@ async fn write(
                     _ => 0,
                 };
                 let are_few = audience.is_named() && (1..=held_max).contains(&ids.len());
-                let is_held = holder.is_some() && are_few && !message.is_for_later;
+                let is_held = holder.is_some() && are_few && !message.is_for_later();
                 places.push(place);
                 parcels.push(Parcel { message, topic, ids, users: audience.users(), unreachable, is_held });
             }
@@ -125,36 +134,64 @@ async fn write(
                 let (lanes, Reached { estimate, margin }) =
                     narrowed(conn, filter, topic, lanes, message.accepted_at).await?;
                 fan_out(conn, message, topic, &lanes, estimate).await?;
-                let expands = message.is_for_later || !lanes.is_empty();
-                sent[place] = Sent { estimate, margin, expands, ..Sent::default() };
+                let expands = message.is_for_later() || !lanes.is_empty();
+                sent[place] = Sent { estimate, margin, expands, lacks_topic, ..Sent::default() };
             }
         }
     }
-    for (place, written) in places.into_iter().zip(rows::write(conn, vault, &parcels, holder).await?) {
-        sent[place] = Sent { lacks_topic: sent[place].lacks_topic, ..written };
+    // Again only for messages to subscriptions that were replaced, also in between.
+    while !parcels.is_empty() {
+        let written = rows::write(conn, vault, &parcels, holder).await?;
+        let mut replaced = Vec::new();
+        for ((place, mut parcel), written) in places.into_iter().zip(parcels).zip(written) {
+            if !written.replaced.is_empty() {
+                parcel.unreachable += follow(conn, vault, parcel.message.app, &mut parcel.ids).await?;
+                replaced.push((place, parcel));
+                continue;
+            }
+            sent[place] = Sent { lacks_topic: sent[place].lacks_topic, ..written };
+        }
+        (places, parcels) = replaced.into_iter().unzip();
     }
     Ok(sent)
 }
 
-/// Counts without sending.
+/// Puts the successors of replaced subscriptions in their place, each once. Returns how many ids lead nowhere: they are taken out.
+async fn follow(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    app: AppId,
+    ids: &mut Vec<SubscriptionId>,
+) -> sqlx::Result<i64> {
+    let resolved = aliases::resolve(conn, vault, app, ids).await?;
+    let mut seen = HashSet::new();
+    *ids = ids
+        .iter()
+        .filter_map(|id| resolved.get(id).copied().unwrap_or(Some(*id)))
+        .filter(|id| seen.insert(*id))
+        .collect();
+    Ok(count(resolved.values().filter(|successor| successor.is_none()).count()))
+}
+
 pub(crate) async fn dry_run(
     conn: &mut PgConnection,
-    app: AppId,
-    audience: &Audience,
+    vault: &Vault,
+    (app, audience): (AppId, &Audience),
     filter: Option<&Filter>,
     now: Timestamp,
 ) -> Result<Sent, sqlx::Error> {
     let way = if filter.is_some() { Way::Cursors } else { Way::Shortest };
-    let resolved = resolve(conn, std::iter::once((app, audience, way))).await?.pop();
+    let resolved = resolve(conn, std::iter::once((app, audience, way)), now).await?.pop();
     let Resolved { reach, topic, unreachable, lacks_topic } =
         resolved.unwrap_or_else(|| Resolved::new(Reach::Rows(Vec::new())));
-    let ids = match reach {
-        Reach::Rows(ids) => ids,
+    let (mut ids, mut unreachable) = match reach {
+        Reach::Rows(ids) => (ids, unreachable),
         Reach::Lanes(lanes) => {
             let (lanes, Reached { estimate, margin }) = narrowed(conn, (app, filter), topic, lanes, now).await?;
             return Ok(Sent { estimate, margin, expands: !lanes.is_empty(), ..Sent::default() });
         }
     };
+    unreachable += follow(conn, vault, app, &mut ids).await?;
     let known = sqlx::query!(
         r#"SELECT s.id, s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > $4) AS "live!"
          FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, id)
@@ -183,7 +220,6 @@ pub(crate) async fn dry_run(
 enum Way {
     /// One by one if they are few, else by cursors.
     Shortest,
-    /// By cursors, however few they are.
     Cursors,
     /// By cursors in every lane, so that those are reached, too, who come until it is due.
     EveryLane,
@@ -191,7 +227,7 @@ enum Way {
 
 impl Way {
     fn of(message: &NewMessage) -> Self {
-        match message.is_for_later {
+        match message.is_for_later() {
             true => Self::EveryLane,
             false if message.by_cursors || message.filter.is_some() => Self::Cursors,
             false => Self::Shortest,
@@ -203,6 +239,7 @@ impl Way {
 async fn resolve(
     conn: &mut PgConnection,
     audiences: impl Iterator<Item = (AppId, &Audience, Way)> + Clone,
+    now: Timestamp,
 ) -> Result<Vec<Resolved>, sqlx::Error> {
     let groups: Vec<_> = audiences.clone().filter_map(|(app, audience, _)| Some((app, audience.users()?))).collect();
     let mut found = rows::of_users(conn, &groups).await?.into_iter();
@@ -211,17 +248,29 @@ async fn resolve(
         resolved.push(match audience {
             Audience::Subscriptions(ids) => Resolved::new(Reach::Rows(ids.clone())),
             Audience::Users(_) => found.next().expect("one for each group of users"),
-            Audience::Topic { name, .. } => resolve_topic(conn, app, name, way).await?,
+            Audience::Topic { name, may_be_missing } => {
+                let (topic, lacks_topic) = match way {
+                    Way::EveryLane => topics::hold_for_later(conn, app, name, *may_be_missing, now).await?,
+                    Way::Shortest | Way::Cursors => {
+                        let topic = topics::find(conn, app, name).await?;
+                        (topic, topic.is_none())
+                    }
+                };
+                Resolved { lacks_topic, ..resolve_topic(conn, app, topic, way).await? }
+            }
             Audience::All => resolve_everyone(conn, app, way).await?,
         });
     }
     Ok(resolved)
 }
 
-async fn resolve_topic(conn: &mut PgConnection, app: AppId, name: &str, way: Way) -> Result<Resolved, sqlx::Error> {
-    let Some(topic) = crate::store::audience::topics::find(conn, app, name).await? else {
-        return Ok(Resolved { lacks_topic: true, ..Resolved::new(Reach::Rows(Vec::new())) });
-    };
+async fn resolve_topic(
+    conn: &mut PgConnection,
+    app: AppId,
+    topic: Option<i32>,
+    way: Way,
+) -> Result<Resolved, sqlx::Error> {
+    let Some(topic) = topic else { return Ok(Resolved::new(Reach::Rows(Vec::new()))) };
     let lanes = audience_counts::of_topic(conn, topic).await?;
     let reach = by_way(conn, app, Some(topic), lanes, way).await?;
     Ok(Resolved { topic: Some(topic), ..Resolved::new(reach) })
@@ -247,8 +296,8 @@ async fn by_way(
     }
 }
 
-/// All lanes of an app: who is there when a message for later falls due need not be there now. A lane that is made until then
-/// joins them ([`crate::store::queue::lanes::ensure`]).
+/// Returns all lanes of an app: subscribers may come to an empty one before a scheduled message is due. A lane that is created later
+/// joins them ([`lanes::ensure`]).
 async fn every_lane(conn: &mut PgConnection, app: AppId, kept: &[(LaneId, i64)]) -> Result<Reach, sqlx::Error> {
     let lanes = sqlx::query_scalar!("SELECT id FROM lanes WHERE app = $1 ORDER BY id", app.0).fetch_all(conn).await?;
     let n_in = |id: i32| kept.iter().find(|(lane, _)| lane.0 == id).map_or(0, |(_, n)| *n);
@@ -320,8 +369,8 @@ async fn fan_out(
     sqlx::query!(
         "WITH message AS (
            INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, filter, sent_by)
-           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16, $17, $18)),
+             topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, filter, sent_by, received_at)
+           VALUES ($1, $2, $3, 'sending', $4, $5, $6, $7, $8, $9, $13, $15, $10, $11, $12, $16, $17, $18, $19)),
          campaign AS (INSERT INTO campaigns_in_motion (message, app) VALUES ($1, $2))
          INSERT INTO cursors (message, lane, tier, topic, after, due_at)
          SELECT $1, lane, $3, $13, '00000000-0000-0000-0000-000000000000', $11 FROM unnest($14::integer[]) AS lane",
@@ -342,7 +391,8 @@ async fn fan_out(
         message.enveloped,
         message.traceparent,
         message.filter.as_ref().map(Json) as Option<Json<&Filter>>,
-        message.sent_by
+        message.sent_by,
+        message.received_at
     )
     .execute(conn)
     .await?;

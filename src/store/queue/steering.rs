@@ -4,15 +4,16 @@
 
 use sqlx::{PgConnection, PgPool};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId};
-use crate::model::message::MessageState;
 use crate::store::keys::audit::Entry;
 use crate::store::operations::retrying::retrying;
 use crate::store::outcomes::ledger::take::{self, CHUNK};
 use crate::store::outcomes::ledger::unsent::{self, How};
 use crate::store::queue::stops::{Stop, StopKind, stop_message};
 use crate::store::results::Progress;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, MessageId};
+use bellwire_core::message::MessageState;
 
 /// What is wanted of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub async fn steer(
     now: Timestamp,
 ) -> Result<Steered, sqlx::Error> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let steered = steer_within(&mut tx, app, id, turn, now).await?;
         if matches!(steered, Steered::Now { .. }) {
             entry.record(&mut tx, 1, now).await?;
@@ -171,7 +172,7 @@ async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<
 /// queued while the turn was news to them.
 pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Progress, sqlx::Error> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         // Held until the chunk is done: no other turn comes in between.
         let row = sqlx::query!(
             r#"SELECT state AS "state: MessageState", resumed_at FROM messages WHERE id = $1 FOR SHARE"#,

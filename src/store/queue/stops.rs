@@ -6,52 +6,38 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
-use crate::store::connections::engine;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_core::named;
 
-/// What a stop says about its target, a message or a subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StopKind {
-    /// The subscription ended, or is suspended.
-    Unsubscribe,
-    /// The subscription is gone.
-    Gone,
-    /// Another subscription takes its place.
-    Replace,
-    /// The subscription has another user: what was meant for the one before is not for it.
-    User,
-    /// The message was cancelled.
-    Cancel,
-    /// The message is paused.
-    Pause,
-    /// The message may be sent again.
-    Resume,
+named! {
+    /// Effect of a stop on its target, a message or a subscription.
+    pub enum StopKind {
+        /// The subscription ended, or is suspended.
+        Unsubscribe = "unsubscribe",
+        /// The subscription is gone.
+        Gone = "gone",
+        /// Another subscription takes its place.
+        Replace = "replace",
+        /// The subscription has another user: what was meant for the one before is not for it.
+        User = "user",
+        /// The message was cancelled.
+        Cancel = "cancel",
+        /// The message is paused.
+        Pause = "pause",
+        /// The message may be sent again.
+        Resume = "resume",
+    }
 }
 
 impl StopKind {
-    const ALL: [Self; 7] =
-        [Self::Unsubscribe, Self::Gone, Self::Replace, Self::User, Self::Cancel, Self::Pause, Self::Resume];
-
-    /// The name in the database.
-    pub fn name(self) -> &'static str {
+    /// Event of a message's stop.
+    fn event(self) -> EventType {
         match self {
-            StopKind::Unsubscribe => "unsubscribe",
-            StopKind::Gone => "gone",
-            StopKind::Replace => "replace",
-            StopKind::User => "user",
-            StopKind::Cancel => "cancel",
-            StopKind::Pause => "pause",
-            StopKind::Resume => "resume",
-        }
-    }
-
-    /// What listeners of the event streams are told of a message's stop.
-    fn told_as(self) -> &'static str {
-        match self {
-            StopKind::Cancel => "message.cancelled",
-            StopKind::Pause => "message.paused",
-            _ => "message.resumed",
+            StopKind::Cancel => EventType::MessageCancelled,
+            StopKind::Pause => EventType::MessagePaused,
+            _ => EventType::MessageResumed,
         }
     }
 }
@@ -85,7 +71,6 @@ impl Horizon {
     }
 }
 
-/// A snapshot that sees nothing.
 const NOTHING: &str = "1:1:";
 
 /// What a reading came to.
@@ -125,9 +110,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<Reading> {
     let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
     let horizon = Horizon { snapshot: first.snapshot.clone(), xmin: first.xmin };
     let stop = |(seq, kind, target, life): (Option<i64>, Option<String>, Option<Uuid>, Option<i32>)| {
-        let kind = kind?;
-        let kind = StopKind::ALL.into_iter().find(|known| known.name() == kind)?;
-        Some(Stop { seq: seq?, kind, target: target?, life: life.unwrap_or(0) })
+        Some(Stop { seq: seq?, kind: StopKind::from_name(&kind?)?, target: target?, life: life.unwrap_or(0) })
     };
     let stops = rows.into_iter().filter_map(|row| stop((row.seq, row.kind, row.target, row.life))).collect();
     Ok(Reading { stops, horizon })
@@ -148,7 +131,7 @@ pub(crate) async fn stop_message(
         now,
         kind.name(),
         message.0,
-        kind.told_as()
+        kind.event().name()
     )
     .fetch_one(conn)
     .await?;
@@ -162,33 +145,20 @@ pub(crate) async fn stop_subscription(
     subscription: SubscriptionId,
     now: Timestamp,
 ) -> sqlx::Result<Stop> {
-    if engine::is_distributed() {
-        // In a statement that reads the subscription, too, `xid` would be a transaction of the machine that it lies on, by which no
-        // worker would find the stop.
-        let life = sqlx::query_scalar!(
-            "SELECT life FROM subscriptions WHERE shard = $1 AND id = $2",
-            subscription.shard(),
-            subscription.0
-        );
-        let life = life.fetch_one(&mut *conn).await?;
-        let seq = sqlx::query_scalar!(
-            "INSERT INTO stops (at, kind, target, life) VALUES ($1, $2, $3, $4) RETURNING seq",
-            now,
-            kind.name(),
-            subscription.0,
-            life
-        );
-        return Ok(Stop { seq: seq.fetch_one(conn).await?, kind, target: subscription.0, life });
-    }
-    let row = sqlx::query!(
-        r#"INSERT INTO stops (at, kind, target, life)
-           SELECT $1, $2, id, life FROM subscriptions WHERE shard = $3 AND id = $4 RETURNING seq, life AS "life!""#,
-        now,
-        kind.name(),
+    let life = sqlx::query_scalar!(
+        "SELECT life FROM subscriptions WHERE shard = $1 AND id = $2",
         subscription.shard(),
         subscription.0
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(Stop { seq: row.seq, kind, target: subscription.0, life: row.life })
+    );
+    let life = life.fetch_one(&mut *conn).await?;
+    // A statement of its own: one that reads the subscription, too, would run on another machine of a Citus cluster. `xid` would be a
+    // transaction of that machine, by which no worker would find the stop.
+    let seq = sqlx::query_scalar!(
+        "INSERT INTO stops (at, kind, target, life) VALUES ($1, $2, $3, $4) RETURNING seq",
+        now,
+        kind.name(),
+        subscription.0,
+        life
+    );
+    Ok(Stop { seq: seq.fetch_one(conn).await?, kind, target: subscription.0, life })
 }

@@ -3,43 +3,32 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::AppId;
 use crate::store::keyset::{Keyset, paged};
 use crate::store::results::Written;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::AppId;
 
-/// Most templates of one app.
 pub(crate) const TEMPLATES_MAX: i64 = 1_000;
 
 /// A stored template without its content.
 #[derive(Debug)]
 pub(crate) struct Listed {
-    /// Its id.
     pub id: Uuid,
-    /// Its name, unique in its app.
     pub name: String,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was last written.
     pub changed_at: Timestamp,
 }
 
-/// The same with its content.
 #[derive(Debug)]
 pub(crate) struct TemplateRow {
-    /// Its id.
     pub id: Uuid,
-    /// Its name.
     pub name: String,
-    /// Sealed [`crate::model::template::Template`], as JSON.
+    /// Sealed [`bellwire_core::template::Template`], as JSON.
     pub content: Vec<u8>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was last written.
     pub changed_at: Timestamp,
 }
 
-/// The template of that name.
 pub(crate) async fn find(pool: &PgPool, app: AppId, name: &str) -> sqlx::Result<Option<TemplateRow>> {
     sqlx::query_as!(
         TemplateRow,
@@ -66,12 +55,10 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, page: Keyset) -> sqlx::Resul
     )
 }
 
-/// What became of a template that was put.
 #[derive(Debug)]
 pub(crate) enum Put {
     /// There was none of that name.
     Made(Listed),
-    /// It took the place of the one before.
     Replaced(Listed),
     /// The app has [`TEMPLATES_MAX`] already.
     TooMany,
@@ -122,7 +109,6 @@ pub(crate) async fn put(
     Ok(made.fetch_optional(conn).await?.map_or(Put::Taken, Put::Made))
 }
 
-/// Removes a template.
 pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<Written> {
     let removed = sqlx::query!("DELETE FROM templates WHERE app = $1 AND name = $2", app.0, name);
     Ok(Written::by(removed.execute(conn).await?.rows_affected()))

@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::SubscriptionId;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
 
-/// A delivery that needs a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TurnRequest {
-    /// To whom it goes.
     pub subscription: SubscriptionId,
-    /// The time between two turns.
     pub interval: Duration,
     /// A turn at this time or later is of no use to it. None: any turn is.
     pub expires_at: Option<Timestamp>,
@@ -29,7 +27,7 @@ pub(crate) async fn take_turns(
     let places: BTreeSet<(i16, SubscriptionId)> =
         wanted.iter().map(|wanted| (wanted.subscription.shard(), wanted.subscription)).collect();
     let (shards, ids): (Vec<i16>, Vec<SubscriptionId>) = places.into_iter().unzip();
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     sqlx::query!(
         "INSERT INTO throttles (shard, subscription, next_at)
          SELECT shard, subscription, $3 FROM unnest($1::smallint[], $2::uuid[]) AS t (shard, subscription)
@@ -82,7 +80,6 @@ fn turn(next_at: &mut Timestamp, wanted: &TurnRequest, now: Timestamp) -> Option
 /// What waits for one subscription.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backlog {
-    /// Deliveries.
     pub all: i64,
     /// Those of them whose turn is yet to come.
     pub throttled: i64,
@@ -90,7 +87,6 @@ pub(crate) struct Backlog {
     pub oldest: Option<Timestamp>,
 }
 
-/// Counts what waits for a subscription.
 pub(crate) async fn backlog(pool: &PgPool, subscription: SubscriptionId) -> sqlx::Result<Backlog> {
     sqlx::query_as!(
         Backlog,
@@ -111,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn turns_follow_each_other_until_they_come_too_late() {
+    fn turns_follow_until_too_late() {
         let now: Timestamp = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let second = Duration::from_secs(1);
         let subscription = SubscriptionId(Uuid::nil());

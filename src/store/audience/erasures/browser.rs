@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use sqlx::PgConnection;
 
-use crate::model::id::{AppId, SubscriptionId};
+use bellwire_core::id::{AppId, SubscriptionId};
 
 /// How far a chain of replacements is followed in either direction: no browser has ever had as many endpoints.
 const DEPTH_MAX: usize = 1_000;

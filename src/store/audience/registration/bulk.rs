@@ -1,41 +1,42 @@
 //! Many registrations in one transaction, by the right of a server. Each comes to what [`register`](super::register) makes of it,
-//! one after the other, but for one: what has ended stays so. A list is no browser that has come back.
+//! one after the other, but for one: what has ended stays so. A list is no browser that has come back. With `restores_pruned`, those come back that
+//! their push service called gone.
 
 use std::collections::{HashMap, HashSet};
 
 use sqlx::PgConnection;
 
 use super::{Registered, Registration, Unregistered, begin, endpoint_mac, insert_all, refresh, shard_of};
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::subscription::SubscriptionState;
-use crate::policy::Place;
 use crate::store::audience::subscriptions::row::{SubscriptionRow, lock_in_order, read_all};
 use crate::store::audience::{membership, topics};
 use crate::store::connections::engine;
 use crate::store::keys::audit::{Action, Entry};
 use crate::store::queue::{lanes, policies};
 use crate::vault::Vault;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::subscription::SubscriptionState;
+use bellwire_rules::policy::Place;
 
-/// What became of one of many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Enrolled {
-    /// It is new.
     New,
-    /// It was there, and says this now.
     Known,
     /// It was there and had ended, or the list says that it has: it stays so.
     Ended,
+    /// Its push service called it gone: it stays so.
+    Pruned,
+    /// Its push service called it gone; it is active again.
+    Restored,
     /// Its endpoint is known under another VAPID key than stated.
     OtherKey,
-    /// The app would have too many topics.
+    /// Its endpoint is known with other keys, which a receipt has confirmed.
+    EndpointTaken,
     TooManyTopics,
-    /// Its attributes would be too large.
     TooLarge,
 }
 
-/// A registration, and where its endpoint is found.
 struct Item<'a> {
     request: &'a Registration<'a>,
     mac: [u8; 32],
@@ -51,6 +52,7 @@ pub(in crate::store) async fn register_all(
     vault: &Vault,
     app: AppId,
     requests: &[Registration<'_>],
+    restores_pruned: bool,
     now: Timestamp,
 ) -> sqlx::Result<Vec<Enrolled>> {
     let find = |request: &Registration<'_>| {
@@ -61,7 +63,7 @@ pub(in crate::store) async fn register_all(
     let items: Vec<Item<'_>> =
         requests.iter().zip(places).map(|(request, (mac, shard))| Item { request, mac, shard }).collect();
     let mut enrolled = vec![Enrolled::Known; items.len()];
-    let mut enrolment = Enrolment { vault, app, items: &items, topics: None, now };
+    let mut enrolment = Enrolment { vault, app, items: &items, topics: None, restores_pruned, now };
     let mut left: Vec<usize> = (0..items.len()).collect();
     while !left.is_empty() {
         // An endpoint that is named twice is registered by the first, and refreshed by the second in the next round.
@@ -87,13 +89,14 @@ struct Beginning {
 }
 
 /// All registrations of a transaction. What it locks it locks in one order, so that two of them do not wait for each other: known
-/// subscriptions, topics that it makes, lanes that it makes, new subscriptions; each of them sorted.
+/// subscriptions, lanes that it makes, topics that it makes, new subscriptions; each of them sorted.
 struct Enrolment<'a> {
     vault: &'a Vault,
     app: AppId,
     items: &'a [Item<'a>],
     /// The numbers of all topics that are wanted and fit; none: nobody has looked for them yet.
     topics: Option<HashMap<String, i32>>,
+    restores_pruned: bool,
     now: Timestamp,
 }
 
@@ -104,12 +107,12 @@ impl Enrolment<'_> {
         conn: &mut PgConnection,
         items: &[&Item<'_>],
     ) -> sqlx::Result<Vec<Option<Enrolled>>> {
-        let (vault, app, now) = (self.vault, self.app, self.now);
+        let (vault, app, now, restores_pruned) = (self.vault, self.app, self.now, self.restores_pruned);
         let mut known = lock_known(conn, app, items).await?;
         let ids: Vec<SubscriptionId> = known.values().map(|row| row.id).collect();
         let names = if ids.is_empty() { HashMap::new() } else { membership::names_of_all(&mut *conn, &ids).await? };
-        let topics = self.topics(conn).await?;
         let lanes = ensure_lanes(conn, items, &known, now).await?;
+        let topics = self.topics(conn).await?;
         let (mut became, mut new) = (Vec::with_capacity(items.len()), Vec::new());
         for (at, item) in items.iter().enumerate() {
             let request = item.request;
@@ -118,7 +121,11 @@ impl Enrolment<'_> {
                 Some(Enrolled::TooManyTopics)
             } else if let Some(before) = known.remove(item.mac.as_slice()) {
                 let there = names.get(&before.id).map_or(&[][..], Vec::as_slice);
-                Some(refresh_one(conn, vault, request, before, there, now).await?)
+                let is_pruned = before.state == SubscriptionState::Gone && request.unsubscribed_at.is_none();
+                match is_pruned && !restores_pruned {
+                    true => Some(Enrolled::Pruned),
+                    false => Some(refresh_one(conn, vault, request, before, there, now).await?),
+                }
             } else {
                 let id = SubscriptionId::new(request.id, item.shard);
                 let lane = lanes[&(request.vapid_key, request.gateway)];
@@ -178,7 +185,7 @@ async fn add(
     Ok(())
 }
 
-/// Refreshes one that is locked and in the topics of those names.
+/// Refreshes or restores one that is locked and in the topics of those names.
 async fn refresh_one(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -187,22 +194,29 @@ async fn refresh_one(
     topics: &[String],
     now: Timestamp,
 ) -> sqlx::Result<Enrolled> {
-    if before.state != SubscriptionState::Active || request.unsubscribed_at.is_some() {
+    let is_pruned = before.state == SubscriptionState::Gone;
+    if !is_pruned && before.state != SubscriptionState::Active || request.unsubscribed_at.is_some() {
         return Ok(Enrolled::Ended);
     }
+    let known_as = before.id;
     let row = match refresh(conn, vault, request, before, now).await {
         Ok(row) => row,
         Err(Unregistered::Failed(error)) => return Err(error),
         Err(Unregistered::Refused(Registered::TooLarge)) => return Ok(Enrolled::TooLarge),
+        Err(Unregistered::Refused(Registered::Taken)) => return Ok(Enrolled::EndpointTaken),
         // A server may do anything else with what is known.
         Err(Unregistered::Refused(_)) => return Ok(Enrolled::OtherKey),
     };
-    let is_other = request.wanted.topics.as_ref().is_some_and(|wanted| wanted != topics);
+    let is_other = request.wanted.topics.as_ref().is_some_and(|wanted| is_pruned || wanted != topics);
     if is_other && membership::set_topics(conn, request.app, &row, request.wanted, now).await?.is_none() {
         return Ok(Enrolled::TooManyTopics);
     }
     set_policy(conn, request, row.id, now).await?;
-    Ok(Enrolled::Known)
+    Ok(match row.id == known_as {
+        true if is_pruned => Enrolled::Restored,
+        true => Enrolled::Known,
+        false => Enrolled::New,
+    })
 }
 
 async fn set_policy(
@@ -238,7 +252,7 @@ async fn lock_known(
              ORDER BY app, endpoint_mac, shard LIMIT 1) next
            WHERE next.app = $1 AND next.endpoint_mac = t.mac AND next.shard = t.shard)
          SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM found JOIN subscriptions s ON s.shard = found.shard AND s.id = found.id JOIN lanes l ON l.id = s.lane
          ORDER BY s.shard, s.id FOR NO KEY UPDATE OF s"#,
         app.0,

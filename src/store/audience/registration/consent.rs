@@ -1,10 +1,9 @@
 //! Which consent a registration leaves with a subscription. One that is known stays until a new one is given: who merely comes back,
 //! or is named in a list once more, has not agreed again.
 
-use crate::model::clock::Timestamp;
-use crate::model::subscription::Consent;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::subscription::Consent;
 
-/// What is known when a subscription is registered.
 #[derive(Debug, Clone)]
 pub(super) struct Case<'a> {
     /// The consent of the same person to this subscription, or to the one that it takes the place of.
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_known_consent_stays_until_a_new_one_is_given() {
+    fn known_consent_stays_until_replaced() {
         let at = |s: i64| DateTime::from_timestamp(1_800_000_000 + s, 0);
         let now = at(100).expect("a time");
         let consent = |s: i64, source: &str| Consent { at: at(s), source: Some(source.to_owned()) };

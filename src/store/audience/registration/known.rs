@@ -1,49 +1,73 @@
-//! Who may go on with a subscription when its endpoint is registered again. Whoever has endpoint and keys has had the
-//! browser in hands, which may have been before its present user came.
+//! Decides which registration of a known endpoint may change its subscription. Endpoint and keys may come from the previous user
+//! of the browser; the endpoint alone is known to its push service.
 
-/// What is known of a subscription, and of the request that names its endpoint again.
+use bellwire_core::subscription::SubscriptionState;
+
+/// Strength of the evidence that a subscription's keys are those of its browser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum KeyRank {
+    Unproven,
+    /// A user token, an API key, an import or the subscription's token vouched for them.
+    Vouched,
+    /// A receipt came for a push that was encrypted with them.
+    Confirmed,
+}
+
+impl KeyRank {
+    pub(super) fn of(vouched: bool, confirmed: bool) -> Self {
+        match (vouched, confirmed) {
+            (_, true) => Self::Confirmed,
+            (true, false) => Self::Vouched,
+            (false, false) => Self::Unproven,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case<'a> {
-    /// The request shows the subscription's token, or a server's key.
+    /// The request shows the subscription's token or a server's key.
     pub covered: bool,
-    /// It names the keys that are stored.
     pub same_keys: bool,
-    /// A receipt has shown that the stored keys are the browser's.
-    pub proven: bool,
-    /// The subscription is sent to.
-    pub active: bool,
-    /// The user that the subscription belongs to.
+    pub rank: KeyRank,
+    pub state: SubscriptionState,
     pub user: Option<&'a str>,
-    /// The user that it shall belong to, if the request says so; inner none: nobody. That it may say so was checked.
+    /// User that the request names, already authenticated. Inner `None` means no user.
     pub wanted: Option<Option<&'a str>>,
 }
 
-/// What follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The subscription goes on with all that it says.
     GoesOn,
-    /// It begins anew: whoever registers it has it from now on, and nothing of what it was.
+    /// The subscription is refreshed and loses its user and details.
     BeginsAnew,
-    /// Refused: its keys are proven to be others.
+    /// A new subscription, with another id, takes the endpoint; it keeps the details of the previous one or none.
+    TakesOver {
+        keeps: bool,
+    },
+    /// Refused: the stored keys are other ones, of a higher rank, or of a person who unsubscribed.
     Taken,
-    /// Refused: it belongs to a user of whom the request says nothing.
+    /// Refused: the subscription belongs to a user whom the request does not name.
     BelongsToUser,
 }
 
-/// Decides.
 pub(super) fn judge(case: &Case<'_>) -> Verdict {
     let proves_user = case.user.is_some() && case.wanted == Some(case.user);
+    // The user token of another user does not vouch against a user's subscription: every user of the site has one.
+    let names_first_user = case.user.is_none() && matches!(case.wanted, Some(Some(_)));
+    let vouches = case.covered || proves_user || names_first_user;
+    if !case.same_keys {
+        let outranked = KeyRank::of(vouches, false) < case.rank;
+        let stays_ended = case.state == SubscriptionState::Unsubscribed && !case.covered;
+        return match outranked || stays_ended {
+            true => Verdict::Taken,
+            false => Verdict::TakesOver { keeps: case.covered || proves_user },
+        };
+    }
     match case {
-        Case { covered: true, .. } => Verdict::GoesOn,
-        // Keys that no receipt has proven may be made up by somebody who knows the endpoint alone. They must not
-        // keep out its browser, which cannot be told from anybody else yet: the latest is believed.
-        Case { same_keys: false, proven: true, .. } => Verdict::Taken,
+        Case { covered: true, .. } | Case { user: None, .. } => Verdict::GoesOn,
         _ if proves_user => Verdict::GoesOn,
-        Case { same_keys: false, .. } => Verdict::BeginsAnew,
-        Case { user: None, .. } => Verdict::GoesOn,
-        // Else every page that does not know who is logged in would log them out.
-        Case { wanted: None, active: true, .. } => Verdict::BelongsToUser,
+        // Otherwise every page that does not know its user would log the user out.
+        Case { wanted: None, state: SubscriptionState::Active, .. } => Verdict::BelongsToUser,
         _ => Verdict::BeginsAnew,
     }
 }
@@ -52,35 +76,60 @@ pub(super) fn judge(case: &Case<'_>) -> Verdict {
 mod tests {
     use super::*;
 
+    const ANN: Option<&str> = Some("ann");
+    const BOB: Option<&str> = Some("bob");
+
     #[test]
-    fn nobody_goes_on_with_a_users_subscription_or_proven_keys_without_showing_a_right_to_them() {
-        use Verdict::{BeginsAnew, BelongsToUser, GoesOn, Taken};
-        let (ann, bob) = (Some("ann"), Some("bob"));
-        for (same_keys, proven, active, user, wanted, verdict) in [
-            // The same keys.
-            (true, true, true, None, None, GoesOn),
-            (true, true, true, None, Some(bob), GoesOn),
-            (true, true, false, None, None, GoesOn),
-            (true, true, true, ann, None, BelongsToUser),
-            (true, false, true, ann, None, BelongsToUser),
-            (true, true, true, ann, Some(ann), GoesOn),
-            (true, true, true, ann, Some(bob), BeginsAnew),
-            (true, true, true, ann, Some(None), BeginsAnew),
-            (true, true, false, ann, None, BeginsAnew),
-            (true, true, false, ann, Some(ann), GoesOn),
-            // Other keys.
-            (false, true, true, None, None, Taken),
-            (false, true, true, ann, Some(ann), Taken),
-            (false, true, false, None, None, Taken),
-            (false, false, true, None, None, BeginsAnew),
-            (false, false, true, None, Some(None), BeginsAnew),
-            (false, false, true, ann, None, BeginsAnew),
-            (false, false, true, ann, Some(bob), BeginsAnew),
-            (false, false, true, ann, Some(ann), GoesOn),
+    fn same_keys_of_a_user_need_a_right() {
+        use SubscriptionState::{Active, Gone, Unsubscribed};
+        use Verdict::{BeginsAnew, BelongsToUser, GoesOn};
+        for (state, user, wanted, verdict) in [
+            (Active, None, None, GoesOn),
+            (Active, None, Some(BOB), GoesOn),
+            (Unsubscribed, None, None, GoesOn),
+            (Active, ANN, None, BelongsToUser),
+            (Active, ANN, Some(ANN), GoesOn),
+            (Active, ANN, Some(BOB), BeginsAnew),
+            (Active, ANN, Some(None), BeginsAnew),
+            (Gone, ANN, None, BeginsAnew),
+            (Gone, ANN, Some(ANN), GoesOn),
         ] {
-            let case = Case { covered: false, same_keys, proven, active, user, wanted };
+            for rank in [KeyRank::Unproven, KeyRank::Vouched, KeyRank::Confirmed] {
+                let case = Case { covered: false, same_keys: true, rank, state, user, wanted };
+                assert_eq!(judge(&case), verdict, "{case:?}");
+                assert_eq!(judge(&Case { covered: true, ..case }), GoesOn, "{case:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_keys_never_replace_a_higher_rank() {
+        use KeyRank::{Confirmed, Unproven, Vouched};
+        use SubscriptionState::{Active, Gone, Unsubscribed};
+        use Verdict::Taken;
+        let (keeps, bare) = (Verdict::TakesOver { keeps: true }, Verdict::TakesOver { keeps: false });
+        for (covered, rank, state, user, wanted, verdict) in [
+            (false, Unproven, Active, None, None, bare),
+            (false, Unproven, Active, None, Some(None), bare),
+            (false, Unproven, Active, None, Some(ANN), bare),
+            (false, Unproven, Unsubscribed, None, None, Taken),
+            (false, Unproven, Unsubscribed, None, Some(ANN), Taken),
+            (true, Unproven, Unsubscribed, None, None, keeps),
+            (false, Vouched, Active, None, None, Taken),
+            (false, Vouched, Gone, None, Some(None), Taken),
+            (false, Vouched, Active, None, Some(ANN), bare),
+            (false, Vouched, Active, ANN, None, Taken),
+            (false, Vouched, Active, ANN, Some(None), Taken),
+            (false, Vouched, Active, ANN, Some(BOB), Taken),
+            (false, Vouched, Active, ANN, Some(ANN), keeps),
+            (false, Vouched, Unsubscribed, ANN, Some(ANN), Taken),
+            (true, Vouched, Active, ANN, None, keeps),
+            (true, Vouched, Unsubscribed, ANN, None, keeps),
+            (false, Confirmed, Active, ANN, Some(ANN), Taken),
+            (true, Confirmed, Active, ANN, Some(ANN), Taken),
+        ] {
+            let case = Case { covered, same_keys: false, rank, state, user, wanted };
             assert_eq!(judge(&case), verdict, "{case:?}");
-            assert_eq!(judge(&Case { covered: true, ..case }), GoesOn, "{case:?}");
         }
     }
 }

@@ -4,13 +4,13 @@ use serde_json::{Map, Value};
 use sqlx::{PgConnection, PgExecutor};
 use subtle::ConstantTimeEq as _;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::permission::{BrowserRight, Refused, Speaker};
-use crate::model::subscription::{Consent, SubscriptionState};
 use crate::store::connections::engine;
 use crate::vault::{Purpose, Vault};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::permission::{BrowserRight, Refused, Speaker};
+use bellwire_core::subscription::{Consent, SubscriptionState};
 
 /// Most octets of a subscription's attributes, as JSON.
 pub(crate) const ATTRIBUTES_MAX: usize = 2048;
@@ -18,52 +18,37 @@ pub(crate) const ATTRIBUTES_MAX: usize = 2048;
 /// A row of `subscriptions` with its lane's key and gateway. The address stays sealed.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SubscriptionRow {
-    /// Its id.
     pub id: SubscriptionId,
-    /// Its lane.
     pub lane: LaneId,
-    /// The VAPID key that it was made with.
     pub vapid_key: VapidKeyId,
-    /// The push service behind its endpoint.
     pub gateway: Gateway,
-    /// Whether it is sent to, or how it ended.
     pub state: SubscriptionState,
     /// Messages accepted before are not for it.
     pub since: Timestamp,
-    /// HMAC of (app, endpoint).
     pub endpoint_mac: Vec<u8>,
-    /// Sealed p256dh, auth and endpoint.
     pub address: Vec<u8>,
-    /// The site's name for its person.
     pub user_id: Option<String>,
-    /// Words to select it by.
     pub tags: Vec<String>,
     /// Values to select it by and to fill templates with.
     pub attributes: Value,
-    /// A language tag.
     pub locale: Option<String>,
-    /// An IANA time zone.
     pub timezone: Option<String>,
-    /// The browser's `expirationTime`.
     pub expires_at: Option<Timestamp>,
-    /// Which of its tokens is valid.
     pub token_version: i32,
     /// When a receipt first showed that its keys are its browser's.
     pub keys_proven_at: Option<Timestamp>,
+    /// A user token, an API key, an import or the subscription's token has vouched for the keys.
+    pub keys_vouched: bool,
     /// When its browser was last heard of, by day.
     pub last_seen: Timestamp,
-    /// When it was first registered.
     pub created_at: Timestamp,
-    /// When it stopped being active.
     pub ended_at: Option<Timestamp>,
     /// When its person agreed to be sent something, as far as is known.
     pub consent_at: Option<Timestamp>,
-    /// Where.
     pub consent_source: Option<String>,
 }
 
 impl SubscriptionRow {
-    /// Its person's consent, as far as is known.
     pub(crate) fn consent(&self) -> Consent {
         Consent { at: self.consent_at, source: self.consent_source.clone() }
     }
@@ -79,17 +64,23 @@ pub(crate) fn token(vault: &Vault, id: SubscriptionId, version: i32) -> [u8; 32]
     vault.mac(Purpose::BrowserToken, &[id.0.as_bytes(), &version.to_be_bytes()])
 }
 
-/// By what right somebody acts on a subscription.
+/// Versions for which [`is_signed`] recognizes a token.
+const VERSIONS_LOOKED_AT: i32 = 32;
+
+/// Whether this server signed a token for the subscription, revoked or not. It takes no query, so guesses are cheap. Tokens of a
+/// subscription whose user has changed more than 31 times are not recognized.
+pub(crate) fn is_signed(vault: &Vault, id: SubscriptionId, shown: &[u8; 32]) -> bool {
+    (1..=VERSIONS_LOOKED_AT).any(|version| shown.ct_eq(&token(vault, id, version)).into())
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Right<'a> {
-    /// A server key with the scope `subscribers`.
     Server,
     /// A browser, with the token that it shows, if any.
     Browser(Option<&'a [u8; 32]>),
 }
 
 impl Right<'_> {
-    /// Whether that right covers this subscription.
     pub(crate) fn covers(self, vault: &Vault, row: &SubscriptionRow) -> bool {
         match self {
             Right::Server => true,
@@ -107,15 +98,12 @@ pub(crate) struct Changes {
     pub by: Speaker,
     /// The user it belongs to; inner none: nobody.
     pub user_id: Option<Option<String>>,
-    /// All tags.
     pub tags: Option<Vec<String>>,
     /// Attributes, and whether they are merged into those there are (RFC 7396) or replace them.
     pub attributes: Option<(Map<String, Value>, Merge)>,
     /// All topics, by name.
     pub topics: Option<Vec<String>>,
-    /// A language tag.
     pub locale: Option<Option<String>>,
-    /// An IANA time zone.
     pub timezone: Option<Option<String>>,
 }
 
@@ -124,7 +112,6 @@ pub(crate) struct Changes {
 pub(crate) enum Merge {
     /// They stay; null removes a named one.
     Patch,
-    /// They go.
     Replace,
 }
 
@@ -189,7 +176,7 @@ pub(in crate::store) async fn read_all(
     sqlx::query_as!(
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM unnest($2::smallint[], $3::uuid[]) AS t (shard, id)
          JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id JOIN lanes l ON l.id = s.lane
          WHERE s.app = $1 AND s.shard = ANY ($4) ORDER BY s.id DESC"#,
@@ -216,7 +203,7 @@ pub(in crate::store) async fn lock(
     sqlx::query_as!(
         SubscriptionRow,
         r#"SELECT s.id, s.lane, l.vapid_key, l.gateway AS "gateway: Gateway", s.state AS "state: SubscriptionState", s.since, s.endpoint_mac, s.address, s.user_id, s.tags,
-           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
+           s.attributes, s.locale, s.timezone, s.expires_at, s.token_version, s.keys_proven_at, s.keys_vouched, s.last_seen, s.created_at, s.ended_at, s.consent_at, s.consent_source
          FROM subscriptions s JOIN lanes l ON l.id = s.lane WHERE s.shard = $1 AND s.id = $2 AND s.app = $3
          FOR NO KEY UPDATE OF s"#,
         id.shard(),
@@ -265,7 +252,6 @@ pub(in crate::store) struct Keys {
 }
 
 impl Keys {
-    /// The keys of these.
     pub(in crate::store) fn of(mut ids: Vec<SubscriptionId>) -> Self {
         ids.sort_unstable_by_key(|id| (id.shard(), *id));
         Self { shards: ids.iter().map(|id| id.shard()).collect(), ids }

@@ -9,26 +9,25 @@ use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use super::{Heir, Successor};
-use crate::model::clock::Timestamp;
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::policy::token::Queued;
 use crate::store::audience::subscriptions::row::SubscriptionRow;
 use crate::store::audience::{judge, membership};
 use crate::store::connections::engine;
 use crate::store::outcomes::ledger::enqueue::NewRow;
 use crate::store::queue::claims::walk;
 use crate::vault::Vault;
+use crate::vault::retry_token::Queued;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_segment::Filter;
 
 /// A message that is for the new subscription and that no fan-out brings to it.
 pub(super) struct Ahead {
     pub message: MessageId,
-    /// [`crate::model::delivery::Tier::code`].
+    /// [`bellwire_core::delivery::Tier::code`].
     tier: i16,
 }
 
 impl Ahead {
-    /// It as a row of the queue.
     pub(super) fn row(&self, vault: &Vault, (new, lane): (Successor, LaneId), now: Timestamp) -> NewRow {
         let queued = Queued { message: self.message, subscription: new.id, retries: 0, scheduled_at: now };
         NewRow {
@@ -72,7 +71,10 @@ pub(super) async fn take_out(
         };
         for fan_out in to_come.into_iter().filter(|fan_out| fan_out.is_for(of, &topics)) {
             let takes = match &fan_out.filter {
-                Some(filter) => judge::takes_successor(conn, app, &filter.0, of.id, heir.row.id, now).await?,
+                Some(filter) => {
+                    let filter = (&filter.0, fan_out.assigned_at);
+                    judge::takes_successor(conn, app, filter, of.id, heir.row.id, now).await?
+                }
                 None => true,
             };
             if takes {
@@ -91,6 +93,7 @@ struct FanOut {
     topic: Option<i32>,
     tier: i16,
     accepted_at: Timestamp,
+    assigned_at: Option<Timestamp>,
     filter: Option<Json<Filter>>,
 }
 
@@ -121,7 +124,7 @@ async fn under_way(
             sqlx::query_as!(
                 FanOut,
                 r#"SELECT c.message AS "message: MessageId", c.lane AS "lane: LaneId", c.after AS "after: SubscriptionId", c.topic,
-                          m.tier, m.accepted_at, m.filter AS "filter: Json<Filter>"
+                          m.tier, m.accepted_at, m.assigned_at, m.filter AS "filter: Json<Filter>"
                    FROM cursors c JOIN messages m ON m.id = c.message AND m.accepted_at <= $5
                    WHERE "# + $comes_to + " ORDER BY c.message, c.lane FOR UPDATE OF c",
                 old.lane.0,

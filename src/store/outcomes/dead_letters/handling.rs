@@ -4,7 +4,7 @@
 //! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
 //! and whatever it left is open still: repeating it goes on from there, and no dead letter is replayed twice.
 
-mod apart;
+mod citus;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,42 +13,34 @@ use sqlx::{FromRow, PgConnection, PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 use super::{Filter, push_filter};
-use crate::model::clock::{Clock, Timestamp, first_uuid_of};
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{ActionId, AppId, DeadLetterId, MessageId, SubscriptionId};
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::connections::engine;
 use crate::store::keys::audit::{self, Actor, Entry};
 use crate::store::operations::retrying::retrying;
 use crate::store::queue::sending::{self, Addressed, Audience, NewMessage};
+use crate::store::transactions::{begin, begin_by_index};
 use crate::vault::{CONTENT, Vault};
+use bellwire_core::clock::{Clock, Timestamp, first_uuid_of};
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire_core::named;
 
 /// Most dead letters that one transaction replays, and most recipients of a message that does.
 pub(crate) const REPLAY_CHUNK: i64 = 1_000;
-/// Most dead letters that one transaction discards.
 const DISCARD_CHUNK: i64 = 10_000;
 
-/// What an operation does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    /// Sends dead letters again.
-    Replay,
-    /// Puts them aside.
-    Discard,
-    /// Copies them out.
-    Export,
+named! {
+    /// What an operation does.
+    pub(crate) enum Action {
+        /// Sends dead letters again.
+        Replay = "replay",
+        /// Puts them aside.
+        Discard = "discard",
+        /// Copies them out.
+        Export = "export",
+    }
 }
 
 impl Action {
-    /// The name used in the database and JSON.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Action::Replay => "replay",
-            Action::Discard => "discard",
-            Action::Export => "export",
-        }
-    }
-
     fn audited(self) -> audit::Action {
         match self {
             Action::Replay => audit::Action::DeadLettersReplayed,
@@ -63,13 +55,9 @@ impl Action {
 pub(crate) struct Operation {
     /// Its id, a UUIDv7 of its beginning.
     pub id: ActionId,
-    /// The app it belongs to.
     pub app: AppId,
-    /// What is done.
     pub action: Action,
-    /// By whom.
     pub actor: Actor,
-    /// To which dead letters.
     pub filter: Filter,
     /// When it began: dead letters that came later are left alone.
     pub began: Timestamp,
@@ -87,7 +75,6 @@ impl Operation {
 /// How many open dead letters an operation would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub(crate) struct Found {
-    /// Those that fit.
     pub matched: i64,
     /// Of these, those whose subscription is not active any more.
     pub unreachable: i64,
@@ -106,10 +93,9 @@ const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
 /// The dead letter's message, and the one that was sent first if it replays another.
 const MESSAGES: &str = " LEFT JOIN messages m ON m.id = l.message LEFT JOIN messages o ON o.id = m.replay_of";
 
-/// Counts what an operation would find.
 pub(crate) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
     if engine::is_distributed() {
-        return apart::count(pool, operation).await;
+        return citus::count(pool, operation).await;
     }
     let mut query = QueryBuilder::new(
         "SELECT count(*) AS matched, count(*) FILTER (WHERE NOT reachable) AS unreachable, \
@@ -124,12 +110,10 @@ pub(crate) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<
     query.build_query_as().persistent(false).fetch_one(pool).await
 }
 
-/// What a replay came to.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
     /// Letters that are on their way again.
     pub letters: i64,
-    /// The messages that carry them.
     pub messages: Vec<MessageId>,
 }
 
@@ -191,7 +175,7 @@ async fn replay_chunk(
     (after, limit, part): (Place, i64, i32),
 ) -> sqlx::Result<Chunk> {
     let now = clock.now();
-    let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+    let mut tx = begin_by_index(pool).await?;
     let mut letters = lock(&mut tx, operation, made_before, after, limit, now).await?;
     keep_messages_whole(&mut letters);
     let originals = load(&mut tx, &letters).await?;
@@ -233,7 +217,7 @@ async fn lock(
     now: Timestamp,
 ) -> sqlx::Result<Vec<Letter>> {
     if engine::is_distributed() {
-        return apart::lock(conn, operation, made_before, after, limit, now).await;
+        return citus::lock(conn, operation, made_before, after, limit, now).await;
     }
     if operation.filter.id.is_none() {
         sqlx::query!("SET LOCAL enable_sort = off").execute(&mut *conn).await?;
@@ -264,7 +248,6 @@ fn keep_messages_whole(letters: &mut Vec<Letter>) {
     }
 }
 
-/// A message whose dead letters are replayed.
 struct Original {
     id: MessageId,
     root: MessageId,
@@ -326,7 +309,7 @@ fn compose(
         policy: original.policy.clone(),
         enveloped: original.enveloped,
         accepted_at: now,
-        is_for_later: false,
+        received_at: None,
         by_cursors: false,
         key: None,
         traceparent: None,
@@ -415,7 +398,7 @@ async fn discard_chunk(
     part: i32,
     now: Timestamp,
 ) -> sqlx::Result<i64> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let mut query = QueryBuilder::new("UPDATE dead_letters SET state = 'discarded', settled_at = ");
     query.push_bind(now).push(" WHERE ctid = ANY (ARRAY(");
     query.push("SELECT l.ctid FROM dead_letters l JOIN lanes g ON g.id = l.lane");
@@ -471,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_may_go_on_is_left_to_the_next_chunk_unless_it_fills_this_one() {
+    fn unfinished_message_is_left_to_next_chunk() {
         for (given, kept) in [
             (letters(&[(1, 600), (2, 400)]), 600),
             (letters(&[(1, 1000)]), 1000),

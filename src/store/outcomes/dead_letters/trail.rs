@@ -3,22 +3,18 @@
 use serde_json::Value;
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{ActionId, AppId};
 use crate::store::keyset::{Keyset, paged};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{ActionId, AppId};
 
 /// An operation, as the trail tells it.
 #[derive(Debug, Clone)]
 pub(crate) struct ActionRow {
-    /// Its id.
     pub operation: ActionId,
     /// [`Action::name`](super::handling::Action::name).
     pub action: String,
-    /// By whom.
     pub actor: String,
-    /// To which dead letters.
     pub filter: Value,
-    /// To how many.
     pub n: i64,
     /// When its first part was done.
     pub at: Timestamp,

@@ -13,13 +13,15 @@ use super::consequences;
 use super::enqueue::{NewRow, NewRows};
 use super::log::{self, Entry};
 use super::settlement::{Due, Fate, Fenced, Settlement, stored};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
 use crate::store::audience::refusals;
 use crate::store::hooks;
 use crate::store::outcomes::notes;
 use crate::store::outcomes::tally::Tally;
+use crate::store::queue::subscription_holds;
+use crate::store::transactions::begin;
 use crate::vault::Vault;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
 
 /// Settles a batch whole. What is logged already of some of its recipients is left as it is: see [`settle_others`].
 pub(crate) async fn settle_batch(
@@ -80,7 +82,10 @@ async fn write(
 ) -> sqlx::Result<Fenced> {
     let Some(first) = settlements.iter().chain(twice).next() else { return Ok(Fenced::Out) };
     let counted_last = settlements.iter().any(consequences::changes_subscription);
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
+    subscription_holds::write(&mut tx, settlements.iter()).await?;
+    let handed_on = if counted_last { hand_on(&mut tx, (batch, lease), settlements, now).await? } else { None };
+    let settlements = handed_on.as_deref().unwrap_or(settlements);
     let ended = || settlements.iter().filter_map(Settlement::end);
     let count = |ending| ended().filter(|end| end.ending() == ending).count() as i64;
     let (facts, ns) = notes::of_batch(settlements);
@@ -124,11 +129,30 @@ async fn write(
     let mut closing = Closing::of(if counted_last { Tally::of(settlements.iter()) } else { Tally::default() });
     twice.iter().map(Settlement::delivery).for_each(|of| closing.merged(of.message, of.lane));
     queue_rest(&mut tx, vault, lease, settlements, &mut closing, now).await?;
-    consequences::lock(&mut tx, settlements.iter()).await?;
     refusals::count(&mut tx, settlements.iter(), now).await?;
     consequences::write(&mut tx, settlements.iter(), closing, now).await?; // last: see there
     tx.commit().await?;
     Ok(Fenced::Written)
+}
+
+/// Locks a batch and the subscriptions that its endings change. Returns its settlements with those retried whose subscription has a
+/// successor by now. `None`: no subscription has.
+async fn hand_on(
+    conn: &mut PgConnection,
+    (batch, lease): (Uuid, Uuid),
+    settlements: &[Settlement],
+    now: Timestamp,
+) -> sqlx::Result<Option<Vec<Settlement>>> {
+    let ours = sqlx::query_scalar!("SELECT id FROM batches WHERE id = $1 AND lease = $2 FOR UPDATE", batch, lease);
+    if ours.fetch_optional(&mut *conn).await?.is_none() {
+        return Ok(None); // the fence of the settling finds the same
+    }
+    let replaced = consequences::lock(conn, settlements.iter()).await?;
+    let settle = |settlement: &Settlement| match replaced.contains(&settlement.delivery().subscription) {
+        true => settlement.to_successor(now),
+        false => settlement.clone(),
+    };
+    Ok((!replaced.is_empty()).then(|| settlements.iter().map(settle).collect()))
 }
 
 async fn log_attempts(connection: &mut PgConnection, settlements: &[Settlement]) -> sqlx::Result<()> {

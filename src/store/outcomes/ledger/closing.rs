@@ -3,12 +3,12 @@
 use sqlx::PgConnection;
 
 use super::take::Waiting;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::id::{LaneId, MessageId};
 use crate::store::outcomes::events::{self, Event};
 use crate::store::outcomes::slas;
 use crate::store::outcomes::tally::Tally;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{LaneId, MessageId};
 
 /// What a transaction that ends deliveries writes at its end, since these rows come last in [the order of
 /// locks](crate::store): counts, SLAs that were missed, and what is told of it all.

@@ -2,43 +2,54 @@
 //! and whatever failed leaves a dead letter. Both are written in the transaction of the settling that found them, in
 //! [the order of locks](crate::store).
 
-mod apart;
-
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 
 use sqlx::PgConnection;
 
 use super::closing::Closing;
 use super::dead_letters::{Cause, DeadLetter, DeadLetters};
+use super::prune::prune;
 use super::settlement::{End, Fate, Settlement, stored, stored_status};
-use super::take::Waiting;
-use super::unsent::{How, end_within};
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::id::{DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::store::audience::refusals;
 use crate::store::audience::subscriptions::row::lock_in_order;
-use crate::store::connections::engine;
-use crate::store::outcomes::events::{self, Event};
+use crate::store::outcomes::events::Event;
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::id::{DeadLetterId, SubscriptionId};
 
 /// Whether an ending needs more than its own row, since it leaves a dead letter or something is told of it: then its settling is a transaction of several statements.
 pub(super) fn is_special(settlement: &Settlement) -> bool {
     matches!(settlement.end(), Some(End::Gone | End::Expired | End::Dead(_))) || settlement.sla_missed_s().is_some()
 }
 
-/// Whether an ending changes its subscription.
 pub(super) fn changes_subscription(settlement: &Settlement) -> bool {
     matches!(settlement.end(), Some(End::Gone)) || refusals::counts(settlement)
 }
 
-/// Locks the subscriptions that these endings change.
+/// Locks the subscriptions that these endings change. Returns the subscriptions that ended as gone, but have a successor: their
+/// deliveries must go [there](Settlement::to_successor) instead of ending.
 pub(super) async fn lock<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
-) -> sqlx::Result<()> {
-    let changed: Vec<SubscriptionId> =
-        settlements.filter(|settlement| changes_subscription(settlement)).map(|s| s.delivery().subscription).collect();
-    if changed.is_empty() { Ok(()) } else { lock_in_order(conn, changed.into_iter()).await }
+) -> sqlx::Result<HashSet<SubscriptionId>> {
+    let changing: Vec<&Settlement> = settlements.filter(|settlement| changes_subscription(settlement)).collect();
+    if changing.is_empty() {
+        return Ok(HashSet::new());
+    }
+    lock_in_order(conn, changing.iter().map(|settlement| settlement.delivery().subscription)).await?;
+    let gone = changing.iter().filter(|settlement| matches!(settlement.end(), Some(End::Gone)));
+    let gone: Vec<SubscriptionId> = gone.map(|settlement| settlement.delivery().subscription).collect();
+    if gone.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let shards: Vec<i16> = gone.iter().map(|subscription| subscription.shard()).collect();
+    let replaced = sqlx::query_scalar!(
+        r#"SELECT id AS "id!: SubscriptionId" FROM subscriptions
+           WHERE shard = ANY ($1) AND id = ANY ($2) AND state = 'replaced' AND replaced_by IS NOT NULL"#,
+        &shards,
+        &gone as &[SubscriptionId]
+    );
+    Ok(replaced.fetch_all(conn).await?.into_iter().collect())
 }
 
 /// Writes the dead letters, prunes the subscriptions that are gone, and what comes last.
@@ -95,65 +106,4 @@ fn dead_letter(settlement: &Settlement) -> Option<DeadLetter<'_>> {
         policy,
         at: last.at,
     })
-}
-
-/// Marks subscriptions gone, ends everything else that waits for them and that nobody holds, takes them out of their
-/// topics, which are remembered, and stops whatever is in some worker's memory. Ids in ascending order, each with the life
-/// that the delivery was for: one that came back since is not gone.
-async fn prune(
-    conn: &mut PgConnection,
-    gone: &[(SubscriptionId, i32)],
-    closing: &mut Closing,
-    now: Timestamp,
-) -> sqlx::Result<()> {
-    if engine::is_distributed() {
-        return apart::prune(conn, gone, closing, now).await;
-    }
-    let (ids, lives): (Vec<SubscriptionId>, Vec<i32>) = gone.iter().copied().unzip();
-    let rows = sqlx::query!(
-        r#"
-        WITH ended AS (
-            UPDATE subscriptions s SET state = 'gone', ended_at = $2
-            FROM (SELECT get_byte(uuid_send(id), 15) & 63 AS shard, id, life
-                  FROM unnest($1::uuid[], $3::integer[]) AS u (id, life)) g
-            WHERE s.shard = g.shard AND s.id = g.id AND s.state IN ('active', 'suspended') AND s.revived <= g.life
-            RETURNING s.shard, s.id, s.lane, s.life
-        ),
-        stopped AS (INSERT INTO stops (at, kind, target, life) SELECT $2, 'gone', id, life FROM ended),
-        left_topics AS (
-            DELETE FROM topic_members t USING ended e WHERE t.shard = e.shard AND t.subscription = e.id
-            RETURNING t.shard, t.subscription, t.topic, t.joined_at
-        ),
-        remembered AS (
-            INSERT INTO former_topic_members (shard, subscription, topic, joined_at) SELECT * FROM left_topics
-            ON CONFLICT DO NOTHING
-        ),
-        dropped AS (
-            DELETE FROM queue q USING ended e
-            WHERE q.shard = e.shard AND q.subscription = e.id AND (q.lease IS NULL OR q.due_at <= $2)
-            RETURNING q.subscription, q.message, q.lane, q.tier, q.retries
-        )
-        SELECT id AS "subscription!", NULL::uuid AS message, lane AS "lane!", NULL::smallint AS tier,
-               NULL::integer AS retries FROM ended
-        UNION ALL SELECT subscription, message, lane, tier, retries FROM dropped
-        "#,
-        &ids as &[SubscriptionId],
-        now,
-        &lives,
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    let (mut lost, mut dropped) = (BTreeMap::new(), Vec::new());
-    for row in rows {
-        let (subscription, lane) = (SubscriptionId(row.subscription), LaneId(row.lane));
-        match (row.message.map(MessageId), row.tier, row.retries) {
-            (Some(message), Some(tier), Some(retries)) => {
-                dropped.push(Waiting { subscription, message, lane, tier, retries });
-            }
-            _ => *lost.entry(lane).or_insert(0) += 1,
-        }
-    }
-    end_within(conn, dropped, How::Gone("subscription gone"), closing, now).await?;
-    closing.tell(events::subscriptions_gone(conn, &lost.into_iter().collect::<Vec<_>>()).await?);
-    Ok(())
 }

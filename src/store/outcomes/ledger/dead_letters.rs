@@ -4,25 +4,20 @@ use serde_json::Value;
 use sqlx::PgConnection;
 
 use super::closing::Closing;
-use crate::classify::DeadReason;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::store::outcomes::events::{Body, Event};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
 
-/// Why a delivery leaves a dead letter.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Cause {
-    /// It died.
     Dead(DeadReason),
-    /// Its subscription is gone.
     Gone,
-    /// Its time to live ran out.
     Expired,
 }
 
 impl Cause {
-    /// The name in `dead_letters.reason`.
     fn name(self) -> &'static str {
         match self {
             Cause::Dead(reason) => reason.name(),
@@ -32,7 +27,6 @@ impl Cause {
     }
 }
 
-/// A dead letter to be written.
 #[derive(Debug)]
 pub(super) struct DeadLetter<'a> {
     pub id: DeadLetterId,
@@ -43,17 +37,13 @@ pub(super) struct DeadLetter<'a> {
     pub lane: LaneId,
     pub tier: i16,
     pub cause: Cause,
-    /// HTTP status of the last answer.
     pub status: Option<i16>,
-    /// The gateway's words.
     pub detail: Option<&'a str>,
     pub retries: i32,
-    /// The policy that was in force.
     pub policy: Option<&'a Value>,
     pub at: Timestamp,
 }
 
-/// Dead letters to be written, column by column.
 #[derive(Default)]
 pub(super) struct DeadLetters<'a> {
     ids: Vec<DeadLetterId>,

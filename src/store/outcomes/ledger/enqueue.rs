@@ -5,39 +5,30 @@ use std::collections::HashSet;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
-/// A delivery that is to wait.
 #[derive(Debug)]
 pub(crate) struct NewRow {
-    /// To whom.
     pub subscription: SubscriptionId,
-    /// What.
     pub message: MessageId,
-    /// The lane that it waits in.
     pub lane: LaneId,
-    /// [`crate::model::delivery::Tier::code`].
+    /// [`bellwire_core::delivery::Tier::code`].
     pub tier: i16,
-    /// Attempts that a retry followed.
     pub retries: i32,
-    /// When it may be claimed.
     pub due_at: Timestamp,
     /// Whether it is not due before its message is resumed, should that still be paused.
     pub parked: bool,
-    /// When the policy wants it sent.
     pub scheduled_at: Timestamp,
     /// The lease that it is under, if anybody holds it: `due_at` is when that runs out.
     pub lease: Option<Uuid>,
-    /// How often it was claimed.
     pub leases: i16,
-    /// Signs it: see [`crate::policy::token`].
+    /// Signs it: see [`crate::vault::retry_token`].
     pub token: Vec<u8>,
     /// When the attempt before failed.
     pub failed_at: Option<Timestamp>,
     /// Whether its subscription's throttle has let it through for `due_at`.
     pub has_turn: bool,
-    /// The life of its subscription that it is for.
     pub life: i32,
 }
 

@@ -8,38 +8,32 @@ use super::closing::Closing;
 use super::settlement::Fenced;
 use super::take::Waiting;
 use super::unsent::{How, end_within, write_dead_letters};
-use crate::classify::DeadReason;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::outcomes::events;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
 
 /// A row that is not what it should be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forged {
-    /// The claim it was found under.
     pub lease: Uuid,
-    /// To whom.
     pub subscription: SubscriptionId,
-    /// What.
     pub message: MessageId,
-    /// Whose.
     pub app: AppId,
-    /// Where it was found.
     pub lane: LaneId,
-    /// At which tier.
     pub tier: Tier,
     /// [`DeadReason::Tampered`] or [`DeadReason::Replayed`].
     pub reason: DeadReason,
-    /// The dead letter's id.
     pub letter: DeadLetterId,
 }
 
 /// Ends it as dead. It counts as its delivery's ending, and stands among its attempts, only if that has not ended
 /// before: a row put back by hand must not end a delivery twice.
 pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fenced> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let shard = row.subscription.shard();
     let deleted = sqlx::query!(
         "DELETE FROM queue WHERE shard = $1 AND subscription = $2 AND message = $3 AND lease = $4",

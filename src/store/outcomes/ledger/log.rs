@@ -4,12 +4,11 @@ use std::collections::HashSet;
 
 use sqlx::{PgConnection, PgExecutor};
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::connections::engine::{self, shards_of};
 use crate::store::outcomes::copy::Rows;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{MessageId, SubscriptionId};
 
-/// A row of the log.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Entry<'a> {
     pub message: MessageId,
@@ -69,7 +68,6 @@ pub(super) async fn copy_new(conn: &mut PgConnection, entries: &[Entry<'_>]) -> 
     copy(conn, new.into_iter()).await
 }
 
-/// Attempts by their keys: message, subscription and number.
 type Keys = HashSet<(MessageId, SubscriptionId, i32)>;
 
 /// Those of these attempts that are logged, asked of the shards that they would lie in alone.

@@ -9,14 +9,16 @@ use super::closing::Closing;
 use super::consequences;
 use super::log::{Entry, copy_new};
 use super::settlement::{Due, Fate, RowSettlement, Settlement, stored, stored_status};
-use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::store::audience::refusals;
 use crate::store::connections::engine;
 use crate::store::hooks;
 use crate::store::outcomes::notes::Profiles;
 use crate::store::outcomes::tally::Tally;
+use crate::store::queue::subscription_holds;
+use crate::store::transactions::begin;
 use crate::vault::Vault;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
 /// Settles queue rows, of any messages. Returns how many were fenced out.
 ///
@@ -50,15 +52,25 @@ async fn settle_different_rows(
     rows: &[&RowSettlement],
     now: Timestamp,
 ) -> sqlx::Result<usize> {
-    let is_special = |s: &Settlement| consequences::is_special(s) || refusals::counts(s) || s.heard_ending().is_some();
+    let is_special = |s: &Settlement| {
+        consequences::is_special(s) || refusals::counts(s) || s.heard_ending().is_some() || s.hold().is_some()
+    };
     let special = rows.iter().any(|row| is_special(&row.settlement));
     if !special && !engine::is_distributed() {
         return Ok(rows.len() - write_rows(&mut *pool.acquire().await?, vault, rows, false, now).await?.len());
     }
+    let counted_last = rows.iter().any(|row| consequences::changes_subscription(&row.settlement));
+    let mut tx = begin(pool).await?;
+    let given = || rows.iter().map(|row| &row.settlement);
+    subscription_holds::write(&mut tx, given()).await?;
+    let replaced = consequences::lock(&mut tx, given()).await?;
+    let is_handed_on = |row: &RowSettlement| replaced.contains(&row.settlement.delivery().subscription);
+    let to_successor = |row: &RowSettlement| is_handed_on(row).then(|| row.to_successor(now));
+    let to_successors: Vec<Option<RowSettlement>> = rows.iter().map(|row| to_successor(row)).collect();
+    let rows: Vec<&RowSettlement> =
+        rows.iter().zip(&to_successors).map(|(row, handed_on)| handed_on.as_ref().unwrap_or(row)).collect();
+    let rows = rows.as_slice();
     let all = || rows.iter().map(|row| &row.settlement);
-    let counted_last = all().any(consequences::changes_subscription);
-    let mut tx = pool.begin().await?;
-    consequences::lock(&mut tx, all()).await?;
     let written = write_rows(&mut tx, vault, rows, counted_last, now).await?;
     let is_ours = |s: &&Settlement| written.contains(&(s.delivery().subscription, s.delivery().message));
     let closing = Closing::of(if counted_last { Tally::of(all().filter(is_ours)) } else { Tally::default() });
@@ -232,7 +244,6 @@ struct Given {
     tokens: Vec<Option<Vec<u8>>>,
     failed_at: Vec<Option<Timestamp>>,
     has_turn: Vec<bool>,
-    /// What figures over time are told of it.
     profiles: Vec<i32>,
 }
 

@@ -7,13 +7,14 @@ use chrono::TimeDelta;
 use uuid::Uuid;
 
 use super::log::Entry;
-use crate::classify::DeadReason;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, Tier};
-use crate::model::hook::Heard;
-use crate::model::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
 use crate::otlp::DeliverySpan;
-use crate::policy::token::Queued;
+use crate::vault::retry_token::Queued;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::hook::Heard;
+use bellwire_core::id::{AppId, DeadLetterId, LaneId, MessageId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
+use bellwire_rules::policy::hold::Held;
 
 /// One POST, or why there was none. What it came to is said by the [`Fate`] that it leads to.
 #[derive(Debug, Clone)]
@@ -139,8 +140,8 @@ pub struct Sla {
 /// What figures over time tell of a delivery's message.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
-    /// When the API took it, or its `send_at`.
-    pub accepted_at: Timestamp,
+    /// When it was free to be sent: the time until its acceptance counts from then.
+    pub free_at: Timestamp,
     /// Whether its pushes carry the token that receipts come with.
     pub enveloped: bool,
     /// Whether it has figures over time of its own.
@@ -177,8 +178,10 @@ pub struct Delivery {
 pub struct Settlement {
     delivery: Delivery,
     /// Attempts of this turn that another one followed at once.
-    earlier: Vec<Attempt>,
+    earlier: Box<[Attempt]>,
     fate: Fate,
+    /// Boxed, since few have one, and there are many settlements.
+    hold: Option<Box<Held>>,
     /// What ends when this is dropped, if its turn is traced: it is written by then, or given up.
     _span: Option<Arc<DeliverySpan>>,
 }
@@ -186,7 +189,7 @@ pub struct Settlement {
 impl Settlement {
     /// Of a delivery with one attempt in this turn, or none.
     pub fn new(delivery: Delivery, fate: Fate) -> Self {
-        Self { delivery, earlier: Vec::new(), fate, _span: None }
+        Self { delivery, earlier: Box::default(), fate, hold: None, _span: None }
     }
 
     /// Of a delivery with `earlier` attempts in this turn, each of which was followed at once by another one. If there are
@@ -204,7 +207,16 @@ impl Settlement {
             }
             fate => fate,
         };
-        Self { delivery, earlier, fate, _span: None }
+        Self { delivery, earlier: earlier.into(), fate, hold: None, _span: None }
+    }
+
+    /// The same, of a delivery whose responses held its subscription, or ended such a hold.
+    pub(crate) fn holding(self, hold: Option<Held>) -> Self {
+        Self { hold: hold.map(Box::new), ..self }
+    }
+
+    pub(crate) fn hold(&self) -> Option<Held> {
+        self.hold.as_deref().copied()
     }
 
     /// The same, at the end of a turn that is traced.
@@ -212,12 +224,24 @@ impl Settlement {
         Self { _span: Some(span.into()), ..self }
     }
 
-    /// Which delivery.
+    /// The same delivery, retried at once instead of ended as gone: a claim then hands the delivery on to the successor of its
+    /// subscription. An ending without a POST uses up no retry.
+    pub(super) fn to_successor(&self, now: Timestamp) -> Self {
+        let Self { delivery, earlier, fate, hold, _span } = self.clone();
+        let fate = match fate {
+            Fate::Ended(last, End::Gone) if last.took_ms.is_some() => {
+                Fate::Retry { retries: last.number + 1, failed: last, due: now }
+            }
+            Fate::Ended(_, End::Gone) => Fate::Deferred(Due::At(now)),
+            fate => fate,
+        };
+        Self { hold, _span, ..Self::after(earlier.into(), delivery, fate, now) }
+    }
+
     pub(crate) fn delivery(&self) -> &Delivery {
         &self.delivery
     }
 
-    /// Where it stands.
     pub(crate) fn fate(&self) -> &Fate {
         &self.fate
     }
@@ -225,6 +249,18 @@ impl Settlement {
     /// How it ended, if it did.
     pub(crate) fn end(&self) -> Option<&End> {
         if let Fate::Ended(_, end) = &self.fate { Some(end) } else { None }
+    }
+
+    /// Returns whether a response of the push service, and not the end of the subscription before, ended it as gone.
+    pub(crate) fn is_called_gone(&self) -> bool {
+        matches!(&self.fate, Fate::Ended(Attempt { status: Some(_), .. }, End::Gone))
+    }
+
+    /// Makes it wait instead of ending it. Its last attempt is neither counted nor logged.
+    pub(crate) fn defer(&mut self, due: Due, now: Timestamp) {
+        let earlier = std::mem::take(&mut self.earlier).into_vec();
+        let Self { earlier, fate, .. } = Self::after(earlier, self.delivery.clone(), Fate::Deferred(due), now);
+        (self.earlier, self.fate) = (earlier, fate);
     }
 
     /// What its turn came to, in a word.
@@ -247,7 +283,6 @@ impl Settlement {
         self.earlier.iter().map(|attempt| (attempt, Ending::Retry)).chain(last)
     }
 
-    /// The same as they are logged.
     pub(super) fn logged(&self) -> impl Iterator<Item = Entry<'_>> {
         self.attempts().map(|(attempt, ending)| Entry {
             message: self.delivery.message,
@@ -284,7 +319,6 @@ impl Settlement {
         Queued { message, subscription, retries, scheduled_at }
     }
 
-    /// When the attempt that a retry follows failed.
     pub(super) fn failed_at(&self) -> Option<Timestamp> {
         if let Fate::Retry { failed, .. } = &self.fate { Some(failed.at) } else { None }
     }
@@ -299,12 +333,17 @@ pub struct RowSettlement {
     pub settlement: Settlement,
 }
 
+impl RowSettlement {
+    /// The same row, retried at the [successor](Settlement::to_successor).
+    pub(super) fn to_successor(&self, now: Timestamp) -> Self {
+        Self { lease: self.lease, settlement: self.settlement.to_successor(now) }
+    }
+}
+
 /// Whether the fence let a settling through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fenced {
-    /// It was ours, and is written.
     Written,
-    /// It was not ours any more; nothing was written.
     Out,
 }
 
@@ -336,13 +375,13 @@ mod tests {
             tier: Tier::Promotional,
             life: 0,
             proven: true,
-            origin: Origin { accepted_at: NOW, enveloped: true, charted: false, heard: Heard::default() },
+            origin: Origin { free_at: NOW, enveloped: true, charted: false, heard: Heard::default() },
             sla: seconds.map(|seconds| Sla { seconds, since: NOW }),
         }
     }
 
     #[test]
-    fn what_was_attempted_in_its_turn_is_not_deferred_as_if_it_had_not_been() {
+    fn attempted_delivery_is_not_merely_deferred() {
         let soon = NOW + TimeDelta::seconds(9);
         for (due, expected) in
             [(Due::At(soon), soon), (Due::Turn(soon), soon), (Due::Reopening(soon), NOW), (Due::Parked, NOW)]
@@ -358,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn an_sla_is_missed_by_what_is_accepted_late_and_by_what_expires_or_dies() {
+    fn late_expired_and_dead_miss_the_sla() {
         let death = Death { id: DeadLetterId(Uuid::nil()), reason: DeadReason::Http4xx, detail: None, policy: None };
         let missed =
             |sla, after_s, end| Settlement::new(delivery(sla), Fate::Ended(attempt(0, after_s), end)).sla_missed_s();

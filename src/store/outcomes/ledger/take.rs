@@ -5,26 +5,21 @@
 
 use sqlx::PgConnection;
 
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
 /// Rows that are taken at a time, where there may be millions.
 pub(crate) const CHUNK: i64 = 10_000;
 /// Lost batches that are taken at a time, each of up to 500 deliveries.
 const BATCHES_AT_ONCE: i64 = 20;
 
-/// A delivery that was taken out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    /// To whom it was.
     pub subscription: SubscriptionId,
-    /// What.
     pub message: MessageId,
-    /// Where it waited.
     pub lane: LaneId,
-    /// [`crate::model::delivery::Tier::code`].
+    /// [`bellwire_core::delivery::Tier::code`].
     pub tier: i16,
-    /// Attempts that a retry followed.
     pub retries: i32,
 }
 
@@ -39,7 +34,6 @@ macro_rules! take {
     };
 }
 
-/// A chunk of a message's.
 pub(crate) async fn of_message(
     conn: &mut PgConnection,
     message: MessageId,
@@ -77,7 +71,6 @@ pub(crate) async fn of_expired_parked(
     .await
 }
 
-/// A chunk of an app's.
 pub(crate) async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
     take!(
         "ctid = ANY (ARRAY(
@@ -120,7 +113,6 @@ pub(crate) async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Ti
     Ok(rows.collect())
 }
 
-/// All of a subscription's.
 pub(crate) async fn of_subscription(
     conn: &mut PgConnection,
     subscription: SubscriptionId,

@@ -6,33 +6,26 @@ use super::closing::Closing;
 use super::dead_letters::{Cause, DeadLetter, DeadLetters};
 use super::log::{Entry, copy_new};
 use super::take::{self, Waiting};
-use crate::classify::DeadReason;
-use crate::model::clock::{Timestamp, uuid_of};
-use crate::model::delivery::Ending;
-use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use crate::store::connections::engine;
 use crate::store::hooks;
 use crate::store::outcomes::notes;
 use crate::store::queue::stops::{StopKind, stop_subscription};
+use bellwire_core::clock::{Timestamp, uuid_of};
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
 
 /// How deliveries end, each with the reason that is logged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
     /// Their receipts came before the answers of their push services.
     Accepted(&'static str),
-    /// Their subscription is gone.
     Gone(&'static str),
-    /// Their time to live is over.
     Expired(&'static str),
-    /// Somebody wanted it so.
     Cancelled(&'static str),
-    /// One is dead.
     Dead {
-        /// Why.
         reason: DeadReason,
-        /// The app it belongs to.
         app: AppId,
-        /// The id of its dead letter.
         id: DeadLetterId,
     },
 }

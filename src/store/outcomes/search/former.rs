@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 use sqlx::PgPool;
 
 use super::FoundRow;
-use crate::model::clock::Timestamp;
-use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::audience::subscriptions::row::{Keys, left_by_users};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{MessageId, SubscriptionId};
 
 /// Those of these that are the user's own.
 ///

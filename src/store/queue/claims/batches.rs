@@ -10,16 +10,17 @@ use uuid::Uuid;
 use super::due::Span;
 use super::recipient::{Found, Recipient, Standing};
 use super::{cursors, filtered, walk};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::model::message::MessageState;
-use crate::policy::token::Queued;
 use crate::store::connections::engine;
 use crate::store::outcomes::ledger::closing::Closing;
 use crate::store::outcomes::ledger::enqueue::{NewRow, NewRows};
+use crate::store::transactions::begin;
 use crate::vault::Vault;
+use crate::vault::retry_token::Queued;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::message::MessageState;
+use bellwire_segment::Filter;
 
 /// How much of the time that a paced message lost it makes up for at once.
 const MADE_UP_FOR: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
@@ -43,6 +44,8 @@ pub struct Batch {
     pub recipients: Vec<Recipient>,
     /// How many candidates its cut looked at and did not take.
     pub passed: usize,
+    /// When its place in its message's pace came; none: it has no pace, or its first worker was lost.
+    pub paced_at: Option<Timestamp>,
 }
 
 /// What taking a batch came to.
@@ -66,10 +69,10 @@ pub enum Taken {
 /// nor of those to recipients who unsubscribe before it is made again. As long as its statements.
 pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, until: Timestamp) -> sqlx::Result<Taken> {
     let Span { lane, tier, since, now } = span;
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let Some(cursor) = sqlx::query!(
         r#"
-        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.app,
+        SELECT c.message, c.topic, c.after, c.due_at, c.pace_us, m.state AS "state: MessageState", m.accepted_at, m.assigned_at, m.app,
                m.filter AS "filter: Json<Filter>", a.caps IS NOT NULL AS "is_capped!"
         FROM cursors c JOIN messages m ON m.id = c.message JOIN apps a ON a.id = m.app
         WHERE c.lane = $1 AND c.tier = $2 AND c.due_at BETWEEN $3 AND $4
@@ -96,6 +99,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         shard: None,
         after: SubscriptionId(cursor.after),
         accepted_at: cursor.accepted_at,
+        assigned_at: cursor.assigned_at,
         is_capped: cursor.is_capped,
     };
     let size = cursor.pace_us.map_or(size, |pace_us| size.min(paced_size(pace_us)));
@@ -172,6 +176,7 @@ pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, unt
         leases: 1,
         recipients: cut.recipients,
         passed: cut.passed,
+        paced_at: cursor.pace_us.map(|_| cursor.due_at),
     }))
 }
 
@@ -187,7 +192,6 @@ fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp
     due_at.max(now - MADE_UP_FOR).checked_add_signed(taken).unwrap_or(Timestamp::MAX_UTC)
 }
 
-/// Where a cursor stands.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub app: AppId,
@@ -197,14 +201,14 @@ pub(super) struct Place {
     pub shard: Option<i16>,
     pub after: SubscriptionId,
     pub accepted_at: Timestamp,
+    /// Time as of which the message's filter judges person and time zone. None: the present.
+    pub assigned_at: Option<Timestamp>,
     /// Whether frequency caps may ask whose browsers its recipients are.
     pub is_capped: bool,
 }
 
-/// What a cut found.
 pub(super) struct Cut {
     pub recipients: Vec<Recipient>,
-    /// Where the cursor stands then.
     pub after: SubscriptionId,
     /// Whether nobody is left behind that.
     pub is_last: bool,
@@ -385,6 +389,7 @@ pub async fn lease_lost_batch(
         leases: batch.leases,
         recipients,
         passed: 0,
+        paced_at: None,
     }))
 }
 
@@ -406,7 +411,7 @@ pub(crate) async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until
 
 /// Turns a batch that killed its workers into queue rows, so that the recipient that does it ends up alone.
 pub(crate) async fn split_batch(pool: &PgPool, vault: &Vault, batch: &Batch, now: Timestamp) -> sqlx::Result<()> {
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     let fence = sqlx::query!("DELETE FROM batches WHERE id = $1 AND lease = $2", batch.id, batch.lease);
     if fence.execute(&mut *tx).await?.rows_affected() == 0 {
         return Ok(());
@@ -441,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_with_a_pace_keeps_it_whatever_a_look_is_late_by_and_does_not_rush_after_a_hold() {
+    fn paced_cursor_keeps_its_pace() {
         let start: Timestamp = "2026-12-01T09:00:00Z".parse().unwrap();
         let ms = chrono::TimeDelta::milliseconds;
         assert_eq!([1, 1_000, 999_999, 1_000_000, 60_000_000].map(paced_size), [1_000_000, 1_000, 1, 1, 1]);

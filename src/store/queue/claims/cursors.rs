@@ -3,11 +3,10 @@
 use sqlx::{PgConnection, PgPool};
 
 use super::due::Span;
-use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, MessageId};
-use crate::model::message::MessageState;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{LaneId, MessageId};
+use bellwire_core::message::MessageState;
 
-/// The message of the cursor that would be next.
 pub(crate) async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Option<MessageId>> {
     let message = sqlx::query_scalar!(
         "SELECT message FROM cursors WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $3 AND $4 ORDER BY due_at LIMIT 1",
@@ -39,7 +38,7 @@ pub(crate) async fn postpone_cursor(
 
 /// Puts a locked cursor aside whose message stood so when it was locked, and is not to be sent: of a cancelled message it goes, of a
 /// paused one it waits for a resume. False: it is to be sent. An order takes the cursors of its message along; this is for one that it
-/// did not see, such as an earlier version left.
+/// did not see.
 pub(super) async fn put_aside(
     conn: &mut PgConnection,
     message: MessageId,

@@ -2,31 +2,24 @@
 
 use sqlx::PgPool;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
 
 /// A (lane, tier) that has something to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DueLane {
-    /// The app it belongs to.
     pub app: AppId,
-    /// Which lane.
     pub lane: LaneId,
-    /// Which tier of it.
     pub tier: Tier,
-    /// Where the work lies.
     pub sources: Sources,
 }
 
 /// The three tables that work is claimed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// Deliveries that wait alone.
     Queue,
-    /// Batches whose worker died.
     Batches,
-    /// Messages still being fanned out.
     Cursors,
 }
 
@@ -42,7 +35,6 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Those of either.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let first = |one: Option<Timestamp>, other| one.into_iter().chain(other).min();

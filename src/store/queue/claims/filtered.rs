@@ -8,14 +8,13 @@ use sqlx::PgConnection;
 
 use super::batches::{Cut, Place, Sendable};
 use super::recipient::Recipient;
-use crate::model::clock::Timestamp;
-use crate::model::filter::{Filter, Verdict};
-use crate::model::id::SubscriptionId;
 use crate::store::audience::candidates::{self, Stretch};
 use crate::store::audience::judge::Judge;
 use crate::store::connections::engine;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
+use bellwire_segment::{Filter, Verdict};
 
-/// Most candidates that one cut looks at.
 pub(super) const LOOKED_AT_MAX: usize = 4_000;
 /// Fewest that one statement asks for: what it costs to start one counts for each.
 const ASKED_MIN: usize = 100;
@@ -28,7 +27,7 @@ pub(super) async fn cut(
     size: usize,
     now: Timestamp,
 ) -> sqlx::Result<Cut> {
-    let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?;
+    let judge = Judge::new(conn, place.app, filter, &[place.lane], now).await?.assigned_at(place.assigned_at);
     let Place { lane, topic, shard, after, accepted_at, .. } = *place;
     let mut stretch = Stretch { lane, topic, shard, after, accepted_at };
     let (mut taken, mut passed, mut sunset, mut is_last) = (Vec::new(), 0, 0, false);
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_asks_for_as_many_as_it_expects_to_need_and_for_a_bounded_number_in_all() {
+    fn cut_requests_a_bounded_number() {
         for (wanted, taken, passed, expected) in [
             (500, 0, 0, 500),
             (10, 0, 0, 100),

@@ -3,9 +3,9 @@
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::model::id::SubscriptionId;
-use crate::model::message::MessageState;
-use crate::model::subscription::SubscriptionState;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::message::MessageState;
+use bellwire_core::subscription::SubscriptionState;
 
 /// Whether a claimed delivery may be sent, as the database stood when it was claimed. Whatever changes later comes
 /// as a [stop](crate::store::queue::stops).
@@ -24,9 +24,7 @@ pub enum Standing {
     Replaced,
 }
 
-/// What decides over the standing of a delivery.
 struct Circumstances {
-    /// The message's state.
     message: MessageState,
     /// The subscription's, if it exists.
     subscription: Option<SubscriptionState>,
@@ -119,7 +117,6 @@ impl Found {
         }
     }
 
-    /// The recipient of a message in that state.
     pub(super) fn of(self, message: &str) -> Recipient {
         let circumstances = Circumstances::read(message, self.state.as_deref(), self.has_successor, self.is_past);
         Recipient {
@@ -141,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ended_first_decides_and_only_what_waits_for_a_browser_that_has_a_successor_is_handed_on() {
+    fn first_ending_decides_waiting_moves_to_successor() {
         for (message, subscription, has_successor, is_past, expected) in [
             ("sending", Some("active"), false, false, Standing::Sendable),
             ("paused", Some("active"), false, false, Standing::Paused),

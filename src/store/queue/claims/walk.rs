@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use super::batches::{self, Cut, Place};
 use super::filtered::LOOKED_AT_MAX;
-use crate::model::clock::Timestamp;
-use crate::model::filter::Filter;
-use crate::model::id::{SHARDS, SubscriptionId};
 use crate::store::connections::engine;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{SHARDS, SubscriptionId};
+use bellwire_segment::Filter;
 
 /// Cuts the next off, in the shard that the cursor has come to, or in the first after it that has any: fewer than `size` where that one
 /// ends.

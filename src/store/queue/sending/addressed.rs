@@ -5,42 +5,35 @@ use std::collections::HashSet;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::filter::Filter;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
 use crate::store::queue::claims::ClaimedRow;
 use crate::store::queue::opening::{Conditions, MessageRow};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_segment::Filter;
 
-/// A checked message.
 #[derive(Debug)]
 pub(crate) struct NewMessage {
-    /// Its id.
     pub id: MessageId,
-    /// The app it belongs to.
     pub app: AppId,
-    /// Its tier.
     pub tier: Tier,
     /// `to`, as it was given.
     pub audience: Value,
     /// Whom of its audience it is for; none: everybody. Only beside an audience that does not name its recipients.
     pub filter: Option<Filter>,
-    /// Sealed [`crate::model::message::Content`], as JSON.
+    /// Sealed [`bellwire_core::message::Content`], as JSON.
     pub content: Vec<u8>,
-    /// Time to live.
     pub ttl_s: i32,
-    /// How urgently gateways should deliver it.
     pub urgency: Urgency,
     /// Hash of its collapse key.
     pub topic_header: Option<String>,
-    /// Its own delivery policy.
     pub policy: Option<Value>,
     /// Whether its pushes carry our envelope, and with it the token that receipts come with.
     pub enveloped: bool,
     /// When the API took it, or, of a message for later, when that is.
     pub accepted_at: Timestamp,
-    /// Whether that lies ahead.
-    pub is_for_later: bool,
+    /// Time at which the API accepted a message for later. `None`: it is not for later.
+    pub received_at: Option<Timestamp>,
     /// Whether it goes by cursors however few it is for, unless it names them. It does so anyway if it is for later.
     pub by_cursors: bool,
     /// Its sender's own name for it.
@@ -52,39 +45,39 @@ pub(crate) struct NewMessage {
 }
 
 impl NewMessage {
+    pub(super) fn is_for_later(&self) -> bool {
+        self.received_at.is_some()
+    }
+
     pub(super) fn expires_at(&self) -> Timestamp {
         self.accepted_at + chrono::TimeDelta::seconds(self.ttl_s.into())
     }
 }
 
-/// Whom a message is addressed to.
 #[derive(Debug, Clone)]
 pub(crate) enum Audience {
-    /// These, each once.
     Subscriptions(Vec<SubscriptionId>),
-    /// Every active subscription of these users, each named once.
     Users(Vec<String>),
-    /// Everyone in a topic.
     Topic {
-        /// Its name.
         name: String,
         /// Whether it is no mistake if there is no such topic: browsers may make topics by joining.
         may_be_missing: bool,
     },
-    /// Everyone.
     All,
 }
 
-/// A message and whom it is addressed to.
 #[derive(Debug)]
 pub(crate) struct Addressed {
-    /// The message.
     pub message: NewMessage,
-    /// Whom it is for.
     pub audience: Audience,
 }
 
 impl Addressed {
+    /// Whether it is scheduled for an audience that subscribers may still join.
+    pub(super) fn awaits_newcomers(&self) -> bool {
+        self.message.is_for_later() && !self.audience.is_named()
+    }
+
     /// Whether nothing was stored of it, since there is nobody whom it names.
     pub(super) fn is_refused(&self, sent: &Sent) -> bool {
         let needs_topic = matches!(self.audience, Audience::Topic { may_be_missing: false, .. });
@@ -95,23 +88,17 @@ impl Addressed {
 /// Who holds what is born leased, and must send what comes back in [`Sent::born`] once it is committed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
-    /// The lease.
     pub lease: Uuid,
-    /// When it runs out.
     pub until: Timestamp,
 }
 
-/// What an audience comes to.
 #[derive(Debug)]
 pub(crate) enum Reach {
-    /// One by one.
     Rows(Vec<SubscriptionId>),
-    /// By cursors: how many there are in each lane.
     Lanes(Vec<(LaneId, i64)>),
 }
 
 impl Audience {
-    /// Whether it names its recipients one by one.
     pub(crate) fn is_named(&self) -> bool {
         matches!(self, Self::Subscriptions(_) | Self::Users(_))
     }
@@ -125,11 +112,8 @@ impl Audience {
 /// An audience that was looked up.
 pub(super) struct Resolved {
     pub(super) reach: Reach,
-    /// The topic that it is.
     pub(super) topic: Option<i32>,
-    /// Whether there is no topic of that name.
     pub(super) lacks_topic: bool,
-    /// Named users who cannot be reached.
     pub(super) unreachable: i64,
 }
 
@@ -153,12 +137,13 @@ pub struct Born {
     pub(crate) conditions: Option<Conditions>,
 }
 
-/// What became of a message.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     /// Subscriptions that do not exist in this app. If there are any, nothing was done.
     pub unknown: Vec<SubscriptionId>,
-    /// Whether there is no topic of that name. If that is a mistake, nothing was done.
+    /// Recipients that other subscriptions have replaced. If there are any, nothing was done.
+    pub(super) replaced: Vec<SubscriptionId>,
+    /// Whether no topic of that name existed. If that is a mistake, nothing was done.
     pub lacks_topic: bool,
     /// Deliveries to make, as far as known now.
     pub estimate: i64,

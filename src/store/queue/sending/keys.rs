@@ -7,8 +7,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::addressed::Addressed;
-use crate::model::clock::Timestamp;
-use crate::model::id::MessageId;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::MessageId;
 
 /// How long to wait for whoever is just storing a message under one of the keys, which takes some milliseconds: messages of others
 /// wait with it. After that it is a lock timeout, and [`crate::store::is_lock_timeout`] tells.

@@ -10,20 +10,20 @@ use uuid::Uuid;
 
 use super::HELD_MAX;
 use super::addressed::{Born, Holder, NewMessage, Reach, Resolved, Sent, count, missing};
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::policy::token::Queued;
 use crate::store::audience::user_shards;
 use crate::store::connections::engine;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
 use crate::store::queue::claims::{ClaimedRow, Recipient, Standing};
 use crate::store::queue::opening::{Conditions, MessageRow, StoredConditions};
 use crate::vault::Vault;
+use crate::vault::retry_token::Queued;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
 /// A message whose recipients were looked up.
 pub(super) struct Parcel<'a> {
     pub message: &'a NewMessage,
-    /// The topic that it was addressed to.
     pub topic: Option<i32>,
     /// Its recipients, each once.
     pub ids: Vec<SubscriptionId>,
@@ -43,7 +43,6 @@ impl Parcel<'_> {
     }
 }
 
-/// A subscription of a user of a group.
 struct Found {
     n: i32,
     id: Uuid,
@@ -97,7 +96,6 @@ pub(super) async fn of_users(conn: &mut PgConnection, groups: &[(AppId, &[String
     Ok(resolved.collect())
 }
 
-/// A place that Postgres counts from `first` on.
 fn place(n: i32, first: i32) -> usize {
     usize::try_from(n - first).expect("Postgres gives back the places that it was given")
 }
@@ -114,6 +112,8 @@ struct Named {
     proven: bool,
     life: i32,
     live: bool,
+    /// Whether another subscription is known to have replaced it.
+    replaced: bool,
     token: Vec<u8>,
     address: Vec<u8>,
     // From here on: what its app says about its tier, where that was asked for.
@@ -145,7 +145,7 @@ impl Named {
 }
 
 /// Stores messages with a queue row for each recipient that is active, in one statement. Of a message one of whose
-/// recipients is unknown nothing is stored. As long as its statement.
+/// recipients is unknown, or replaced by another subscription, nothing is stored. As long as its statement.
 pub(super) async fn write(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -180,20 +180,21 @@ pub(super) async fn write(
                s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ($12::timestamptz[])[t.n])
                  AND (NOT ($15::boolean[])[t.n]
                    OR ((t.n, s.user_id) IN (SELECT * FROM unnest($20::integer[], $21::text[]))) IS TRUE) AS live,
-               ($16::boolean[])[t.n] AS held,
-               count(*) OVER (PARTITION BY t.n) = ($14::integer[])[t.n] AS complete
+               ($16::boolean[])[t.n] AS held, s.state = 'replaced' AND s.replaced_by IS NOT NULL AS replaced,
+               count(*) FILTER (WHERE s.state <> 'replaced' OR s.replaced_by IS NULL) OVER (PARTITION BY t.n)
+                 = ($14::integer[])[t.n] AS complete
              FROM unnest($17::integer[], $18::smallint[], $19::uuid[], $22::bytea[]) AS t (n, shard, id, token)
              JOIN subscriptions s ON s.shard = t.shard AND s.id = t.id AND s.app = ($2::uuid[])[t.n]"# + $within + r#"),
-           counts AS (SELECT n, count(*) AS known, count(*) FILTER (WHERE live) AS live FROM named GROUP BY n),
+           counts AS (SELECT n, count(*) FILTER (WHERE NOT replaced) AS known, count(*) FILTER (WHERE live) AS live FROM named GROUP BY n),
            reached AS (
              SELECT array_agg(n ORDER BY n) AS places, array_agg(known ORDER BY n) AS known, array_agg(live ORDER BY n) AS live
              FROM counts),
            stored AS (
              INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, topic_header, policy,
-               topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, sent_by)
+               topic, enveloped, audience_estimate, accepted_at, expires_at, traceparent, sent_by, received_at)
              SELECT m.id, m.app, m.tier, 'sending', m.audience, m.content, m.ttl_s, m.urgency, m.topic_header, m.policy,
                m.topic, m.enveloped, coalesce(live[at], 0), m.accepted_at, m.expires_at,
-               ($25::text[])[m.n], ($26::uuid[])[m.n]
+               ($25::text[])[m.n], ($26::uuid[])[m.n], ($28::timestamptz[])[m.n]
              FROM unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::jsonb[], $5::bytea[], $6::integer[], $7::smallint[],
                  $8::text[], $9::jsonb[], $10::integer[], $11::boolean[], $12::timestamptz[], $13::timestamptz[],
                  $14::integer[]) WITH ORDINALITY AS m (id, app, tier, audience, content, ttl_s, urgency, topic_header,
@@ -211,7 +212,7 @@ pub(super) async fn write(
              INSERT INTO message_counts (message, lane, targeted)
              SELECT message, lane, count(*) FROM named WHERE live AND complete GROUP BY message, lane
              ORDER BY message, lane)
-         SELECT n AS "n!", named.id, lane, origin_id, named.policy, named.timezone, user_id, proven, life, live AS "live!", token AS "token!",
+         SELECT n AS "n!", named.id, lane, origin_id, named.policy, named.timezone, user_id, proven, life, live AS "live!", replaced AS "replaced!", token AS "token!",
            CASE WHEN live AND held THEN address ELSE '' END AS "address!",
            a.max_retries AS "max_retries?", a.timezone AS "app_timezone?", a.quiet_hours, a.caps, a.heard AS "heard?",
            s.policy AS tier_policy, s.off_peak, s.sla_seconds
@@ -244,7 +245,8 @@ pub(super) async fn write(
         holder.map(|holder| holder.until),
         &traceparents(parcels) as &[Option<&str>],
         &column(parcels, |m| m.sent_by) as &[Option<Uuid>],
-        &askers(parcels)
+        &askers(parcels),
+        &column(parcels, |m| m.received_at) as &[Option<Timestamp>]
     )
         };
     }
@@ -261,6 +263,10 @@ pub(super) async fn write(
         let (parcel, sent) = (&parcels[at], &mut sent[at]);
         let id = SubscriptionId(row.id);
         known[at].push(id);
+        if row.replaced {
+            sent.replaced.push(id);
+            continue;
+        }
         if !row.live {
             sent.unreachable += 1;
             continue;
@@ -286,12 +292,13 @@ pub(super) async fn write(
     for ((parcel, sent), known) in parcels.iter().zip(&mut sent).zip(known) {
         if known.len() < parcel.ids.len() {
             *sent = Sent { unknown: missing(&parcel.ids, known.into_iter()), ..Sent::default() };
+        } else if !sent.replaced.is_empty() {
+            *sent = Sent { replaced: std::mem::take(&mut sent.replaced), ..Sent::default() };
         }
     }
     Ok(sent)
 }
 
-/// One value of each message.
 fn column<'a, T>(parcels: &[Parcel<'a>], value: impl Fn(&'a NewMessage) -> T) -> Vec<T> {
     parcels.iter().map(|parcel| value(parcel.message)).collect()
 }
@@ -345,6 +352,7 @@ fn stored(message: &NewMessage) -> MessageRow {
         topic_policy: None,
         personal: true,
         accepted_at: message.accepted_at,
+        resumed_at: None,
         charted: false,
         expires_at: message.expires_at(),
         traceparent: message.traceparent.clone(),

@@ -6,12 +6,12 @@ use std::collections::{HashMap, HashSet};
 use sqlx::PgConnection;
 
 use super::Receipt;
-use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
 use crate::store::connections::engine::shards_of;
 use crate::store::outcomes::copy::Rows;
 use crate::store::outcomes::ledger::take::Waiting;
 use crate::store::outcomes::notes::CHARTED_ABOVE;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
 /// [`super::insert`].
 pub(super) async fn insert(
@@ -146,7 +146,7 @@ async fn count(
 
 /// [`super::prove_keys`].
 pub(super) async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
-    let accepted = accepted_at(conn, batch).await?;
+    let accepted = accepted_at(conn, batch.iter().copied()).await?;
     let mut latest: HashMap<SubscriptionId, Timestamp> = HashMap::new();
     for receipt in batch {
         let Some(at) = accepted.get(&receipt.message) else { continue };
@@ -191,9 +191,11 @@ async fn unproven(conn: &mut PgConnection, ids: Vec<SubscriptionId>) -> sqlx::Re
     Ok(rows.fetch_all(conn).await?.into_iter().map(|row| (row.id, row.since)).collect())
 }
 
-/// When the messages of a batch were accepted.
-async fn accepted_at(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<HashMap<MessageId, Timestamp>> {
-    let messages: HashSet<MessageId> = batch.iter().map(|receipt| receipt.message).collect();
+pub(super) async fn accepted_at(
+    conn: &mut PgConnection,
+    batch: impl Iterator<Item = &Receipt>,
+) -> sqlx::Result<HashMap<MessageId, Timestamp>> {
+    let messages: HashSet<MessageId> = batch.map(|receipt| receipt.message).collect();
     let rows = sqlx::query!(
         r#"SELECT id AS "id: MessageId", accepted_at FROM messages WHERE id = ANY ($1)"#,
         &messages.into_iter().collect::<Vec<_>>() as &[MessageId]

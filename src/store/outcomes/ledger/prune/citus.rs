@@ -8,12 +8,12 @@ use sqlx::PgConnection;
 use super::super::closing::Closing;
 use super::super::take::Waiting;
 use super::super::unsent::{How, end_within};
-use crate::model::clock::Timestamp;
-use crate::model::fact::Loss;
-use crate::model::id::{LaneId, SubscriptionId};
-use crate::model::subscription::SubscriptionState;
 use crate::store::audience::audience_counts::Difference;
 use crate::store::outcomes::events;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::fact::Loss;
+use bellwire_core::id::{LaneId, SubscriptionId};
+use bellwire_core::subscription::SubscriptionState;
 
 /// [`super::prune`].
 pub(super) async fn prune(
@@ -42,7 +42,6 @@ pub(super) async fn prune(
     Ok(())
 }
 
-/// A subscription that was just marked gone.
 struct Gone {
     id: SubscriptionId,
     lane: LaneId,

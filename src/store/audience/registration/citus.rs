@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use sqlx::PgConnection;
 
-use crate::model::id::{AppId, SubscriptionId};
 use crate::store::audience::subscriptions::row::SubscriptionRow;
 use crate::store::outcomes::copy::Rows;
+use bellwire_core::id::{AppId, SubscriptionId};
 
 const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, user_id, tags, \
-                    attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at) \
+                    attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched) \
                     FROM STDIN (FORMAT binary)";
 
 /// Adds new subscriptions, each with the first id of its browser if that is another one's: by COPY, since INSERT … SELECT … ON CONFLICT takes
@@ -22,7 +22,7 @@ pub(super) async fn insert_all(
     app: AppId,
     rows: &[(&SubscriptionRow, Option<SubscriptionId>)],
 ) -> sqlx::Result<HashSet<SubscriptionId>> {
-    let mut copied = Rows::new(20, rows.len() * 8);
+    let mut copied = Rows::new(21, rows.len() * 8);
     for (row, origin) in rows {
         copied
             .row()
@@ -45,7 +45,8 @@ pub(super) async fn insert_all(
             .timestamp(row.created_at)
             .timestamp_or_null(row.consent_at)
             .text_or_null(row.consent_source.as_deref())
-            .timestamp_or_null(row.ended_at);
+            .timestamp_or_null(row.ended_at)
+            .boolean(row.keys_vouched);
     }
     copied.send(conn, COPY).await?;
     Ok(rows.iter().map(|(row, _)| row.id).collect())

@@ -5,12 +5,12 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use crate::campaign::parts::{Narrow, Part};
-use crate::campaign::plan::Pace;
-use crate::campaign::state::State;
-use crate::campaign::winner::{Count, Verdict};
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, CampaignId, MessageId};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, CampaignId, MessageId};
+use bellwire_rules::campaign::parts::{Narrow, Part};
+use bellwire_rules::campaign::plan::{WHOLE, share_of, spread_over};
+use bellwire_rules::campaign::state::State;
+use bellwire_rules::campaign::winner::{Count, Verdict};
 
 /// Messages of a campaign that are looked at, the newest first: more than can be under way.
 const MESSAGES_LOOKED_AT: i64 = 2_000;
@@ -21,18 +21,14 @@ pub(crate) async fn forget_parts(conn: &mut PgConnection, id: CampaignId) -> sql
     forgotten.execute(conn).await.map(drop)
 }
 
-/// A campaign that is due, locked.
 #[derive(Debug)]
 pub(crate) struct Due {
     pub id: CampaignId,
     pub app: AppId,
     /// Sealed.
     pub plan: Vec<u8>,
-    /// How many runs have begun.
     pub runs: i32,
-    /// When it was started.
     pub started_at: Timestamp,
-    /// The app's time zone.
     pub timezone: String,
 }
 
@@ -66,7 +62,7 @@ pub(crate) async fn put_off(conn: &mut PgConnection, id: CampaignId, until: Time
 }
 
 /// Ends a locked campaign whose time is over: no more messages are made, and those that are under way are cancelled by
-/// [`super::turning::follow_through`].
+/// [`super::transitions::follow_through`].
 pub(crate) async fn expire(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<()> {
     forget_parts(conn, id).await?;
     sqlx::query!("UPDATE campaigns SET expired = true, unsteered = true WHERE id = $1 AND NOT expired", id.0)
@@ -107,7 +103,6 @@ pub(crate) async fn begin_run(
     Ok(run)
 }
 
-/// Adds messages to make to a run.
 pub(crate) async fn add_parts(conn: &mut PgConnection, id: CampaignId, run: i32, parts: &[Part]) -> sqlx::Result<()> {
     let narrow: Vec<_> = parts.iter().map(|part| sqlx::types::Json(&part.narrow)).collect();
     sqlx::query!(
@@ -138,13 +133,15 @@ pub(crate) struct DuePart {
     pub narrow: sqlx::types::Json<Narrow>,
     /// What the ids of its deliveries are derived from.
     pub root: Uuid,
+    /// Time as of which its recipients are assigned: that of the run.
+    pub assigned_at: Timestamp,
 }
 
 /// The first of the messages of a locked campaign that are due.
 pub(crate) async fn due_part(conn: &mut PgConnection, id: CampaignId, now: Timestamp) -> sqlx::Result<Option<DuePart>> {
     sqlx::query_as!(
         DuePart,
-        r#"SELECT p.run, p.part, p.variant, p.narrow AS "narrow: sqlx::types::Json<Narrow>", r.root
+        r#"SELECT p.run, p.part, p.variant, p.narrow AS "narrow: sqlx::types::Json<Narrow>", r.root, r.at AS assigned_at
            FROM campaign_parts p JOIN campaign_runs r ON r.campaign = p.campaign AND r.run = p.run
            WHERE p.campaign = $1 AND p.message IS NULL AND p.due_at <= $2 ORDER BY p.due_at, p.run, p.part LIMIT 1"#,
         id.0,
@@ -163,13 +160,14 @@ pub(crate) async fn part_made(
 ) -> sqlx::Result<()> {
     sqlx::query!(
         "WITH made AS (UPDATE campaign_parts SET message = $4 WHERE campaign = $1 AND run = $2 AND part = $3)
-         UPDATE messages SET campaign = $1, variant = $5, root = $6 WHERE id = $4",
+         UPDATE messages SET campaign = $1, variant = $5, root = $6, assigned_at = $7 WHERE id = $4",
         id.0,
         part.run,
         part.part,
         message.0,
         part.variant,
-        part.root
+        part.root,
+        part.assigned_at
     )
     .execute(conn)
     .await
@@ -184,9 +182,9 @@ pub(crate) async fn part_dropped(conn: &mut PgConnection, id: CampaignId, part: 
         .map(drop)
 }
 
-/// Sets the pace of a message's fan-out: each lane has its share of it, as its audience is counted now. `share` of the audience
+/// Spreads the fan-out of a message over so many seconds in each lane, as its audience is counted now. `share` of the audience
 /// is meant, in ten-thousandths.
-pub(crate) async fn set_pace(conn: &mut PgConnection, message: MessageId, pace: Pace, share: i64) -> sqlx::Result<()> {
+pub(crate) async fn spread(conn: &mut PgConnection, message: MessageId, seconds: u32, share: i64) -> sqlx::Result<()> {
     let lanes = sqlx::query!(
         r#"SELECT c.lane, coalesce(sum(a.n), 0)::bigint AS "n!"
            FROM cursors c LEFT JOIN audiences a ON a.lane = c.lane AND a.topic = coalesce(c.topic, 0)
@@ -195,14 +193,57 @@ pub(crate) async fn set_pace(conn: &mut PgConnection, message: MessageId, pace: 
     )
     .fetch_all(&mut *conn)
     .await?;
-    let meant = |n: i64| n * share / i64::from(crate::campaign::plan::WHOLE);
-    let total = lanes.iter().map(|lane| meant(lane.n)).sum();
+    let meant = |n: i64| n * share / i64::from(WHOLE);
     sqlx::query!(
         "UPDATE cursors c SET pace_us = t.pace_us FROM unnest($2::integer[], $3::bigint[]) AS t (lane, pace_us)
          WHERE c.message = $1 AND c.lane = t.lane",
         message.0,
         &lanes.iter().map(|lane| lane.lane).collect::<Vec<_>>(),
-        &lanes.iter().map(|lane| pace.of_lane(meant(lane.n), total)).collect::<Vec<_>>()
+        &lanes.iter().map(|lane| spread_over(seconds, meant(lane.n))).collect::<Vec<_>>()
+    )
+    .execute(conn)
+    .await
+    .map(drop)
+}
+
+/// Divides the pace of a locked campaign among all of its cursors, by the audiences that are behind them: across variants, test
+/// and rest, zones and push services. Done again while they move, it leaves to the others what one that has ended had.
+pub(crate) async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minute: u32) -> sqlx::Result<()> {
+    // In an order, since whoever pauses a single message locks its cursors, too.
+    let cursors = sqlx::query!(
+        r#"SELECT c.message, c.lane, c.pace_us,
+             (SELECT coalesce(sum(n), 0)::bigint FROM audiences WHERE lane = c.lane AND topic = coalesce(c.topic, 0))
+               * coalesce((p.narrow->'share'->>'to')::bigint - (p.narrow->'share'->>'from')::bigint, $3) AS "weight!"
+           FROM (SELECT id FROM messages WHERE campaign = $1 ORDER BY id DESC LIMIT $2) m
+             JOIN campaign_parts p ON p.message = m.id JOIN cursors c ON c.message = m.id
+           ORDER BY c.message, c.lane FOR UPDATE OF c"#,
+        id.0,
+        MESSAGES_LOOKED_AT,
+        i64::from(WHOLE)
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let weights: Vec<i64> = cursors.iter().map(|cursor| cursor.weight).collect();
+    let paces = share_of(per_minute, &weights);
+    let changed = cursors.iter().zip(&paces).filter(|(cursor, pace)| cursor.pace_us != Some(pace.us));
+    let (mut messages, mut lanes, mut us, mut waits) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (cursor, pace) in changed {
+        messages.push(cursor.message);
+        lanes.push(cursor.lane);
+        us.push(pace.us);
+        waits.push(if cursor.pace_us.is_none() { pace.begins_after_us } else { 0 });
+    }
+    if messages.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "UPDATE cursors c SET pace_us = t.pace_us, due_at = c.due_at + t.wait_us * interval '1 microsecond'
+         FROM unnest($1::uuid[], $2::integer[], $3::bigint[], $4::bigint[]) AS t (message, lane, pace_us, wait_us)
+         WHERE c.message = t.message AND c.lane = t.lane",
+        &messages,
+        &lanes,
+        &us,
+        &waits
     )
     .execute(conn)
     .await
@@ -304,9 +345,7 @@ pub(crate) async fn followed(
 /// What of a campaign is still to come.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// When the next message is to be made.
     pub part_at: Option<Timestamp>,
-    /// When the next test is to be decided.
     pub decide_at: Option<Timestamp>,
     /// Whether a message of the last run was made.
     pub has_begun: bool,

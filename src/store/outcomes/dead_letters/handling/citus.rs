@@ -6,15 +6,14 @@ use std::collections::HashMap;
 use sqlx::{FromRow, PgConnection, PgPool, QueryBuilder};
 
 use super::{Found, Letter, MESSAGES, Operation, Place};
-use crate::model::clock::Timestamp;
-use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
-use crate::store::BEGIN_BY_INDEX;
 use crate::store::connections::engine::shards_of;
+use crate::store::transactions::begin_by_index;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
 
 /// Dead letters that one statement reads.
 const CHUNK: i64 = 5_000;
 
-/// A dead letter, with what its message says of it.
 #[derive(FromRow)]
 struct Meant {
     id: DeadLetterId,
@@ -25,7 +24,6 @@ struct Meant {
     is_named: bool,
 }
 
-/// What a subscription says of its dead letters.
 struct Standing {
     is_active: bool,
     expires_at: Option<Timestamp>,
@@ -46,7 +44,7 @@ impl Standing {
 pub(super) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
     let (mut found, mut after) = (Found { matched: 0, unreachable: 0, user_left: 0 }, super::FIRST);
     loop {
-        let mut tx = pool.begin_with(BEGIN_BY_INDEX).await?;
+        let mut tx = begin_by_index(pool).await?;
         let letters = next(&mut tx, operation, &[], after, CHUNK, "").await?;
         tx.commit().await?;
         let standings = standings(&mut *pool.acquire().await?, &letters).await?;

@@ -4,17 +4,16 @@
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::steps::forget_parts;
-use crate::campaign::state::{Order, State, Turn};
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, CampaignId, MessageId};
+use super::scheduler::forget_parts;
 use crate::store::operations::retrying::retrying;
 use crate::store::queue::steering::{self, Steered};
 use crate::store::queue::stops::Stop;
+use crate::store::transactions::begin;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, CampaignId, MessageId};
+use bellwire_rules::campaign::state::{Order, State, Turn};
 
-/// Campaigns that are listed at a time.
 const LISTED_AT_ONCE: i64 = 100;
-/// Messages that are looked at in one statement.
 const LOOKED_AT_ONCE: i64 = 2_000;
 
 /// Turns a campaign within the caller's transaction. None: the app has no such campaign. Messages that were made already follow
@@ -123,9 +122,7 @@ pub(crate) async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp
     Ok(stops)
 }
 
-/// Messages of a campaign that were looked at.
 struct LookedAt {
-    /// Those that have deliveries to make, the newest first.
     moving: Vec<MessageId>,
     /// The oldest that was looked at; none: there are no older ones.
     last: Option<Uuid>,
@@ -160,7 +157,7 @@ async fn follow(
     now: Timestamp,
 ) -> sqlx::Result<Option<Stop>> {
     retrying(|| async move {
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let campaign =
             sqlx::query!(r#"SELECT state AS "state: State", expired FROM campaigns WHERE id = $1 FOR SHARE"#, id.0);
         let Some(campaign) = campaign.fetch_optional(&mut *tx).await? else { return Ok(None) };

@@ -8,14 +8,12 @@ use uuid::Uuid;
 
 use super::due::Span;
 use super::recipient::Found;
-use super::{ClaimedRow, TURN_KEPT, Unopened, give_back};
-use crate::model::clock::Timestamp;
-use crate::model::id::{LaneId, MessageId, SubscriptionId};
-use crate::policy::precedence::LETS_PASS;
+use super::{ClaimedRow, LETS_PASS, TURN_KEPT, Unopened, claimed, give_back};
 use crate::store::connections::engine::shards_of;
 use crate::store::outcomes::ledger::log::logged;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
-/// A row that was claimed.
 struct Claimed {
     subscription: SubscriptionId,
     message: MessageId,
@@ -30,7 +28,6 @@ struct Claimed {
     message_state: String,
     /// Whether its message was for subscriptions or users by name.
     is_named: bool,
-    /// Whether it waits at its message's tier.
     is_in_tier: bool,
 }
 
@@ -74,51 +71,20 @@ pub(super) async fn claim_rows(
 }
 
 async fn claim(pool: &PgPool, span: Span, limit: usize, lease: Uuid, until: Timestamp) -> sqlx::Result<Vec<Claimed>> {
-    sqlx::query_as!(
-        Claimed,
+    claimed!(
+        query_as,
+        [Claimed],
         r#"
-        WITH first AS (
-            SELECT ctid AS place, due_at, retries > 0 AND NOT has_turn AS lets_pass,
-                   due_at + CASE WHEN has_turn THEN 0 ELSE $9::float8 * retries / (retries + 1) END * interval '1 second' AS rank
-            FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN $8 AND $4
-            ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED
-        ),
-        passing AS (
-            SELECT ctid AS place,
-                   due_at + CASE WHEN has_turn THEN 0 ELSE $9 * retries / (retries + 1) END * interval '1 second' AS rank
-            FROM queue
-            WHERE ctid = ANY (ARRAY(
-                    SELECT ctid FROM queue WHERE lane = $1 AND tier = $2 AND due_at BETWEEN (SELECT max(due_at) FROM first) AND $4
-                           AND due_at < (SELECT max(rank) FROM first WHERE lets_pass)
-                    ORDER BY due_at LIMIT $3 * 4))
-              AND lane + 0 = $1 AND tier + 0 = $2 AND due_at + interval '0' <= $4 -- what no index helps to look for
-              AND due_at + CASE WHEN has_turn THEN 0 ELSE $9 * retries / (retries + 1) END * interval '1 second'
-                  < (SELECT max(rank) FROM first WHERE lets_pass)
-            ORDER BY rank LIMIT $3 * 2 FOR UPDATE SKIP LOCKED
-        ),
-        claimed AS (
-            UPDATE queue SET lease = $5, leases = leases + 1, due_at = $6,
-                             has_turn = has_turn AND lease IS NULL AND due_at > $7
-            WHERE ctid = ANY (ARRAY(
-                SELECT place FROM (SELECT place, rank FROM first UNION SELECT place, rank FROM passing) AS candidates
-                ORDER BY rank LIMIT $3))
-            RETURNING subscription, message, lane, tier, retries, scheduled_at, leases, token, failed_at, has_turn, life
-        )
         SELECT c.subscription AS "subscription!: SubscriptionId", c.message AS "message!: MessageId", c.lane AS "lane!: LaneId",
                c.retries AS "retries!", c.scheduled_at AS "scheduled_at!", c.leases AS "leases!", c.token AS "token!", c.failed_at,
                c.has_turn AS "has_turn!", c.life AS "life!", m.state AS "message_state!",
                coalesce(m.audience ?| ARRAY['users', 'subscriptions'], false) AS "is_named!", m.tier = c.tier AS "is_in_tier!"
         FROM claimed c JOIN messages m ON m.id = c.message
         "#,
-        span.lane.0,
-        span.tier.code(),
-        i64::try_from(limit).unwrap_or(i64::MAX),
-        span.now,
+        span,
+        limit,
         lease,
-        until,
-        span.now - TURN_KEPT,
-        span.since,
-        LETS_PASS.as_secs_f64(),
+        until
     )
     .fetch_all(pool)
     .await

@@ -6,20 +6,18 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 
 use super::{FoundRow, Stretch, Wanted};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::model::lane::Gateway;
 use crate::store::connections::engine::shards_of;
 use crate::store::keyset::Towards;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
 
-/// What is known of a subscription.
 struct Browser {
     user_id: Option<String>,
     lane: LaneId,
 }
 
-/// What a delivery last came to.
 struct Last {
     attempt: i32,
     at: Timestamp,
