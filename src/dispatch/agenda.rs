@@ -10,10 +10,11 @@ use tokio::time::Instant;
 
 use super::fair::shares::{TIERS, index};
 use super::fair::turns::Turns;
-use super::refills::Refill;
-use crate::model::delivery::Tier;
-use crate::model::id::AppId;
 use crate::store::queue::claims::DueLane;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
+
+type Refill = (LaneId, Tier);
 
 /// Of a pool's connections, each tier may draw from one in so many at a time. What is left is for settling, stops and
 /// leases.
@@ -22,9 +23,7 @@ const CONNECTIONS_PER_DRAW: usize = 6;
 /// The rest after a failed look, and of a lane after a failed claim.
 pub(super) const REST_FAILED: Duration = Duration::from_millis(250);
 
-/// What is to be drawn, and what is being drawn.
 pub(super) struct Agenda {
-    /// What the last look found.
     found: HashMap<Refill, DueLane>,
     known: HashMap<Refill, Known>,
     waiting: [Turns<Refill>; TIERS],
@@ -33,7 +32,6 @@ pub(super) struct Agenda {
     budget: usize,
     /// Apps that share what flow control lets through, and are being drawn.
     limited: HashSet<AppId>,
-    /// Their other lanes.
     parked: HashMap<AppId, VecDeque<Refill>>,
     /// How often all that was found was wanted: each time begins with another lane, lest the first have all the tokens.
     rounds: usize,
@@ -41,20 +39,15 @@ pub(super) struct Agenda {
     failed: HashMap<Refill, Instant>,
 }
 
-/// A lane and tier on the agenda.
 struct Known {
     due: DueLane,
     is_under_way: bool,
-    /// Something may have become due since it was drawn.
     again: bool,
 }
 
-/// What a draw came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Drawn {
-    /// Its room or its work is used up.
     Done,
-    /// The lane is left alone for a while.
     Failed,
 }
 
@@ -140,7 +133,6 @@ impl Agenda {
         None
     }
 
-    /// Notes that a draw ended.
     pub(super) fn drawn(&mut self, due: DueLane, drawn: Drawn, now: Instant) {
         let refill = (due.lane, due.tier);
         self.under_way[index(due.tier)] -= 1;
@@ -168,9 +160,9 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::clock::Timestamp;
-    use crate::model::id::LaneId;
     use crate::store::queue::claims::due::Sources;
+    use bellwire_core::clock::Timestamp;
+    use bellwire_core::id::LaneId;
 
     const SINCE: Timestamp = Timestamp::UNIX_EPOCH;
     const QUEUE: Sources = Sources { queue: Some(SINCE), batches: None, cursors: None };
@@ -180,7 +172,6 @@ mod tests {
         DueLane { app: AppId(Uuid::from_u128(app)), lane: LaneId(lane), tier, sources: QUEUE }
     }
 
-    /// The lanes that may be drawn now.
     fn begun(agenda: &mut Agenda, is_limited: impl Fn(AppId) -> bool) -> Vec<DueLane> {
         std::iter::from_fn(|| agenda.next(&is_limited)).collect()
     }
@@ -190,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_code_is_not_behind_300_promotional_lanes_nor_one_app_behind_the_lanes_of_another() {
+    async fn code_waits_for_no_campaign_lane() {
         let (mut agenda, now) = (Agenda::new(12), Instant::now());
         let many = (1..=300).map(|lane| due(1, lane, Tier::Promotional));
         let others = [due(2, 301, Tier::Promotional), due(1, 302, Tier::Transactional)];
@@ -210,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_ran_low_or_was_born_while_its_lane_is_drawn_has_it_drawn_again() {
+    async fn lane_with_news_is_drawn_again() {
         let (mut agenda, now) = (Agenda::new(12), Instant::now());
         let lane = due(1, 1, Tier::Promotional);
         agenda.found(vec![lane], now);
@@ -227,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_that_failed_is_left_alone_for_a_while_and_others_are_not() {
+    async fn failed_lane_pauses_alone() {
         let (mut agenda, now) = (Agenda::new(12), Instant::now());
         let [bad, good] = [1, 2].map(|lane| due(1, lane, Tier::Promotional));
         let look = |agenda: &mut Agenda, now| {
@@ -245,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lanes_that_share_what_flow_control_lets_through_are_drawn_one_after_the_other_beginning_with_another() {
+    async fn lanes_under_one_flow_are_drawn_in_turn() {
         let (mut agenda, now) = (Agenda::new(24), Instant::now());
         let limited = AppId(Uuid::from_u128(1));
         let mut firsts = HashSet::new();

@@ -8,16 +8,15 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::message::{LaneInfo, Message, delivery};
-use crate::model::clock::Timestamp;
-use crate::model::id::SubscriptionId;
 use crate::store::outcomes::ledger::{Due, Fate, Settlement};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
 
 /// A batch closes so long after its last POST began, answered or not: a slow answer becomes a row of its own.
 const AFTER_LAST_POST: Duration = Duration::from_secs(1);
 /// A batch closes so long after it was taken: what a hold, a pause or a breaker kept back becomes rows.
 const AFTER_TAKE: Duration = Duration::from_secs(5);
 
-/// A batch in this worker's hands.
 pub(super) struct OpenBatch {
     pub id: Uuid,
     pub lease: Uuid,
@@ -47,15 +46,11 @@ enum Phase {
 
 enum Place {
     Waiting,
-    InFlight {
-        retries: u32,
-    },
+    InFlight { retries: u32 },
     Answered(Settlement),
-    /// Answered, and handed to the settler.
     Taken,
 }
 
-/// What recording an answer came to.
 pub(super) enum Recorded {
     /// Others are still out, or it is no longer ours to record.
     Kept,
@@ -97,7 +92,6 @@ impl OpenBatch {
         true
     }
 
-    /// Records what became of a place.
     pub(super) fn record(&self, place: usize, settled: Settlement) -> Recorded {
         let mut state = self.state.lock();
         let unsent = matches!(state.places[place], Place::Waiting);
@@ -133,12 +127,10 @@ impl OpenBatch {
         close
     }
 
-    /// When its lease runs out.
     pub(super) fn lease_until(&self) -> Timestamp {
         self.state.lock().lease_until
     }
 
-    /// Notes that its lease was renewed.
     pub(super) fn renewed(&self, until: Timestamp) {
         self.state.lock().lease_until = until;
     }

@@ -9,13 +9,13 @@ use sqlx::PgPool;
 use tracing::{error, warn};
 
 use super::message::{LaneInfo, Message, Unusable};
-use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::{LaneId, MessageId};
 use crate::otlp::Tracer;
-use crate::policy::Settings;
 use crate::store::queue::opening::{self, Conditions, MessageRow, Written};
 use crate::vault::{self, Vault};
-use crate::webpush::keys::SigningKey;
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::{LaneId, MessageId};
+use bellwire_rules::policy::Settings;
+use bellwire_webpush::keys::SigningKey;
 
 /// Messages kept open. One is about as large as its payload, 4 KiB at most.
 const MESSAGES_MAX: usize = 1024;
@@ -28,13 +28,10 @@ const LANE_FRESH_FOR: TimeDelta = TimeDelta::seconds(45);
 /// Why something could not be taken from the catalog.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CatalogError {
-    /// The database could not be asked.
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
-    /// The row is there but cannot be used.
     #[error(transparent)]
     Unusable(#[from] Unusable),
-    /// The row is not there: claimed work outlived it.
     #[error("{0} does not exist")]
     Missing(String),
 }
@@ -44,7 +41,6 @@ struct Opened {
     at: Timestamp,
 }
 
-/// Opened messages and lanes.
 pub(super) struct Catalog {
     pool: PgPool,
     vault: Vault,

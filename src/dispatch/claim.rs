@@ -26,19 +26,18 @@ use super::fair::FairQueue;
 use super::fair::turn::Room;
 use super::heartbeat::Heartbeat;
 use super::message::LaneInfo;
+use super::pending_set::PendingSet;
 use super::rate::Rates;
-use super::refills::Refills;
 use super::settle::Settling;
 use super::shared::Shared;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::LaneId;
 use crate::panics;
 use crate::store;
 use crate::store::queue::claims::{DueLane, LEASE, Source, Span, Taken};
 use crate::store::queue::opening::Written;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::LaneId;
 
-/// Rows claimed at a time.
 const ROWS_MAX: usize = 500;
 /// Deliveries of one lane and tier that are claimed before the others have their turn, give or take a batch.
 const DRAW_MAX: usize = 1_000;
@@ -46,14 +45,12 @@ const DRAW_MAX: usize = 1_000;
 const PASSED_PER_CLAIM: usize = 8;
 /// A batch leased so often is split into rows without sending.
 const BATCH_LEASES_MAX: i16 = 3;
-/// The shortest rest between two looks at everything.
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
 /// The longest: what became due meanwhile waits for so long.
 const REST_MAX: Duration = Duration::from_secs(1);
 /// But after a look that took long, since a backup's snapshot keeps dead rows in its way, say, it rests so many times as long,
 const REST_FACTOR_MIN: u32 = 4;
-/// up to this.
 const REST_MAX_SLOW: Duration = Duration::from_secs(4);
 /// The rest while the process [rests](super::rest): whatever it is told of wakes it before.
 const LOOK_AT_REST: Duration = Duration::from_secs(2);
@@ -91,13 +88,11 @@ impl Part {
 /// What was drawn of one source.
 #[derive(Default)]
 struct Drew {
-    /// Deliveries.
     n: usize,
     /// Whether more may be due there than its part took in.
     is_cut: bool,
 }
 
-/// The stage that claims.
 pub(super) struct Claims {
     pub shared: Arc<Shared>,
     pub catalog: Arc<Catalog>,
@@ -107,7 +102,7 @@ pub(super) struct Claims {
     pub heartbeat: Arc<Heartbeat>,
     pub admission: Arc<Admission>,
     /// Lanes to be drawn again.
-    pub refills: Arc<Refills>,
+    pub refills: Arc<PendingSet<(LaneId, Tier)>>,
     /// Held by each draw: whoever has it alone knows that whatever was claimed is counted as under way.
     pub claiming: RwLock<()>,
     /// Told that something became due.
@@ -118,7 +113,6 @@ pub(super) struct Claims {
     pub tokens_at: Mutex<Option<Timestamp>>,
 }
 
-/// Looks, claims and rests for ever.
 pub(super) async fn run(claims: Arc<Claims>) {
     let mut agenda = claims.agenda();
     let mut draws = FuturesUnordered::<Draw>::new();
@@ -165,7 +159,6 @@ pub(super) async fn run(claims: Arc<Claims>) {
     }
 }
 
-/// How long to rest after a look.
 fn rest_after(took: Duration) -> Duration {
     (took * REST_FACTOR).clamp(REST_MIN, REST_MAX).max(took * REST_FACTOR_MIN).min(REST_MAX_SLOW)
 }
@@ -181,7 +174,6 @@ async fn time_to_look(claims: &Claims, soonest: Instant, look_at: Instant) {
     }
 }
 
-/// Draws a lane while others are drawn.
 async fn draw_beside_others(claims: Arc<Claims>, due: DueLane) -> (DueLane, sqlx::Result<usize>) {
     let _claiming = claims.claiming.read().await;
     // What it had claimed when it panicked comes back as its leases run out.
@@ -402,7 +394,7 @@ impl Claims {
     /// the others have had their turn. Returns how many claims passing them counts as.
     fn pass(&self, span: Span, passed: usize) -> usize {
         if passed > 0 {
-            self.refills.tell((span.lane, span.tier));
+            self.refills.report((span.lane, span.tier));
         }
         passed / PASSED_PER_CLAIM
     }
@@ -449,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_costs_a_twentieth_of_the_time_but_nothing_waits_for_long() {
+    fn polling_costs_a_twentieth_of_the_time() {
         for (took_ms, rest_ms) in
             [(0, 100), (5, 100), (10, 200), (50, 1_000), (200, 1_000), (500, 2_000), (9_000, 4_000)]
         {

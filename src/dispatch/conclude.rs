@@ -3,24 +3,22 @@
 use std::sync::Arc;
 
 use super::job::Job;
-use crate::classify::{DeadReason, Outcome};
-use crate::model::clock::Timestamp;
-use crate::model::id::DeadLetterId;
-use crate::policy::payload_limit::Refusal;
-use crate::policy::{Verdict, shrink_target};
 use crate::store::outcomes::ledger::{Attempt, Death, Due, End, Fate};
-use crate::webpush::shrink::{Shrunk, tell};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::DeadLetterId;
+use bellwire_rules::classify::{DeadReason, Outcome};
+use bellwire_rules::explain::size_note::{tell, tell_beforehand};
+use bellwire_rules::policy::payload_limit::Refusal;
+use bellwire_rules::policy::{Verdict, shrink_target};
+use bellwire_webpush::shrink::Shrunk;
 
 /// The longest reason that is kept of an attempt, in octets.
 const REASON_MAX: usize = 500;
 
-/// What a delivery's turn came to.
 pub(super) enum Conclusion {
-    /// It is settled.
     Settle(Fate),
     /// Its lane is shut until then, and no attempt of it was made.
     Defer(Timestamp),
-    /// It goes out again at once, made smaller.
     Again,
     /// Its batch was closed before its POST: it is a queue row now, and no longer ours.
     Void,
@@ -33,7 +31,6 @@ impl Conclusion {
     }
 }
 
-/// A POST with its answer, judged.
 pub(super) struct Judged {
     pub verdict: Verdict,
     pub outcome: Outcome,
@@ -66,7 +63,7 @@ pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> D
         Verdict::Gone if is_replaced => retry(attempt, now),
         Verdict::Gone => Fate::Ended(attempt, End::Gone),
         Verdict::Expired => Fate::Ended(attempt, End::Expired),
-        Verdict::Dead { reason } => dead(job, reason, attempt, new_id()),
+        Verdict::Dead { reason } => dead(job, reason, attempt, sent, new_id()),
         Verdict::Retry { after, counts: true } => retry(attempt, now + after),
         // The gateway never took it: no attempt was made, and none is logged.
         Verdict::Retry { after, counts: false } => Fate::Deferred(Due::At(now + after)),
@@ -75,7 +72,7 @@ pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> D
                 make_smaller(job, sent, attempt, limit, shrunk);
                 return Conclusion::Again;
             }
-            None => dead(job, DeadReason::PayloadTooLarge, attempt, new_id()),
+            None => dead(job, DeadReason::PayloadTooLarge, attempt, sent, new_id()),
         },
     })
 }
@@ -110,13 +107,24 @@ fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
 /// What is kept of an answer: the gateway's words, after what the delivery lacked if it was made smaller beforehand.
 fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>> {
     let shrunk = job.shrunk.as_ref().filter(|_| job.refused.is_none());
-    let told = shrunk.and_then(|shrunk| shrunk.tell_beforehand(detail.as_deref(), REASON_MAX));
+    let told = shrunk.and_then(|shrunk| tell_beforehand(&shrunk.dropped, detail.as_deref(), REASON_MAX));
     told.map(String::into_boxed_str).or(detail)
 }
 
-/// A death by an attempt whose reason is the gateway's words.
-fn dead(job: &Job, reason: DeadReason, attempt: Attempt, id: DeadLetterId) -> Fate {
-    let (detail, policy) = (attempt.reason.clone(), Some(job.policy.to_json()));
+/// A death by an attempt whose reason is the gateway's words. A payload that was too large says why it was not made smaller.
+fn dead(job: &Job, reason: DeadReason, attempt: Attempt, sent: usize, id: DeadLetterId) -> Fate {
+    let detail = match reason {
+        DeadReason::PayloadTooLarge => {
+            let why =
+                if can_shrink(job, sent) { "no retry is left to send it smaller" } else { "it cannot be made smaller" };
+            let words = attempt.reason.as_deref().map(|words| format!("; {words}")).unwrap_or_default();
+            let mut detail = format!("too large at {sent} octets, and {why}{words}");
+            detail.truncate(detail.floor_char_boundary(REASON_MAX));
+            Some(detail.into())
+        }
+        _ => attempt.reason.clone(),
+    };
+    let policy = Some(job.policy.to_json());
     Fate::Ended(attempt, End::Dead(Box::new(Death { id, reason, detail, policy })))
 }
 
@@ -136,7 +144,6 @@ pub(super) fn dead_unsent(
     ended_unsent(job.retries, End::Dead(Box::new(death)), reason.name(), now)
 }
 
-/// An ending without a POST.
 pub(super) fn ended_unsent(retries: u32, end: End, why: &str, now: Timestamp) -> Conclusion {
     Conclusion::Settle(Fate::Ended(unsent_attempt(retries, why, now), end))
 }

@@ -1,11 +1,10 @@
-//! What the engine does by the clock: read stops and shared lane states, renew leases, close batches. While the process
-//! [rests](super::rest), as seldom as it may without anybody noticing.
+//! The engine's periodic work: reads shared lane states, renews leases, closes batches. While the process [rests](super::rest), all of it
+//! is rare. Stops are read [elsewhere](super::stop_reader).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -15,18 +14,18 @@ use super::fair::FairQueue;
 use super::rest::{AT_REST, Rest};
 use super::settle::Settling;
 use super::shared::Shared;
-use crate::gateway::{Gateways, Trouble};
-use crate::model::clock::Timestamp;
+use super::stop_reader::{READ_EVERY, StopReader};
+use super::subscription_holds::HOLDS_MAX;
 use crate::store;
-use crate::store::operations::reports;
 use crate::store::operations::takeover::SESSION;
 use crate::store::operations::workers::Since;
+use crate::store::operations::{clock_marks, reports};
 use crate::store::outcomes::alerts::{self, Alert, Kind};
 use crate::store::queue::claims::LEASE;
-use crate::store::queue::stops::Horizon;
+use bellwire_core::clock::Timestamp;
+use bellwire_gateway::{Gateways, Trouble};
+use bellwire_rules::policy::hold::KNOWN_FOR;
 
-/// How often stops and lane states are read.
-const READ_EVERY: Duration = Duration::from_millis(200);
 /// How often it looks after what changes slowly.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
 /// How often it is looked, at rest, whether this process is still alone.
@@ -45,42 +44,37 @@ pub(super) struct Heartbeat {
     pub queue: Arc<FairQueue>,
     pub settling: Arc<Settling>,
     pub gateways: Gateways,
-    /// Told when something may be claimed again.
-    kicked: Arc<Notify>,
+    stops: Arc<StopReader>,
     read: tokio::sync::Mutex<Read>,
     /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
     informed: AtomicBool,
 }
 
-/// How far this worker has read what others stopped, learned and ordered.
+/// How far lane states and flows have been read.
 #[derive(Default)]
 struct Read {
-    horizon: Option<Horizon>,
-    states: Option<Since>,
+    since: Option<Since>,
+    has_read: bool,
+    at: Timestamp,
 }
 
-/// Reads and beats for ever.
 pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     let shared = &heartbeat.shared;
     let (mut beat_at, mut read_at) = (Instant::now(), Instant::now());
-    let mut has_rested = false;
     loop {
         let began = Instant::now();
         let now = shared.clock.now();
-        // While it rests, nobody has stopped or ordered anything that it was not told of.
+        // While it rests, this process is alone, and receives each order by a request of its own.
         if !shared.rest.is_resting() || began >= read_at {
             read_at = began + AT_REST;
-            heartbeat.read(began, now).await;
-            if std::mem::take(&mut has_rested) {
-                heartbeat.kicked.notify_one(); // what ended the rest could not be claimed before this reading
-            }
+            heartbeat.read(now).await;
         }
         // A worker that stops has left, or is about to: its share of the permits is the others'.
         if began >= beat_at && !shared.progress.is_stopping() {
             beat_at = began + BEAT_EVERY;
             match heartbeat.beat(now).await {
                 Ok(()) => {
-                    let has_read = heartbeat.read.lock().await.states.is_some();
+                    let has_read = heartbeat.read.lock().await.has_read;
                     heartbeat.informed.store(has_read, Ordering::Release);
                 }
                 Err(error) => warn!(%error, "the heartbeat failed"),
@@ -90,7 +84,6 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
             shared.rest.wake();
         }
         shared.rest.lie_down();
-        has_rested |= shared.rest.is_resting();
         shared.rest.pause(READ_EVERY.saturating_sub(began.elapsed()), ALONE_EVERY).await;
     }
 }
@@ -106,7 +99,6 @@ pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
     }
 }
 
-/// Closes batches whose time has come, for ever.
 pub(super) async fn close_batches(settling: Arc<Settling>, rest: Arc<Rest>) {
     loop {
         settling.close_due(Instant::now());
@@ -121,18 +113,10 @@ impl Heartbeat {
         queue: Arc<FairQueue>,
         settling: Arc<Settling>,
         gateways: Gateways,
-        kicked: Arc<Notify>,
+        stops: Arc<StopReader>,
     ) -> Self {
-        Self {
-            shared,
-            catalog,
-            queue,
-            settling,
-            gateways,
-            kicked,
-            read: Default::default(),
-            informed: AtomicBool::new(false),
-        }
+        let (read, informed) = (Default::default(), AtomicBool::new(false));
+        Self { shared, catalog, queue, settling, gateways, stops, read, informed }
     }
 
     /// Whether it has heard of the others since it started.
@@ -140,20 +124,24 @@ impl Heartbeat {
         self.informed.load(Ordering::Acquire)
     }
 
-    /// Takes in what others stopped, learned and ordered since the last time, and keeps what it holds.
-    pub(super) async fn read(&self, began: Instant, now: Timestamp) {
+    /// Reads the lane states and flows that changed since the last time, and renews leases.
+    pub(super) async fn read(&self, mut now: Timestamp) {
         let mut read = self.read.lock().await;
-        match store::queue::stops::read(&self.shared.pool, read.horizon.as_ref()).await {
-            Ok(reading) => {
-                self.shared.stops.refresh(reading.stops, began);
-                read.horizon = Some(reading.horizon);
+        if now + clock_marks::TOLERATED < read.at {
+            match self.follow_clock_back(read.at).await {
+                Ok(true) => read.since = None,
+                Ok(false) => now = self.shared.clock.now(),
+                Err(error) => return warn!(%error, "the clock went back, and the database's could not be read"),
             }
-            // Nothing is sent while this fails: `StopSet::is_fresh` sees to it.
-            Err(error) => warn!(%error, "reading stops failed"),
         }
-        match self.read_states(read.states).await {
-            // The reading of stops came before, and so saw no more than this one.
-            Ok(()) => read.states = read.horizon.as_ref().map(|horizon| Since::new(horizon, now - LOOK_BACK)),
+        read.at = now;
+        // This reading of stops came before, and so saw no more than the reading of lane states.
+        let horizon = self.stops.horizon().await;
+        match self.read_states(read.since).await {
+            Ok(()) => {
+                read.since = horizon.as_ref().map(|horizon| Since::new(horizon, now - LOOK_BACK));
+                read.has_read = true;
+            }
             Err(error) => warn!(%error, "reading lane states and flows failed"),
         }
         if let Err(error) = self.renew_leases(now).await {
@@ -161,7 +149,20 @@ impl Heartbeat {
         }
     }
 
-    /// Takes over what others learned of lanes, what operators ordered, and flows, since a time or ever.
+    /// Follows a clock that shows less than `before`: moves what waits, and forgets the holds and breakers of the time before. False: only
+    /// this host's clock went back, and shows the database's time again.
+    async fn follow_clock_back(&self, before: Timestamp) -> sqlx::Result<bool> {
+        let Shared { pool, clock, .. } = &*self.shared;
+        clock.follow(store::database_now(pool).await?);
+        if clock.now() + clock_marks::TOLERATED >= before {
+            return Ok(false);
+        }
+        clock_marks::look(pool, clock.now()).await?;
+        self.queue.forget_states();
+        Ok(true)
+    }
+
+    /// Takes over lane states, orders of operators, flows and holds of subscriptions that changed since a time, or all of them.
     pub(super) async fn read_states(&self, since: Option<Since>) -> sqlx::Result<()> {
         for state in store::operations::workers::lane_states(&self.shared.pool, self.shared.life.me().id, since).await?
         {
@@ -170,6 +171,9 @@ impl Heartbeat {
         for flow in store::queue::flows::changed(&self.shared.pool, since).await? {
             self.queue.adopt_flow(flow, self.shared.clock.now());
         }
+        let known = self.shared.clock.now() - KNOWN_FOR;
+        let holds = store::queue::subscription_holds::changed(&self.shared.pool, since, known, HOLDS_MAX).await?;
+        self.shared.holds.adopt(holds);
         Ok(())
     }
 
@@ -190,7 +194,12 @@ impl Heartbeat {
     }
 
     pub(super) async fn beat(&self, now: Timestamp) -> sqlx::Result<()> {
+        let Shared { pool, clock, .. } = &*self.shared;
+        clock.follow(store::database_now(pool).await?); // this host's clock may just have been set
+        clock_marks::look(pool, clock.now()).await?;
+        self.settling.settler.read_suspicions(now).await?;
         self.queue.forget_idle(now, Instant::now());
+        self.shared.holds.forget_ended(now);
         let load = self.queue.load(now);
         self.shared.metrics.in_flight.set(i64::try_from(load.in_flight).unwrap_or(i64::MAX));
         self.shared.metrics.lanes_held.set(i64::try_from(load.held).unwrap_or(i64::MAX));

@@ -10,18 +10,19 @@ use super::batch::OpenBatch;
 use super::message::{LaneInfo, Message, Unusable, delivery};
 use super::says::{Own, Says, Written};
 use super::stops::Target;
-use crate::model::clock::Timestamp;
-use crate::model::id::SubscriptionId;
-use crate::model::person::Person;
-use crate::model::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
 use crate::otlp::{DeliverySpan, Stage};
-use crate::policy::Policy;
-use crate::policy::payload_limit::Refusal;
 use crate::store::outcomes::ledger::{Attempt, Fate, Settlement};
 use crate::store::queue::caps::Wish;
 use crate::vault::{self, Vault};
-use crate::webpush::payload::Template;
-use crate::webpush::shrink::Shrunk;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::person::Person;
+use bellwire_core::subscription::{BrowserKeys, ENDPOINT_MAX, Endpoint};
+use bellwire_rules::policy::Policy;
+use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::payload_limit::Refusal;
+use bellwire_webpush::payload::Template;
+use bellwire_webpush::shrink::Shrunk;
 
 /// No POST starts so long after its claim: with the attempt's deadline it ends well within the lease.
 pub(super) const START_WITHIN: Duration = Duration::from_secs(15);
@@ -31,19 +32,19 @@ pub(super) struct Job {
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
     pub subscription: SubscriptionId,
-    /// The life of the subscription that it is for.
     pub life: i32,
     pub origin_id: SubscriptionId,
     /// Whose browser it is, if caps may ask.
     pub user_id: Option<String>,
     pub endpoint: Endpoint,
     pub keys: BrowserKeys,
-    /// The policy in force.
     pub policy: Arc<Policy>,
     /// Attempts that a retry followed.
     pub retries: u32,
     /// When the attempt before failed, and when the policy wanted this one.
     pub planned: Option<(Timestamp, Timestamp)>,
+    /// Time at which the delivery became free to be sent.
+    pub free_at: Timestamp,
     /// Whether a push service has accepted a push to its subscription before.
     pub proven: bool,
     /// No POST starts after this, since the lease may be taken over some time later.
@@ -60,6 +61,8 @@ pub(super) struct Job {
     pub refused: Option<Refusal>,
     /// Among the POSTs of its lane, from its turn on.
     pub number: u64,
+    /// Hold of its subscription that a response of this turn set or ended.
+    pub hold: Option<Held>,
     pub ticket: Ticket,
     /// Its turn's span, if that is traced.
     pub span: Option<Box<DeliverySpan>>,
@@ -67,9 +70,7 @@ pub(super) struct Job {
 
 /// What a delivery was claimed as; how it is settled.
 pub(super) enum Ticket {
-    /// A queue row, under this lease.
     Row(Uuid),
-    /// A place in a batch.
     Batch(Arc<OpenBatch>, usize),
 }
 
@@ -80,7 +81,6 @@ impl Job {
         Target { message: self.message.id, subscription, life, personal: self.message.personal }
     }
 
-    /// The lease that it was claimed under.
     pub(super) fn lease(&self) -> Uuid {
         match &self.ticket {
             Ticket::Row(lease) => *lease,
@@ -93,7 +93,6 @@ impl Job {
         self.retries == 0 && !self.message.caps.is_empty()
     }
 
-    /// What it asks of frequency caps.
     pub(super) fn wish(&self) -> Wish {
         let person = Person::of(self.message.app, self.user_id.as_deref(), self.origin_id);
         Wish { person, root: self.message.root }
@@ -108,7 +107,6 @@ impl Job {
         }
     }
 
-    /// What is rendered for it.
     pub(super) fn template(&self) -> &Template {
         self.shrunk.as_ref().map_or(&self.written().template, |shrunk| &shrunk.template)
     }
@@ -120,10 +118,10 @@ impl Job {
         }
     }
 
-    /// What becomes of this delivery.
     pub(super) fn settle(&mut self, fate: Fate, now: Timestamp) -> Settlement {
-        let delivery = delivery(&self.message, self.lane.id, (self.subscription, self.life), self.proven);
-        let settlement = Settlement::after(std::mem::take(&mut self.attempts), delivery, fate, now);
+        let mut delivery = delivery(&self.message, self.lane.id, (self.subscription, self.life), self.proven);
+        delivery.origin.free_at = self.free_at;
+        let settlement = Settlement::after(std::mem::take(&mut self.attempts), delivery, fate, now).holding(self.hold);
         let Some(mut span) = self.span.take() else { return settlement };
         span.enter(Stage::Settle);
         span.conclude(settlement.outcome());

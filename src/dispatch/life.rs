@@ -15,16 +15,14 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::model::clock::{Clock, Timestamp};
 use crate::store::operations::takeover::{is_lease_of, lease_of};
 use crate::store::operations::workers::Peer;
+use bellwire_core::clock::{Clock, Timestamp};
 
 /// How often a worker says that it lives, and looks who else does.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// So many looks in a row that find a worker's count where it was, and it is taken for dead: after three to four seconds.
 const LOOKS: u32 = 3;
-/// The same for a worker of a version that does not count, and tells of itself every three seconds.
-const LOOKS_OF_OLD: u32 = 15;
 /// A look that takes so long says nothing of others: Postgres, or this process, stood still.
 const LATE_AFTER: Duration = Duration::from_millis(500);
 /// Nor does one that comes so long after the one before.
@@ -39,7 +37,6 @@ const _: () = assert!(OVERDUE.as_millis() + 1_000 <= NOTICED_AFTER, "who was tak
 /// This worker: who it is at present, and when it last said that it lives.
 pub(super) struct Life {
     me: RwLock<Me>,
-    /// When the last heartbeat that went through began.
     beaten_at: RwLock<Option<Instant>>,
 }
 
@@ -48,7 +45,6 @@ pub(super) struct Life {
 pub(super) struct Me {
     pub id: Uuid,
     pub started_at: Timestamp,
-    /// Whether it has entered the list.
     pub is_listed: bool,
 }
 
@@ -61,17 +57,14 @@ impl Life {
         *self.me.read()
     }
 
-    /// A fresh lease of this worker.
     pub(super) fn lease(&self, clock: &Clock) -> Uuid {
         lease_of(self.me().id, clock.uuid())
     }
 
-    /// Notes that this worker is on the list.
     pub(super) fn listed(&self) {
         self.me.write().is_listed = true;
     }
 
-    /// Notes that it has left the list.
     pub(super) fn left(&self) {
         self.me.write().is_listed = false;
     }
@@ -110,7 +103,6 @@ fn is_current(beaten_at: Option<Instant>, now: Instant) -> bool {
     beaten_at.is_some_and(|at| now.saturating_duration_since(at) < OVERDUE)
 }
 
-/// What this worker saw of the others.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     seen: HashMap<Uuid, Seen>,
@@ -120,7 +112,6 @@ pub(super) struct Watch {
 #[derive(Debug)]
 struct Seen {
     count: (i64, Timestamp),
-    /// Looks in a row that found it there.
     unchanged: u32,
 }
 
@@ -136,10 +127,9 @@ impl Watch {
 
     fn is_silent(&mut self, peer: &Peer, is_late: bool) -> bool {
         let count = (peer.beats, peer.beat_at);
-        let looks = if peer.beats == 0 { LOOKS_OF_OLD } else { LOOKS };
         let before = self.seen.get(&peer.id).filter(|seen| seen.count == count && !is_late);
         let unchanged = before.map_or(0, |seen| seen.unchanged + 1);
-        let is_silent = unchanged >= looks;
+        let is_silent = unchanged >= LOOKS;
         // Whoever ends it may fail: it is found silent once more after as many looks.
         self.seen.insert(peer.id, Seen { count, unchanged: if is_silent { 0 } else { unchanged } });
         is_silent
@@ -167,12 +157,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_count_on_for_three_seconds_is_silent() {
+    async fn three_seconds_without_progress_is_silence() {
         let now = Instant::now();
         assert_eq!(looks(&mut Watch::default(), now, &[5, 6, 6, 6, 6, 6]), [4]);
         assert_eq!(looks(&mut Watch::default(), now, &[5, 5, 5, 6, 6, 6, 7]), [0; 0]);
-        let of_old = [0; 18];
-        assert_eq!(looks(&mut Watch::default(), now, &of_old), [15], "it does not count, and has more time");
     }
 
     #[tokio::test]
@@ -192,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_overdue_or_was_frozen_holds_nothing_and_nothing_of_before_once_it_began_anew() {
+    async fn overdue_worker_holds_nothing_from_before() {
         let (clock, began) = (Clock::stub(NOW), Instant::now());
         let life = Life::new(&clock);
         let lease = life.lease(&clock);

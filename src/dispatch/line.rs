@@ -11,16 +11,17 @@ use super::fair::{FairQueue, Taker};
 use super::job::Job;
 use super::post::Posting;
 use super::prepare::Preparation;
-use super::seal::{Sealed, Unsealed};
+use super::seal::{Sealed, Unsealed, seal_all};
 use super::settle::Settling;
 use super::shared::Shared;
-use crate::classify::DeadReason;
-use crate::gateway::Post;
-use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
 use crate::otlp::Stage;
 use crate::panics::{self, Panicked};
+use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
+use bellwire_gateway::Post;
+use bellwire_rules::classify::DeadReason;
 
-/// Deliveries that are sealed at once by whoever lines them up, a person's browsers: some 100 µs each, in which its thread does nothing else.
+/// Maximum number of deliveries, those to one person's browsers, that the thread that lines them up also seals. One takes some 100 µs;
+/// with an accelerator all of them do.
 pub(super) const SEALED_HERE_MAX: usize = 4;
 
 /// The stages in their order.
@@ -50,18 +51,20 @@ impl Line {
     }
 
     /// Lines up what was just born, and takes the turns of a few right here: until the thread that is kept for codes is scheduled
-    /// takes longer, on a busy machine, than to seal one. Whatever has no turn now waits as ever.
+    /// takes longer, on a busy machine, than to seal one. With an accelerator they share a pass. Deliveries without a turn wait.
     pub(super) fn line_up_born(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
         let n = jobs.len();
         if n > SEALED_HERE_MAX {
             return self.admission.line_up(jobs);
         }
         self.admission.line_up_untold(jobs);
-        for _ in 0..n {
-            match self.queue.try_next(Taker::Transactional, self.shared.clock.now()) {
-                Some(next) => self.prepare_next(next).into_iter().for_each(|unsealed| self.begin(unsealed.seal())),
-                None => break,
-            }
+        let turns = std::iter::from_fn(|| self.queue.try_next(Taker::Transactional, self.shared.clock.now()));
+        let ready = turns.take(n).filter_map(|next| self.prepare_next(next));
+        let sealer = self.shared.settings.sealer;
+        if sealer.is_accelerated() {
+            seal_all(sealer, ready.collect()).into_iter().for_each(|sealed| self.begin(sealed));
+        } else {
+            ready.for_each(|unsealed| self.begin(unsealed.seal()));
         }
         self.queue.tell();
     }

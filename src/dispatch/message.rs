@@ -6,20 +6,20 @@ use serde_json::Value;
 
 use super::policies::{Policies, Stored};
 use super::says::Says;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::hook::Heard;
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::template::Said;
 use crate::otlp;
-use crate::policy::calendar::Calendar;
-use crate::policy::caps::Counted;
-use crate::policy::{Policy, Settings};
 use crate::store::outcomes::ledger::{Delivery, Origin, Sla};
 use crate::store::queue::opening::{Conditions, MessageRow};
 use crate::vault::{self, Vault};
-use crate::webpush::keys::SigningKey;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::hook::Heard;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::template::Said;
+use bellwire_rules::policy::calendar::Calendar;
+use bellwire_rules::policy::caps::Counted;
+use bellwire_rules::policy::{Policy, Settings};
+use bellwire_webpush::keys::SigningKey;
 
 /// A message ready to be sent to anybody: opened, parsed and written down but for what differs between recipients.
 pub(super) struct Message {
@@ -29,7 +29,6 @@ pub(super) struct Message {
     pub app: AppId,
     pub tier: Tier,
     pub says: Says,
-    /// Whether its pushes carry our envelope.
     pub enveloped: bool,
     pub ttl_s: u32,
     pub urgency: Urgency,
@@ -40,14 +39,14 @@ pub(super) struct Message {
     /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
     pub personal: bool,
     pub calendar: Calendar,
-    /// The frequency caps that hold for it.
     pub caps: Vec<Counted>,
     /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
+    /// When it could begin: at acceptance, or at a resume since.
+    pub(super) free_at: Timestamp,
     /// Whether it has figures over time of its own.
     pub charted: bool,
-    /// What its app's webhooks are told of.
     pub heard: Heard,
     pub expires_at: Timestamp,
     /// The request that it came with, if its deliveries are to be traced.
@@ -100,6 +99,7 @@ impl Message {
             caps: conditions.caps.clone(),
             sla_s: conditions.sla_s,
             accepted_at: row.accepted_at,
+            free_at: row.resumed_at.map_or(row.accepted_at, |resumed_at| resumed_at.max(row.accepted_at)),
             charted: row.charted,
             heard: conditions.heard,
             expires_at: row.expires_at,
@@ -109,7 +109,17 @@ impl Message {
 
     /// Its part in figures over time.
     fn origin(&self) -> Origin {
-        Origin { accepted_at: self.accepted_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
+        Origin { free_at: self.free_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
+    }
+
+    /// When a delivery to somebody in this time zone was free to be sent: time that its sender wanted it to wait is none that it took.
+    /// `paced_at`: when its place in a pace came.
+    pub(super) fn free_at(&self, timezone: Option<&str>, paced_at: Option<Timestamp>) -> Timestamp {
+        let free_at = paced_at.map_or(self.free_at, |paced_at| paced_at.max(self.free_at));
+        match self.calendar.is_always_open() {
+            true => free_at,
+            false => self.calendar.opens_at(self.tier, timezone, free_at),
+        }
     }
 
     /// The policy in force for a recipient whose own, as it is stored, is `subscription`.
@@ -118,11 +128,9 @@ impl Message {
     }
 }
 
-/// What every delivery of one lane shares.
 pub(super) struct LaneInfo {
     pub id: LaneId,
     pub app: AppId,
-    /// The app's weight.
     pub weight: u32,
     pub gateway: Gateway,
     pub vapid_key: VapidKeyId,

@@ -6,7 +6,7 @@
 //!    └─ lanes that     │ lanes, limits more, renders            │
 //!       ran low ───────┘                                        └── news: what other replicas have to know
 //!
-//!  heartbeat: stops, holds and flows of others, leases; apart from it, what people look at
+//!  stop reader: stops; heartbeat: holds and flows of others, leases; apart from it, what people look at
 //!  pulse: that this worker lives, and who else does
 //! ```
 //!
@@ -32,12 +32,13 @@ mod life;
 mod line;
 mod message;
 mod news;
+mod pending_set;
 mod policies;
 mod post;
 mod prepare;
+mod prune_guard;
 mod pulse;
 mod rate;
-mod refills;
 pub(crate) mod rest;
 mod says;
 mod seal;
@@ -45,7 +46,9 @@ mod sealers;
 mod settle;
 mod settler;
 mod shared;
+mod stop_reader;
 mod stops;
+mod subscription_holds;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -62,21 +65,21 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::gateway::Gateways;
 use crate::metrics::Metrics;
-use crate::model::clock::Clock;
 use crate::otlp::Tracer;
 use crate::panics;
-use crate::policy;
-use crate::policy::lane_state::LaneState;
-use crate::policy::reliability::Tally;
 use crate::store::queue::claims::LEASE;
 use crate::store::queue::flows::Flow;
 use crate::store::queue::opening::Written;
 use crate::store::queue::sending::Born;
 use crate::store::queue::stops::Stop;
 use crate::vault::Vault;
-use crate::webpush::sealer::Sealer;
+use bellwire_core::clock::Clock;
+use bellwire_gateway::Gateways;
+use bellwire_rules::policy;
+use bellwire_rules::policy::lane_state::LaneState;
+use bellwire_rules::policy::reliability::Tally;
+use bellwire_webpush::sealer::Sealer;
 
 use admit::Admission;
 use catalog::Catalog;
@@ -86,20 +89,22 @@ use heartbeat::Heartbeat;
 use life::Life;
 use line::{Line, SEALED_HERE_MAX};
 use news::News;
+use pending_set::PendingSet;
 use post::Posting;
 use prepare::Preparation;
+use prune_guard::PruneGuard;
 use pulse::Pulse;
 use rate::Rates;
-use refills::Refills;
 use rest::Rest;
 use settle::Settling;
 use settler::Settler;
 use shared::{Progress, Shared};
+use stop_reader::StopReader;
 use stops::StopSet;
+use subscription_holds::SubscriptionHolds;
 use words::LastWords;
 
 pub(crate) use fair::turn::Load;
-pub(crate) use prepare::ATTEMPT_DEADLINE;
 
 /// How the engine is sized.
 #[derive(Debug, Clone, Copy)]
@@ -123,10 +128,17 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
+        Self::sealing_by(Sealer::fastest())
+    }
+}
+
+impl Settings {
+    /// Default settings with this sealer. [`Sealer::fastest`] is not tried out, which operators can switch off.
+    pub(crate) fn sealing_by(sealer: &'static Sealer) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             sealers: cores,
-            sealer: Sealer::fastest(),
+            sealer,
             lane_limit_max: 256,
             batch_min: 50,
             batch_max: 500,
@@ -140,7 +152,10 @@ impl Default for Settings {
 pub struct Dispatcher {
     shared: Arc<Shared>,
     queue: Arc<FairQueue>,
+    /// Authorities of origins whose streams changed.
+    peers: Arc<PendingSet<Arc<str>>>,
     heartbeat: Arc<Heartbeat>,
+    stop_reader: Arc<StopReader>,
     pulse: Arc<Pulse>,
     claims: Arc<Claims>,
     line: Arc<Line>,
@@ -168,6 +183,7 @@ impl Dispatcher {
             progress: Progress::default(),
             rest: Arc::default(),
             stops: StopSet::default(),
+            holds: SubscriptionHolds::default(),
             reliability: Tally::default(),
             words: LastWords::default(),
         });
@@ -176,10 +192,12 @@ impl Dispatcher {
         // It goes on though these tasks are ended. Without it nothing would be settled any more.
         tasks.spawn(async move { drop(settling_rows.await) });
         tasks.spawn(pulse::run(dispatcher.pulse.clone()));
+        tasks.spawn(stop_reader::run(dispatcher.stop_reader.clone()));
         tasks.spawn(heartbeat::run(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::report(dispatcher.heartbeat.clone()));
         tasks.spawn(heartbeat::close_batches(dispatcher.line.settling.clone(), dispatcher.rest()));
         tasks.spawn(claim::run(dispatcher.claims.clone()));
+        tasks.spawn(fair::follow_streams(dispatcher.queue.clone(), dispatcher.peers.clone()));
         sealers::start(&dispatcher.line, settings.sealers.max(1), &mut tasks);
         (dispatcher, tasks)
     }
@@ -188,15 +206,22 @@ impl Dispatcher {
     fn assemble(shared: Arc<Shared>, gateways: Gateways) -> (Self, JoinHandle<()>) {
         let Shared { pool, vault, clock, metrics, tracer, settings, life, .. } = &*shared;
         let (rates, kicked) = (Arc::new(Rates::default()), Arc::new(Notify::new()));
-        let (settler, settling_rows) =
-            Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone(), settings.rows_waiting_max);
-        let settling = Arc::new(Settling::new(shared.clone(), settler));
-        let refills = Arc::new(Refills::default());
-        let tell = {
+        let (refills, peers) = (Arc::new(PendingSet::default()), Arc::new(PendingSet::default()));
+        let ran_low = {
             let refills = refills.clone();
-            move |lane, tier| refills.tell((lane, tier))
+            move |lane, tier| refills.report((lane, tier))
         };
-        let queue = Arc::new(FairQueue::new(settings.lane_limit_max, life.me().started_at, tell));
+        let streams = {
+            let (peers, gateways) = (peers.clone(), gateways.clone());
+            gateways.on_streams(move |authority| peers.report(authority.clone()));
+            move |authority: &str| gateways.streams(authority)
+        };
+        let queue = Arc::new(FairQueue::new(settings.lane_limit_max, life.me().started_at, ran_low, streams));
+        let guard = PruneGuard::new(pool.clone(), vault.clone(), clock.clone(), metrics.clone(), queue.clone());
+        let rows_max = settings.rows_waiting_max;
+        let (settler, settling_rows) =
+            Settler::start(pool.clone(), vault.clone(), clock.clone(), metrics.clone(), guard, rows_max);
+        let settling = Arc::new(Settling::new(shared.clone(), settler));
         let catalog =
             Arc::new(Catalog::new(pool.clone(), vault.clone(), clock.clone(), settings.policy, tracer.clone()));
         let admission = Arc::new(Admission {
@@ -224,8 +249,9 @@ impl Dispatcher {
             settling: settling.clone(),
             admission: admission.clone(),
         };
-        let heartbeat =
-            Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settling.clone(), gateways, kicked.clone());
+        let stop_reader = Arc::new(StopReader::new(shared.clone(), kicked.clone()));
+        let (stops, settled) = (stop_reader.clone(), settling.clone());
+        let heartbeat = Heartbeat::new(shared.clone(), catalog.clone(), queue.clone(), settled, gateways, stops);
         let heartbeat = Arc::new(heartbeat);
         let pulse = Arc::new(Pulse::new(shared.clone(), queue.clone(), settling.clone(), kicked.clone()));
         let claims = Claims {
@@ -242,7 +268,8 @@ impl Dispatcher {
             refused: AtomicUsize::new(0),
             tokens_at: Mutex::default(),
         };
-        let assembled = Self { shared, queue, heartbeat, pulse, claims: Arc::new(claims), line: Arc::new(line) };
+        let (claims, line) = (Arc::new(claims), Arc::new(line));
+        let assembled = Self { shared, queue, peers, heartbeat, stop_reader, pulse, claims, line };
         (assembled, settling_rows)
     }
 
@@ -337,7 +364,8 @@ impl Dispatcher {
     /// claim stage would; the third failure in a row is returned.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         if !self.shared.progress.is_stopping() {
-            self.heartbeat.read(Instant::now(), self.shared.clock.now()).await;
+            self.stop_reader.read(Instant::now()).await;
+            self.heartbeat.read(self.shared.clock.now()).await;
             self.heartbeat.read_states(None).await?;
             self.pulse.beat().await?;
             self.heartbeat.beat(self.shared.clock.now()).await?;

@@ -9,20 +9,19 @@ use tracing::{info, warn};
 use super::fair::FairQueue;
 use super::job::Job;
 use super::shared::Shared;
-use crate::model::clock::Timestamp;
-use crate::model::id::LaneId;
-use crate::model::lane::Gateway;
-use crate::policy::breaker::State;
-use crate::policy::hold::{Alarm, KeyWatch, of_refused_key};
-use crate::policy::lane_state::LaneState;
 use crate::store::operations::workers;
 use crate::store::queue::lanes;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::LaneId;
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::breaker::State;
+use bellwire_rules::policy::hold::{Alarm, KeyWatch, of_refused_key};
+use bellwire_rules::policy::lane_state::LaneState;
 
 /// Tells other replicas, in tasks of its own: nothing waits for them.
 pub(super) struct News {
     shared: Arc<Shared>,
     queue: Arc<FairQueue>,
-    /// Watches each lane for its VAPID key being refused.
     keys: Mutex<HashMap<LaneId, KeyWatch>>,
 }
 

@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tracing::warn;
 
-use crate::model::delivery::Tier;
-use crate::model::id::MessageId;
-use crate::policy::{Layer, Place, Places, Policy, Settings, Terms};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::MessageId;
+use bellwire_rules::policy::{Layer, Place, Places, Policy, Settings, Terms};
 
 /// Policies of recipients that are remembered. Most subscriptions have none, and those that do share a few; with more
 /// than these a policy is simply parsed again.
@@ -19,13 +19,10 @@ const VARIANTS_MAX: usize = 64;
 /// The policies that may count for a message, but for those of its recipients.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Stored<'a> {
-    /// The message's own.
     pub message: Option<&'a Value>,
     /// Its topic's, if it was addressed to one.
     pub topic: Option<&'a Value>,
-    /// Its app's for its tier.
     pub tier: Option<&'a Value>,
-    /// The app's maximum of `retries`.
     pub max_retries: u32,
 }
 
@@ -127,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recipients_policy_stands_between_the_messages_and_the_topics() {
+    fn recipient_policy_lies_between_message_and_topic() {
         let theirs = retries(7);
         let asked = |policies: &Policies, own| policies.of(own).retry.retries();
         let below = policies(Value::Null, retries(2), retries(3));
@@ -139,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn recipients_that_say_the_same_or_nothing_share_one_policy() {
+    fn equal_recipient_policies_are_shared() {
         let policies = policies(Value::Null, Value::Null, retries(3));
         assert!(Arc::ptr_eq(&policies.of(None), policies.common()));
         assert!(Arc::ptr_eq(&policies.of(Some(&retries(7))), &policies.of(Some(&retries(7)))));
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_leaves_the_word_to_the_next_place() {
+    fn unreadable_policy_falls_through() {
         let broken = json!({"maxAttempts": "many"});
         let policies = policies(broken.clone(), broken.clone(), retries(3));
         assert_eq!(policies.common().retry.retries(), 3);
@@ -158,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_apps_present_maximum_cuts_down_what_was_stored() {
+    fn current_app_maximum_bounds_stored_policies() {
         let policies = policies(json!({"retries": 900}), Value::Null, Value::Null);
         assert_eq!(policies.common().retry.retries(), 5);
     }

@@ -1,6 +1,7 @@
 //! The POST, and what its answer teaches: the lane, other replicas, and the delivery itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -11,20 +12,21 @@ use super::fair::FairQueue;
 use super::fair::turn::{Permit, Turn};
 use super::job::Job;
 use super::news::News;
-use super::prepare::{ATTEMPT_DEADLINE, Preparation};
+use super::prepare::Preparation;
 use super::rate::Rates;
 use super::shared::Shared;
 use super::stops::Stopped;
-use crate::classify::{Answer, Failure, Kind, Outcome, classify};
-use crate::gateway::{Gateways, Post, Reply};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::DeadLetterId;
 use crate::panics;
-use crate::policy::lane::Answered;
-use crate::policy::{Situation, Verdict, decide};
 use crate::store::outcomes::ledger::Due;
-use crate::webpush::OVERHEAD;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::DeadLetterId;
+use bellwire_gateway::{Gateways, Post, Reply};
+use bellwire_rules::classify::{Answer, Failure, Kind, Outcome, classify};
+use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::lane::Answered;
+use bellwire_rules::policy::{Situation, Verdict, decide};
+use bellwire_webpush::OVERHEAD;
 
 /// The stage that talks to gateways.
 pub(super) struct Posting {
@@ -38,13 +40,19 @@ pub(super) struct Posting {
     pub abandon: Notify,
 }
 
+/// Consequences of an answer for its lane and subscription.
+struct Learned {
+    in_flight: u32,
+    hold: Option<Held>,
+    lane_held: Option<Held>,
+}
+
 impl Posting {
     /// Sends a delivery whose payload is sealed. Returns what becomes of it; its permit is given back, and no longer there.
-    pub(super) async fn post(&self, turn: Turn, mut post: Post, permit: &mut Option<Permit>) -> (Box<Job>, Conclusion) {
+    pub(super) async fn post(&self, turn: Turn, post: Post, permit: &mut Option<Permit>) -> (Box<Job>, Conclusion) {
         panics::point("post", turn.job.message.id.0);
         let clock = &self.shared.clock;
         let (began, posted_at, sent) = (Instant::now(), clock.now(), post.body.len() - OVERHEAD);
-        post.deadline = began + ATTEMPT_DEADLINE;
         let reply = tokio::select! {
             reply = self.gateways.post_if(post, || self.preparation.may_post(&turn.job)) => reply,
             // The server stops and has waited long enough: the attempt is given up and does not count.
@@ -60,10 +68,20 @@ impl Posting {
             Ok(Reply { status, headers, body }) => Answer::Response { status: *status, headers, body },
             Err(failure) => Answer::Failure(*failure),
         };
-        let outcome = classify(turn.job.lane.gateway, &answer, now);
+        let mut outcome = classify(turn.job.lane.gateway, &answer, now);
         let reached = !reply.as_ref().is_err_and(|failure| failure.is_unreached());
         *permit = None;
-        let in_flight = self.learn(&turn, &outcome, reached, posted_at, now, sent);
+        // The gateway never took it: nothing was learned, and its token of flow control is free again.
+        let Learned { in_flight, hold, lane_held } = match outcome.kind {
+            Kind::Unprocessed => {
+                let in_flight = self.queue.release(turn.slot, &turn.job, turn.probe, now);
+                Learned { in_flight, hold: None, lane_held: None }
+            }
+            _ => self.learn(&turn, &outcome, reached, posted_at, now, sent),
+        };
+        if let Some(held) = lane_held {
+            outcome.bound_wait(now, held.until);
+        }
         let Turn { slot, mut job, .. } = turn;
         if let Some(span) = &mut job.span {
             span.answered(outcome.status);
@@ -83,6 +101,7 @@ impl Posting {
         {
             return (job, Conclusion::Defer(until));
         }
+        job.hold = hold;
         let situation = Situation {
             retries: job.retries,
             now,
@@ -90,6 +109,7 @@ impl Posting {
             expires_at: job.message.expires_at,
             can_shrink: outcome.kind == Kind::TooLarge && can_shrink(&job, sent),
             wave: if job.message.tier == Tier::Transactional { 0 } else { in_flight },
+            held_for: hold.map_or(Duration::ZERO, |held| held.rest(now)),
         };
         let verdict = decide(&outcome, &job.policy, &situation, clock.randomness());
         let judged = Judged {
@@ -116,8 +136,8 @@ impl Posting {
         (job, conclusion)
     }
 
-    /// Gives the permit back with what the answer says of the lane and of its key, and tells other replicas what they have
-    /// to know. Returns how many POSTs the lane still has out.
+    /// Gives the permit back with what the answer says of the lane, of its key and of its subscription, and shares with other
+    /// replicas what they have to know.
     fn learn(
         &self,
         turn: &Turn,
@@ -126,11 +146,15 @@ impl Posting {
         posted_at: Timestamp,
         now: Timestamp,
         sent: usize,
-    ) -> u32 {
-        let job = &turn.job;
+    ) -> Learned {
+        let (job, holds) = (&turn.job, &self.shared.holds);
+        let before = holds.find(job.subscription);
+        // Before the permit is given back: another delivery to the subscription may have the next one.
+        let mut hold = holds.answered(job.subscription, outcome, posted_at, now);
         self.shared.words.hear(job.lane.id, outcome, now);
         let answered = Answered {
             outcome,
+            known_throttled: before.is_some_and(|held| held.at < held.until),
             reached,
             number: job.number,
             posted_at,
@@ -142,12 +166,16 @@ impl Posting {
             settings: &job.policy.settings,
         };
         let (news, in_flight) = self.queue.answered(turn.slot, &answered);
+        let lane_held = news.as_ref().and_then(|news| news.held);
+        if lane_held.is_some() && hold.take().is_some() {
+            holds.take_back(job.subscription, before);
+        }
         if let Some(news) = news {
             self.news.share(news);
         }
         if outcome.judges_key() {
             self.news.watch_key(job, outcome.refuses_key(), now);
         }
-        in_flight
+        Learned { in_flight, hold, lane_held }
     }
 }

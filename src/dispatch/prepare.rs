@@ -2,7 +2,6 @@
 //! signed for.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -13,23 +12,23 @@ use super::job::{Job, Ticket};
 use super::seal::Unsealed;
 use super::shared::Shared;
 use super::stops::Stopped;
-use crate::classify::DeadReason;
-use crate::gateway::Post;
-use crate::model::id::DeadLetterId;
-use crate::model::message::PLAINTEXT_MAX;
-use crate::policy::remaining_ttl_s;
 use crate::store::outcomes::ledger::{Due, End};
-use crate::template::Kind;
-use crate::webpush::payload::Stamp;
-use crate::webpush::seal::padded_len;
-use crate::webpush::stamp::{delivery_id, receipt_token};
-use crate::webpush::vapid::TokenCache;
+use crate::vault::delivery_token::{delivery_id, receipt_token};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::DeadLetterId;
+use bellwire_core::message::PLAINTEXT_MAX;
+use bellwire_gateway::Post;
+use bellwire_rules::classify::DeadReason;
+use bellwire_rules::policy::hold::reopens_at;
+use bellwire_rules::policy::{ATTEMPT_DEADLINE, remaining_ttl_s};
+use bellwire_template::Kind;
+use bellwire_webpush::payload::Stamp;
+use bellwire_webpush::seal::padded_len;
+use bellwire_webpush::vapid::TokenCache;
 
-/// A POST without an answer after this has failed.
-pub(crate) const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 /// Why a delivery ends that was cancelled, or whose subscription ended.
 pub(super) const STOPPED: &str = "stopped";
-/// Why one ends whose subscription is gone.
 pub(super) const SUBSCRIPTION_GONE: &str = "subscription gone";
 
 /// The stage between a delivery's turn and its encryption.
@@ -84,10 +83,21 @@ impl Preparation {
         let Some(ttl_s) = remaining_ttl_s(now, message.expires_at, message.ttl_s) else {
             return Err(ended_unsent(job.retries, End::Expired, "time to live is over", now));
         };
+        if let Some(until) = self.shared.holds.until(job.subscription, now) {
+            return Err(self.held_back(job, until));
+        }
         match &job.ticket {
             Ticket::Batch(batch, place) if !batch.begin(*place, job.retries, instant) => Err(Conclusion::Void),
             _ => Ok(ttl_s),
         }
+    }
+
+    /// Defers a delivery whose subscription is held, at most to the end of its life.
+    fn held_back(&self, job: &Job, until: Timestamp) -> Conclusion {
+        let message = &job.message;
+        let due = reopens_at(until, message.tier == Tier::Transactional, self.shared.clock.randomness());
+        let due = if message.ttl_s > 0 { due.min(message.expires_at) } else { due };
+        Conclusion::deferred(Due::Reopening(due))
     }
 
     /// Whether the POST of a checked delivery may leave now: asked again at the last moment, since it may have waited for a
@@ -95,11 +105,11 @@ impl Preparation {
     pub(super) fn may_post(&self, job: &Job) -> bool {
         self.shared.stops.permit(&job.target(), Instant::now)
             && self.shared.life.holds(job.lease(), Instant::now)
+            && self.shared.holds.until(job.subscription, self.shared.clock.now()).is_none()
             && Instant::now() <= job.start_before
             && !self.shared.progress.is_stopping()
     }
 
-    /// Renders the payload and signs for it.
     fn render(&self, turn: Turn, ttl_s: u32) -> Unsealed {
         let (job, vault) = (&turn.job, &self.shared.vault);
         let message = &job.message;
@@ -123,7 +133,7 @@ impl Preparation {
             urgency: message.urgency,
             topic: message.topic.clone(),
             body: Bytes::new(),
-            deadline: Instant::now() + ATTEMPT_DEADLINE,
+            patience: ATTEMPT_DEADLINE,
         };
         Unsealed { turn, post, plaintext, pad_to }
     }

@@ -21,15 +21,12 @@ pub(super) struct Pulse {
     shared: Arc<Shared>,
     queue: Arc<FairQueue>,
     settling: Arc<Settling>,
-    /// Told when something became due.
     kicked: Arc<Notify>,
-    /// One connection.
     pool: PgPool,
     /// What is known of the others. Held by each heartbeat, so that there is one at a time.
     watch: Mutex<Watch>,
 }
 
-/// Beats for ever.
 pub(super) async fn run(pulse: Arc<Pulse>) {
     let mut ticks = interval(BEAT_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::model::id::LaneId;
+use bellwire_core::id::LaneId;
 
 /// What a lane is credited with before it has shown anything, in deliveries per second.
 const FIRST: usize = 125;
@@ -23,7 +23,6 @@ struct Rate {
 }
 
 impl Rates {
-    /// Counts an answer.
     pub(super) fn count(&self, lane: LaneId, now: Instant) {
         let mut rates = self.0.lock();
         let rate = rates.entry(lane).or_insert_with(|| Rate { since: now, count: 0, per_second: FIRST });
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_rate_is_that_of_the_last_full_second() {
+    async fn rate_is_of_the_last_full_second() {
         let (rates, lane, start) = (Rates::default(), LaneId(1), Instant::now());
         assert_eq!(rates.per_second(lane), FIRST);
         (0..300).for_each(|_| rates.count(lane, start));

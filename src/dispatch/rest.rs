@@ -64,7 +64,6 @@ impl Rest {
         }
     }
 
-    /// Whether it rests.
     pub(crate) fn is_resting(&self) -> bool {
         *self.resting.borrow()
     }
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_who_is_alone_rests_once_all_is_calm_and_wakes_at_once() {
+    async fn only_a_lone_calm_worker_idles() {
         assert!(!rest(false, CALM_FOR).is_resting() && rest(false, CALM_FOR).is_calm());
         assert!(!rest(true, CALM_FOR / 10).is_resting());
         let alone = rest(true, CALM_FOR);
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pause_is_short_unless_it_rests_and_ends_with_the_rest() {
+    async fn pause_is_short_unless_idle() {
         let for_ever = Duration::from_secs(86_400);
         rest(true, Duration::ZERO).pause(Duration::ZERO, for_ever).await;
         let resting = rest(true, CALM_FOR);

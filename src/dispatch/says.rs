@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::model::message::Content;
-use crate::model::template::Said;
-use crate::template::{Compiled, Fault, Filled, Person};
-use crate::webpush::payload::Template;
-use crate::webpush::shrink::{Shrunk, shrink};
+use bellwire_core::message::Content;
+use bellwire_core::template::Said;
+use bellwire_template::{Compiled, Fault, Filled, Person};
+use bellwire_webpush::payload::Template;
+use bellwire_webpush::shrink::{Shrunk, shrink};
 
 /// A content and the same written down, ready to be stamped for a delivery.
 pub(super) struct Written {
@@ -41,11 +41,8 @@ impl From<Filled> for Written {
     }
 }
 
-/// What a message says.
 pub(super) enum Says {
-    /// The same to everybody.
     Same(Written),
-    /// What its template makes of each recipient.
     Each(Box<Each>),
 }
 
@@ -56,12 +53,9 @@ pub(super) struct Each {
     same: Vec<Option<Arc<Written>>>,
 }
 
-/// What a message has to know of its recipients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wants {
-    /// Their language.
     Locale,
-    /// Everything that templates may ask for.
     All,
 }
 
@@ -107,9 +101,7 @@ impl Each {
 
 /// What a delivery has of its own, if not everybody is told the same.
 pub(super) enum Own {
-    /// Whom it is to be filled in for.
     Person(Arc<Person>),
-    /// What it says.
     Written(Arc<Written>),
 }
 
@@ -136,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_asked_of_recipients_but_what_their_template_needs() {
+    fn recipient_data_is_read_on_demand() {
         let same = says(json!({"content": {"title": "In {{ data.city }}"}}));
         assert!(same.wants().is_none() && matches!(same, Says::Same(_)));
         let german = json!({"content": {"title": "Aus {{ data.city }}"}});

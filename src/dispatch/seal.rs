@@ -3,15 +3,14 @@
 use bytes::Bytes;
 
 use super::fair::turn::Turn;
-use crate::gateway::Post;
-use crate::webpush::OVERHEAD;
-use crate::webpush::seal::{SealError, seal};
-use crate::webpush::sealer::{Plain, Sealer};
+use bellwire_gateway::Post;
+use bellwire_webpush::OVERHEAD;
+use bellwire_webpush::seal::{SealError, seal};
+use bellwire_webpush::sealer::{Plain, Sealer};
 
 /// A delivery that lacks nothing but its encryption.
 pub(super) struct Unsealed {
     pub turn: Turn,
-    /// With an empty body.
     pub post: Post,
     pub plaintext: Vec<u8>,
     /// Octets that the plaintext is padded to.

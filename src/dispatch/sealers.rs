@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! fair queue ─► preparer: check, render, sign ─► sealers (niceness 19): encrypt ─► poster: begin the POSTs
-//!          └──► the same, one by one, on one thread for transactional deliveries
+//!          └──► the same on one thread for transactional deliveries
 //! ```
 //!
-//! A burst is what has its turn at once, and never waited for: where an accelerator seals eight at a time, one of a campaign's
-//! is two passes of it, and one of one or two deliveries is sealed as ever.
+//! A burst holds the deliveries that have their turn at once. None waits for another: an accelerator seals a campaign's burst in two
+//! passes of eight, and codes in one pass where two or more have their turn at the same moment. A single delivery is sealed alone.
 //!
 //! Sealers run at the lowest priority, so they soak up whatever is left of the machine: a request, an answer or a one-time
 //! code does not stand in line behind a campaign that is being encrypted. But a thread that nobody schedules must not hold
@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 use super::fair::Taker;
 use super::line::Line;
 use super::seal::{Sealed, Unsealed, seal_all};
-use crate::webpush::sealer::Sealer;
+use bellwire_webpush::sealer::{LANES, Sealer};
 
 /// How much nicer than the others the sealers are (nice(2)).
 const NICENESS: i32 = 19;
@@ -89,12 +89,19 @@ fn until_unwanted(
     }
 }
 
-/// Takes the turns of transactional deliveries, one at a time, for ever.
+/// Takes the turns of transactional deliveries, for ever: one at a time, or with an accelerator all that have their turn now, up to a
+/// full pass.
 async fn seal_transactional(line: Arc<Line>) {
+    let sealer = line.shared.settings.sealer;
     loop {
-        if let Some(unsealed) = line.next(Taker::Transactional).await {
-            line.begin(unsealed.seal());
+        let mut burst: Vec<_> = line.next(Taker::Transactional).await.into_iter().collect();
+        while sealer.is_accelerated()
+            && burst.len() < LANES
+            && let Some(next) = line.next(Taker::Transactional).now_or_never()
+        {
+            burst.extend(next);
         }
+        seal_all(sealer, burst).into_iter().for_each(|sealed| line.begin(sealed));
         tokio::task::yield_now().await; // to notice when it is not wanted any more
     }
 }
@@ -116,7 +123,6 @@ async fn prepare_bursts(line: Arc<Line>, to_seal: SyncSender<Vec<Unsealed>>) {
     }
 }
 
-/// Seals until the preparer is gone.
 fn seal_bursts(sealer: &Sealer, unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_post: &SyncSender<Vec<Sealed>>) {
     be_nice();
     loop {
@@ -128,7 +134,6 @@ fn seal_bursts(sealer: &Sealer, unsealed: &Mutex<Receiver<Vec<Unsealed>>>, to_po
     }
 }
 
-/// Begins POSTs until the sealers are gone.
 fn post_bursts(line: &Arc<Line>, runtime: &Handle, sealed: &Receiver<Vec<Sealed>>) {
     while let Ok(burst) = sealed.recv() {
         let line = line.clone();

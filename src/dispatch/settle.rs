@@ -14,13 +14,13 @@ use super::prepare::{STOPPED, SUBSCRIPTION_GONE};
 use super::settler::Settler;
 use super::shared::Shared;
 use super::stops::Stopped;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{MessageId, SubscriptionId};
-use crate::policy::hold::{DEFER_MAX, reopens_at};
-use crate::policy::reliability::{Accepted, Count};
 use crate::store::outcomes::ledger::{Delivery, Due, End, Fate, RowSettlement, Settlement};
 use crate::store::queue::claims::Unopened;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_rules::policy::hold::{DEFER_MAX, reopens_at};
+use bellwire_rules::policy::reliability::{Accepted, Count};
 
 /// The stage that settles, and the batches that are open until then.
 pub(super) struct Settling {
@@ -43,7 +43,9 @@ impl Settling {
         let settlement = job.settle(fate, self.shared.clock.now());
         debug!(outcome = settlement.outcome(), "a delivery's turn is over");
         self.tally(job, &settlement);
-        for (_, ending) in settlement.attempts() {
+        // The guard counts an answer that prunes, once it lets it through.
+        let is_counted = |ending: &Ending| *ending != Ending::Gone || !settlement.is_called_gone();
+        for ending in settlement.attempts().map(|(_, ending)| ending).filter(is_counted) {
             self.shared.metrics.ended(ending, job.message.tier, 1);
         }
         match &job.ticket {
@@ -60,7 +62,6 @@ impl Settling {
         self.shared.progress.finished(1);
     }
 
-    /// or a place in a batch.
     pub(super) fn settle_place(&self, batch: &Arc<OpenBatch>, place: usize, settlement: Settlement) {
         self.count_sla(&settlement);
         self.place(batch, place, settlement);
@@ -154,7 +155,7 @@ impl Settling {
             End::Accepted => {
                 let stretch = job.planned.filter(|_| settlement.attempts().count() == 1);
                 let stretch = stretch.map(|(failed_at, due)| (since(failed_at, last.at), since(failed_at, due)));
-                let delay = since(job.message.accepted_at, last.at);
+                let delay = since(job.free_at, last.at);
                 reliability.accepted(lane, tier, &Accepted { retries: last.number, delay, stretch });
             }
             End::Expired if last.number > 0 || last.took_ms.is_some() => {
@@ -172,7 +173,6 @@ impl Settling {
         }
     }
 
-    /// Remembers a batch until it is closed.
     pub(super) fn open(&self, batch: Arc<OpenBatch>) {
         self.batches.lock().insert(batch.id, batch);
         self.shared.metrics.batches_open.inc();
@@ -184,7 +184,6 @@ impl Settling {
         open.into_iter().chain(self.settler.waiting_batches().iter().map(|batch| batch.id)).collect()
     }
 
-    /// Closes the batches whose time has come.
     pub(super) fn close_due(&self, now: tokio::time::Instant) {
         let due: Vec<_> = self.batches.lock().values().filter(|batch| batch.close_if_due(now)).cloned().collect();
         due.iter().for_each(|batch| self.close(batch));

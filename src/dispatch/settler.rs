@@ -4,6 +4,7 @@
 //! fenced out; meanwhile nothing new is claimed. One that fails for good is dropped with an error in the log: its lease
 //! runs out, and the poison rules bound how often that can happen.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,13 +21,14 @@ use tracing::{debug, error, warn};
 use uuid::Uuid;
 
 use super::batch::OpenBatch;
+use super::prune_guard::PruneGuard;
 use crate::metrics::Metrics;
-use crate::model::clock::{Clock, Timestamp};
 use crate::panics::{self, Panicked};
 use crate::store;
-use crate::store::outcomes::ledger::{Fenced, RowSettlement};
+use crate::store::outcomes::ledger::{Fenced, RowSettlement, Settlement};
 use crate::store::queue::claims::{LEASE, Unopened};
 use crate::vault::Vault;
+use bellwire_core::clock::{Clock, Timestamp};
 
 /// Rows settled in one transaction at most.
 const ROWS_MAX: usize = 500;
@@ -53,20 +55,17 @@ pub(super) struct Settler {
     clock: Clock,
     rows: mpsc::UnboundedSender<RowSettlement>,
     batches: Semaphore,
-    /// Batches handed in and not written yet.
     waiting_batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
-    /// Rows handed in and not written yet.
     waiting_rows: AtomicUsize,
     rows_waiting_max: usize,
     /// Told when it has caught up with what it was given.
     caught_up: Notify,
     /// Told now and then, so that leases of rows that wait are renewed.
     renewal: Notify,
-    /// Settlings that failed and are being tried again.
     failing: AtomicUsize,
-    /// Rows and batches handed in and not written yet.
     pending: AtomicUsize,
     metrics: Arc<Metrics>,
+    guard: PruneGuard,
     settled: Notify,
 }
 
@@ -78,6 +77,7 @@ impl Settler {
         vault: Vault,
         clock: Clock,
         metrics: Arc<Metrics>,
+        guard: PruneGuard,
         rows_waiting_max: usize,
     ) -> (Arc<Self>, JoinHandle<()>) {
         let (rows, inbox) = mpsc::unbounded_channel();
@@ -95,6 +95,7 @@ impl Settler {
             failing: AtomicUsize::new(0),
             pending: AtomicUsize::new(0),
             metrics,
+            guard,
             settled: Notify::new(),
         });
         let settling_rows = tokio::spawn(settle_rows(Arc::downgrade(&settler), inbox));
@@ -143,7 +144,6 @@ impl Settler {
         self.waiting_batches.lock().values().cloned().collect()
     }
 
-    /// Settles a row.
     pub(super) fn row(&self, row: RowSettlement) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         self.waiting_rows.fetch_add(1, Ordering::AcqRel);
@@ -151,7 +151,6 @@ impl Settler {
         let _ = self.rows.send(row);
     }
 
-    /// Settles a batch that was closed.
     pub(super) fn batch(self: &Arc<Self>, batch: Arc<OpenBatch>) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         self.waiting_batches.lock().insert(batch.id, batch.clone());
@@ -166,8 +165,11 @@ impl Settler {
 
     /// Writes a batch, and hands on what was answered meanwhile.
     async fn write_batch(&self, batch: &OpenBatch) {
-        let settlements = batch.take_settlements(self.clock.now());
+        let mut settlements = batch.take_settlements(self.clock.now());
         panics::point("settle a batch", batch.message.id.0);
+        if !self.guard.passes(settlements.iter()) {
+            self.review(settlements.iter_mut().collect()).await;
+        }
         let mut patience = Patience::new(self);
         let fenced = loop {
             let (pool, vault, now) = (&self.pool, &self.vault, self.clock.now());
@@ -183,6 +185,21 @@ impl Settler {
         }
         for late in batch.settled() {
             self.row(RowSettlement { lease: batch.lease, settlement: late });
+        }
+    }
+
+    /// Takes over the suspicions of other replicas.
+    pub(super) async fn read_suspicions(&self, now: Timestamp) -> sqlx::Result<()> {
+        self.guard.read(now).await
+    }
+
+    /// Has the guard look through settlements, once: what it counts must not be counted twice.
+    async fn review(&self, mut settlements: Vec<&mut Settlement>) {
+        let mut patience = Patience::new(self);
+        while let Err(error) = self.guard.review(&mut settlements).await {
+            if !patience.lasts(&error).await {
+                return error!(%error, "prunes are not checked for an error of the push service");
+            }
         }
     }
 
@@ -304,7 +321,11 @@ impl Settler {
     }
 
     async fn write_rows(&self, group: &[RowSettlement]) {
-        let mut parts = VecDeque::from([group]);
+        let mut reviewed = Cow::Borrowed(group);
+        if !self.guard.passes(group.iter().map(|row| &row.settlement)) {
+            self.review(reviewed.to_mut().iter_mut().map(|row| &mut row.settlement).collect()).await;
+        }
+        let mut parts = VecDeque::from([&*reviewed]);
         while let Some(rows) = parts.pop_front() {
             let mut patience = Patience::new(self);
             loop {
@@ -381,7 +402,6 @@ impl<'a> Patience<'a> {
         store::is_transient(error) || store::may_be_lost_machine(error) && self.lost <= LOST_TRIES
     }
 
-    /// Waits before the next try.
     async fn wait(&mut self, error: &sqlx::Error) {
         debug!(%error, "settling failed; trying again");
         self.settler.metrics.settle_retries.inc();

@@ -15,14 +15,15 @@ use super::job::Job;
 use super::life::Life;
 use super::rest::Rest;
 use super::stops::StopSet;
+use super::subscription_holds::SubscriptionHolds;
 use super::words::LastWords;
 use crate::metrics::Metrics;
-use crate::model::clock::Clock;
-use crate::model::id::SubscriptionId;
 use crate::otlp::Tracer;
-use crate::policy::reliability::Tally;
+use crate::vault::delivery_token::delivery_id;
 use crate::vault::{Purpose, Vault};
-use crate::webpush::stamp::delivery_id;
+use bellwire_core::clock::Clock;
+use bellwire_core::id::SubscriptionId;
+use bellwire_rules::policy::reliability::Tally;
 
 /// What every stage works with.
 pub(super) struct Shared {
@@ -32,12 +33,13 @@ pub(super) struct Shared {
     pub metrics: Arc<Metrics>,
     pub tracer: Tracer,
     pub settings: Settings,
-    /// Who this worker is, and whether others know that it lives.
     pub life: Life,
     pub progress: Progress,
     /// Whether it asks Postgres less often, since nothing happens.
     pub rest: Arc<Rest>,
     pub stops: StopSet,
+    /// Subscriptions that wait, since their push service throttles them.
+    pub holds: SubscriptionHolds,
     /// Counts what became of retries.
     pub reliability: Tally,
     /// What gateways last said.
@@ -68,7 +70,6 @@ impl Shared {
 #[derive(Default)]
 pub(super) struct Progress {
     alive: AtomicUsize,
-    /// Told when `alive` reaches zero.
     idle: Notify,
     stopping: AtomicBool,
 }
@@ -101,7 +102,6 @@ impl Progress {
         self.stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the engine is about to end.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }

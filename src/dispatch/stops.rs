@@ -8,8 +8,8 @@ use parking_lot::RwLock;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::queue::stops::{Stop, StopKind};
+use bellwire_core::id::{MessageId, SubscriptionId};
 
 /// No POST starts when the stops were last read so long ago: something may have been stopped since.
 const STALE_AFTER: Duration = Duration::from_secs(1);
@@ -21,7 +21,6 @@ const KEPT_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Target {
     pub message: MessageId,
     pub subscription: SubscriptionId,
-    /// The life of the subscription that it is for.
     pub life: i32,
     /// Whether it is meant for the subscription's user, and for no other.
     pub personal: bool,
@@ -30,32 +29,24 @@ pub(super) struct Target {
 /// What a stop means for one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopped {
-    /// Unsubscribed or cancelled: it ends.
     Cancelled,
-    /// Its subscription is gone: it ends as that.
     Gone,
     /// Another subscription has taken the place of its own: it goes there.
     Replaced,
-    /// Paused: it waits for a resume.
     Paused,
 }
 
-/// Everything that was stopped in the last minute.
 #[derive(Default)]
 pub(super) struct StopSet {
     known: RwLock<Known>,
     /// Number of stops, so that the usual case, none at all, takes no lock.
     len: AtomicUsize,
-    /// When the last reading that succeeded began.
     read_at: RwLock<Option<Instant>>,
 }
 
-/// The latest stop of each target.
 #[derive(Default)]
 struct Known {
-    /// Of messages, and of subscriptions as a whole.
     all: HashMap<Uuid, Entry>,
-    /// Of subscriptions, as far as they concern their users.
     users: HashMap<Uuid, Entry>,
 }
 
@@ -103,7 +94,6 @@ impl Known {
 }
 
 impl StopSet {
-    /// Obeys a stop at once.
     pub(super) fn obey(&self, stop: Stop, now: Instant) {
         let mut known = self.known.write();
         known.obey(stop, now);
@@ -125,7 +115,6 @@ impl StopSet {
         is_fresh(*self.read_at.read(), now)
     }
 
-    /// What is known to have stopped this delivery.
     pub(super) fn check(&self, target: &Target) -> Option<Stopped> {
         if self.len.load(Ordering::Acquire) == 0 {
             return None;
@@ -161,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_two_stops_of_a_message_the_later_one_holds_in_whatever_order_they_come() {
+    async fn later_stop_of_a_message_wins() {
         let (set, now, target) = (StopSet::default(), Instant::now(), target());
         let of = |seq, kind| stop(seq, kind, target.message.0, 0);
         assert_eq!(set.check(&target), None);
@@ -176,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_concerns_the_lives_up_to_its_own() {
+    async fn stop_applies_up_to_its_life() {
         for (kind, stopped) in [
             (StopKind::Unsubscribe, Stopped::Cancelled),
             (StopKind::Gone, Stopped::Gone),
@@ -190,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_user_stops_what_was_meant_for_the_one_before_and_lifts_nothing() {
+    async fn other_user_stops_the_former_users_messages() {
         let (set, now, target) = (StopSet::default(), Instant::now(), target());
         set.obey(stop(1, StopKind::User, target.subscription.0, 1), now);
         let of = |life, personal| set.check(&Target { life, personal, ..target });
@@ -204,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn stops_are_forgotten_after_a_minute_and_stale_after_a_second() {
+    async fn stops_expire_after_a_minute() {
         let (set, now, target) = (StopSet::default(), Instant::now(), target());
         assert!(!set.is_fresh(now));
         set.refresh(vec![stop(1, StopKind::Unsubscribe, target.subscription.0, 1)], now);
@@ -215,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_was_frozen_between_check_and_post_starts_none() {
+    async fn worker_frozen_before_post_sends_nothing() {
         let (set, began, target) = (StopSet::default(), Instant::now(), target());
         set.refresh(Vec::new(), began);
         assert!(set.permit(&target, || began + SECOND / 2));

@@ -14,26 +14,28 @@ use super::job::{Job, Ticket};
 use super::message::{LaneInfo, Message, delivery};
 use super::policies::{Policies, Stored};
 use super::says::Says;
-use crate::classify::{Answer, classify};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::message::{Content, Payload};
-use crate::model::subscription::{BrowserKeys, Endpoint};
-use crate::model::template::Said;
-use crate::policy::Settings;
-use crate::policy::breaker::{Snapshot, State};
-use crate::policy::flow::Rate;
-use crate::policy::hold::Held;
-use crate::policy::lane::Answered;
-use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
 use crate::store::operations::workers::Replicas;
 use crate::store::outcomes::ledger::{Due, End, Fate, Settlement};
 use crate::store::queue::claims::{Batch, Recipient, Standing};
 use crate::store::queue::flows::Flow;
-use crate::webpush::keys::SigningKey;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::message::{Content, Payload};
+use bellwire_core::subscription::{BrowserKeys, Endpoint};
+use bellwire_core::template::Said;
+use bellwire_gateway::Streams;
+use bellwire_rules::classify::{Answer, classify};
+use bellwire_rules::policy::Settings;
+use bellwire_rules::policy::breaker::{Snapshot, State};
+use bellwire_rules::policy::flow::Rate;
+use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::lane::Answered;
+use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
+use bellwire_webpush::keys::SigningKey;
 
+mod properties;
 mod sharing;
 
 const APP: AppId = AppId(Uuid::from_u128(1));
@@ -56,12 +58,13 @@ fn message(tier: Tier) -> Arc<Message> {
         policy: policies.common().clone(),
         policies,
         personal: false,
-        calendar: crate::policy::calendar::Calendar::restore("UTC", None, None),
+        calendar: bellwire_rules::policy::calendar::Calendar::restore("UTC", None, None),
         caps: Vec::new(),
         sla_s: None,
         accepted_at: NOW,
+        free_at: NOW,
         charted: false,
-        heard: crate::model::hook::Heard::default(),
+        heard: bellwire_core::hook::Heard::default(),
         expires_at: NOW,
         traced: None,
     })
@@ -96,6 +99,7 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
             policy: message.policy.clone(),
             retries: 0,
             planned: None,
+            free_at: NOW,
             proven: true,
             start_before: Instant::now(),
             attempts: Vec::new(),
@@ -104,11 +108,17 @@ fn jobs_to(endpoint: &str, n: usize, message: &Arc<Message>, lane: &Arc<LaneInfo
             limit: None,
             refused: None,
             number: 0,
+            hold: None,
             ticket: Ticket::Row(Uuid::now_v7()),
             span: None,
         })
     };
     (0..n).map(job).collect()
+}
+
+/// Streams of an origin that takes any number of requests.
+fn unbounded(_: &str) -> Streams {
+    Streams { open: u32::MAX, further: 0 }
 }
 
 /// Takes a turn at once, if there is one for anybody.
@@ -121,17 +131,18 @@ fn turn(queue: &FairQueue) -> Option<super::fair::turn::Turn> {
 }
 
 #[tokio::test]
-async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn held_lane_returns_waiting_and_accepts_nothing() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Fcm);
     let message = message(Tier::Promotional);
     queue.push(jobs(5, &message, &lane), NOW);
     let first = turn(&queue).unwrap();
     let headers = [("retry-after".parse().unwrap(), "30".parse().unwrap())].into_iter().collect();
-    let outcome = classify(Gateway::Fcm, &Answer::Response { status: 429, headers: &headers, body: b"" }, NOW);
+    let outcome = classify(Gateway::Wns, &Answer::Response { status: 406, headers: &headers, body: b"" }, NOW);
     let answered = Answered {
         reached: true,
         outcome: &outcome,
+        known_throttled: false,
         number: first.job.number,
         posted_at: NOW,
         now: NOW,
@@ -154,8 +165,8 @@ async fn a_held_lane_gives_back_what_waits_and_takes_nothing_in() {
 }
 
 #[tokio::test]
-async fn a_lane_whose_key_is_refused_lets_one_proven_delivery_through_now_and_then() {
-    let queue = FairQueue::new(4, NOW, |_, _| {});
+async fn refused_key_lane_probes_with_proven_deliveries() {
+    let queue = FairQueue::new(4, NOW, |_, _| {}, unbounded);
     let (message, lane) = (message(Tier::Promotional), lane(1, Gateway::Fcm));
     let (until, soon) = (NOW + Duration::from_secs(600), NOW + Duration::from_secs(15));
     queue.hold_key(lane.id, Held { at: NOW, until });
@@ -179,8 +190,8 @@ fn tripped(state: State) -> Option<Snapshot> {
 }
 
 #[tokio::test]
-async fn what_is_said_of_all_origins_holds_for_those_met_later_until_their_own_release() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn state_of_all_origins_applies_to_new_ones() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Wns);
     let until = NOW + Duration::from_secs(60);
     queue.adopt(LaneState { held: Some(Held { at: NOW, until }), ..known(ALL_ORIGINS) });
@@ -194,8 +205,8 @@ async fn what_is_said_of_all_origins_holds_for_those_met_later_until_their_own_r
 }
 
 #[tokio::test]
-async fn a_broken_lane_has_room_for_the_probers_probes_alone() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn broken_lane_has_room_for_probes_only() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Fcm);
     let over = NOW + Duration::from_secs(30);
     // Heard of before it is met, as after a restart.
@@ -229,25 +240,27 @@ fn flow(rate: Option<u32>, parallelism: Option<u32>, changed_s: u64) -> Flow {
 }
 
 #[tokio::test]
-async fn a_rate_bounds_what_comes_in_and_gives_back_what_was_not_sent() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn rate_bounds_intake_and_returns_the_unsent() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let (one, other, message) = (lane(1, Gateway::Fcm), lane(2, Gateway::Apple), message(Tier::Promotional));
     queue.adopt_flow(flow(Some(2), None, 0), NOW);
-    assert_eq!(queue.room(&one, Tier::Promotional, NOW).n, 3, "one, and a second's worth");
-    assert_eq!(queue.push(jobs(5, &message, &one), NOW).len(), 2);
-    let room = queue.room(&other, Tier::Promotional, NOW);
-    assert_eq!((room.n, room.next_at), (0, Some(NOW + Duration::from_millis(500))), "the app's lanes share it");
+    assert_eq!(queue.room(&one, Tier::Promotional, NOW).n, 0, "a rate begins without saved-up tokens");
+    let rested = NOW + Duration::from_secs(10);
+    assert_eq!(queue.room(&one, Tier::Promotional, rested).n, 3, "one, and a second's worth");
+    assert_eq!(queue.push(jobs(5, &message, &one), rested).len(), 2);
+    let room = queue.room(&other, Tier::Promotional, rested);
+    assert_eq!((room.n, room.next_at), (0, Some(rested + Duration::from_millis(500))), "the app's lanes share it");
     let turn = turn(&queue).unwrap();
-    queue.release(turn.slot, &turn.job, turn.probe, NOW);
-    assert_eq!(queue.room(&other, Tier::Promotional, NOW).n, 1);
-    queue.adopt_flow(flow(None, None, 1), NOW);
-    queue.adopt_flow(flow(Some(2), None, 0), NOW); // read before that change
-    assert!(queue.room(&other, Tier::Promotional, NOW).n > 3, "the later word counts");
+    queue.release(turn.slot, &turn.job, turn.probe, rested);
+    assert_eq!(queue.room(&other, Tier::Promotional, rested).n, 1);
+    queue.adopt_flow(flow(None, None, 1), rested);
+    queue.adopt_flow(flow(Some(2), None, 0), rested); // read before that change
+    assert!(queue.room(&other, Tier::Promotional, rested).n > 3, "the later word counts");
 }
 
 #[tokio::test]
-async fn a_parallelism_is_shared_by_lanes_and_workers_and_a_part_of_none_keeps_nothing() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn parallelism_is_shared_by_lanes_and_workers() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let (one, other, message) = (lane(1, Gateway::Fcm), lane(2, Gateway::Apple), message(Tier::Promotional));
     queue.adopt_flow(flow(None, Some(3), 0), NOW);
     queue.share_among(Replicas { workers: 2, rank: 0, newcomer: false }, NOW);
@@ -265,8 +278,8 @@ async fn a_parallelism_is_shared_by_lanes_and_workers_and_a_part_of_none_keeps_n
 }
 
 #[tokio::test]
-async fn tiers_that_are_held_wait_and_others_go_on() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn held_tiers_wait_while_others_continue() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let (lane, code, news) = (lane(1, Gateway::Fcm), message(Tier::Transactional), message(Tier::Promotional));
     assert!(queue.push(jobs(2, &news, &lane), NOW).is_empty());
     assert!(queue.push(jobs(1, &code, &lane), NOW).is_empty());
@@ -290,7 +303,7 @@ async fn tiers_that_are_held_wait_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_batch_is_settled_once_and_late_answers_become_rows_under_its_lease() {
+async fn batch_settles_once_late_responses_become_rows() {
     let (message, lane) = (message(Tier::Promotional), lane(1, Gateway::Fcm));
     let recipients = (0..3).map(|_| Recipient {
         subscription: SubscriptionId(Uuid::now_v7()),
@@ -305,7 +318,17 @@ async fn a_batch_is_settled_once_and_late_answers_become_rows_under_its_lease() 
     });
     let (id, tier) = (Uuid::now_v7(), Tier::Promotional);
     let recipients = recipients.collect();
-    let batch = Batch { id, lease: id, message: message.id, lane: lane.id, tier, leases: 1, recipients, passed: 0 };
+    let batch = Batch {
+        id,
+        lease: id,
+        message: message.id,
+        lane: lane.id,
+        tier,
+        leases: 1,
+        recipients,
+        passed: 0,
+        paced_at: None,
+    };
     let (taken_at, lease_until) = (Instant::now(), NOW + Duration::from_secs(30));
     let open = OpenBatch::new(&batch, message.clone(), lane.clone(), lease_until, taken_at);
     let accepted = |place: usize| {

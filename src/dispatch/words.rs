@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::classify::{Kind, Outcome};
-use crate::model::clock::Timestamp;
-use crate::model::id::LaneId;
 use crate::store::operations::reports::WordsRow;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::LaneId;
+use bellwire_rules::classify::{Kind, Outcome};
 
 /// What was said since the last heartbeat: one answer a lane.
 #[derive(Default)]

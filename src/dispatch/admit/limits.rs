@@ -9,10 +9,10 @@ use tracing::warn;
 use super::Admission;
 use crate::dispatch::conclude::unsent_attempt;
 use crate::dispatch::job::Job;
-use crate::policy::Throttle;
 use crate::store;
 use crate::store::outcomes::ledger::{Due, End, Fate};
 use crate::store::queue::throttles::TurnRequest;
+use bellwire_rules::policy::Throttle;
 
 impl Admission {
     /// Takes out what frequency caps hold back, and gives the rest its places.

@@ -14,7 +14,6 @@ use tokio::time::Instant;
 use tracing::error;
 use uuid::Uuid;
 
-use crate::classify::DeadReason;
 use crate::dispatch::batch::OpenBatch;
 use crate::dispatch::catalog::{Catalog, CatalogError};
 use crate::dispatch::conclude::unsent_attempt;
@@ -25,19 +24,19 @@ use crate::dispatch::prepare::{STOPPED, SUBSCRIPTION_GONE};
 use crate::dispatch::says::{Own, Wants};
 use crate::dispatch::settle::Settling;
 use crate::dispatch::shared::Shared;
-use crate::model::clock::Timestamp;
-use crate::model::id::{DeadLetterId, LaneId, SubscriptionId};
 use crate::otlp::{DeliverySpan, Stage};
 use crate::store;
 use crate::store::outcomes::ledger::{Death, Due, End, Fate, Settlement};
 use crate::store::queue::claims::{Batch, ClaimedRow, Recipient, Standing, Unopened};
 use crate::store::queue::opening::Written;
-use crate::template::Person;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{DeadLetterId, LaneId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
+use bellwire_template::Person;
 use rows::Entry;
 
 /// Addresses of a batch that are opened before others have their turn on this thread: some 100 µs.
 const OPENED_AT_ONCE: usize = 50;
-/// A row leased so often ends as dead.
 const ROW_LEASES_MAX: i16 = 5;
 
 /// What is known of those recipients whose messages have to know.
@@ -193,7 +192,8 @@ impl Admission {
                     .job(recipient, 0, &message, &lane, claimed_at, ticket)
                     .and_then(|job| self.told(job, &people))
                 {
-                    Ok(job) => {
+                    Ok(mut job) => {
+                        job.free_at = message.free_at(recipient.timezone.as_deref(), batch.paced_at);
                         jobs.push(job);
                         continue;
                     }
@@ -289,6 +289,7 @@ impl Admission {
             keys,
             retries,
             planned: None,
+            free_at: message.free_at(recipient.timezone.as_deref(), None),
             proven: recipient.proven,
             start_before: claimed_at + START_WITHIN,
             attempts: Vec::new(),
@@ -297,6 +298,7 @@ impl Admission {
             limit: None,
             refused: None,
             number: 0,
+            hold: None,
             ticket,
             span: self.span(retries, message, lane, claimed_at),
         }))

@@ -7,16 +7,16 @@ use tracing::{debug, warn};
 use uuid::Uuid;
 
 use super::Admission;
-use crate::classify::DeadReason;
 use crate::dispatch::message::{LaneInfo, Message};
 use crate::metrics::TokenFault;
-use crate::model::delivery::Ending;
-use crate::model::id::{DeadLetterId, MessageId, SubscriptionId};
-use crate::policy::reliability::Count;
-use crate::policy::token::Queued;
 use crate::store;
 use crate::store::outcomes::ledger::forged::Forged;
 use crate::store::queue::claims::{ClaimedRow, Standing};
+use crate::vault::retry_token::Queued;
+use bellwire_core::delivery::Ending;
+use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
+use bellwire_rules::classify::DeadReason;
+use bellwire_rules::policy::reliability::Count;
 
 /// A claimed row with what it belongs to.
 pub(super) struct Entry {

@@ -4,17 +4,16 @@ use std::collections::{HashMap, VecDeque};
 
 use super::shares::{TIERS, index};
 use super::turn::Slot;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
-use crate::policy::flow::{Bucket, part};
 use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_rules::policy::flow::{Bucket, part};
 
 /// What a flow is for: an app as a whole, or one lane of it.
 pub(super) type Scope = (AppId, Option<LaneId>);
 
-/// All flows that this worker has heard of.
 pub(super) struct Flows {
     replicas: Replicas,
     started_at: Timestamp,
@@ -27,25 +26,20 @@ struct Limiter {
     flow: Flow,
     bucket: Option<Bucket>,
     load: Load,
-    /// Slots that wait for its parallelism.
     held_back: VecDeque<Slot>,
 }
 
-/// What of a scope is in memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Load {
-    /// POSTs without an answer.
     pub in_flight: u32,
     /// Deliveries that wait for a turn, by tier.
     pub waiting: [usize; TIERS],
 }
 
-/// Whether anything is bounded by it.
 fn bounds(flow: &Flow) -> bool {
     flow.paused || !flow.held.is_empty() || flow.rate.is_some() || flow.parallelism.is_some()
 }
 
-/// The flows that a lane is subject to.
 pub(super) fn scopes(app: AppId, lane: LaneId) -> [Scope; 2] {
     [(app, None), (app, Some(lane))]
 }
@@ -72,9 +66,8 @@ impl Flows {
                     bucket.set_rate(per_second, now);
                     bucket
                 }
-                // The parts of the replicas begin one after the other, so that together they begin with one token.
                 None if flow.reset_at >= self.started_at => {
-                    Bucket::new(per_second, f64::from(self.replicas.rank) / f64::from(self.replicas.workers), now)
+                    Bucket::beginning(per_second, (self.replicas.rank, self.replicas.workers), now)
                 }
                 None => Bucket::empty(per_second, now),
             }
@@ -161,17 +154,14 @@ impl Flows {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] += n);
     }
 
-    /// So many fewer do.
     pub(super) fn left_line(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.waiting[tier] -= n);
     }
 
-    /// One more is in flight.
     pub(super) fn began(&mut self, app: AppId, lane: LaneId) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.in_flight += 1);
     }
 
-    /// One fewer is.
     pub(super) fn ended(&mut self, app: AppId, lane: LaneId) {
         self.of_mut(app, lane).for_each(|limiter| limiter.load.in_flight -= 1);
     }
@@ -200,7 +190,6 @@ impl Flows {
         Some(if newcomer { 0 } else { part(whole, workers, rank) })
     }
 
-    /// How many more may be in flight.
     fn left(&self, limiter: &Limiter) -> u32 {
         self.part(limiter).map_or(u32::MAX, |part| part.saturating_sub(limiter.load.in_flight))
     }

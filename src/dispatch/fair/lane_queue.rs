@@ -7,15 +7,16 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
+use super::peer::Peer;
 use super::shares::TIERS;
 use super::turn::Slot;
 use crate::dispatch::job::Job;
 use crate::dispatch::message::LaneInfo;
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, LaneId};
-use crate::policy::lane::Lane;
-use crate::policy::lane_state::LaneState;
-use crate::policy::precedence::lets_pass;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_rules::policy::lane::Lane;
+use bellwire_rules::policy::lane_state::LaneState;
+use bellwire_rules::policy::precedence::lets_pass;
 
 /// A tier of a lane that ran out of claimed work is owed its share of what others had meanwhile, if more came within this
 /// time: it had work, which claiming was slow to bring.
@@ -23,7 +24,7 @@ const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
 /// An origin whose permits have all been out for so long without an answer does not take part for a while.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
 /// For how long: by then its attempts have met their deadline, and the breaker knows.
-const STALLED_FOR: Duration = crate::dispatch::ATTEMPT_DEADLINE;
+const STALLED_FOR: Duration = bellwire_rules::policy::ATTEMPT_DEADLINE;
 /// An origin to which nothing was sent for so long is forgotten, unless something is known of it that matters.
 const IDLE_FOR: Duration = Duration::from_secs(60);
 /// A strange one, in any case, unless it is shut: anybody may make up any number of them, and have them break.
@@ -40,6 +41,17 @@ pub(super) struct Group {
     pub look_at: Option<Timestamp>,
 }
 
+/// The line in which a lane waits for the turn of one of its tiers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    Out,
+    Parked,
+    /// For a turn. It has a stream, unless it is only to be emptied.
+    Ready {
+        has_stream: bool,
+    },
+}
+
 pub(super) struct LaneQueue {
     pub id: LaneId,
     pub app: AppId,
@@ -49,7 +61,9 @@ pub(super) struct LaneQueue {
     pub lane: Lane,
     /// In the order of their [ranks](rank).
     pub jobs: [VecDeque<Box<Job>>; TIERS],
-    pub in_ready: [bool; TIERS],
+    pub lines: [Line; TIERS],
+    /// Index of the origin among the peers.
+    pub peer: usize,
     /// Whether it waits for the parallelism of a flow.
     pub is_held_back: bool,
     /// What its tiers have paid for their turns. Where permits are scarce, the tier that has paid least is next.
@@ -64,7 +78,7 @@ pub(super) struct LaneQueue {
 
 impl LaneQueue {
     /// An origin that is met for the first time: nothing waits.
-    pub(super) fn new(info: &LaneInfo, origin: Arc<str>, lane: Lane) -> Self {
+    pub(super) fn new(info: &LaneInfo, origin: Arc<str>, peer: usize, lane: Lane) -> Self {
         Self {
             id: info.id,
             app: info.app,
@@ -72,7 +86,8 @@ impl LaneQueue {
             origin,
             lane,
             jobs: Default::default(),
-            in_ready: [false; TIERS],
+            lines: [Line::Out; TIERS],
+            peer,
             is_held_back: false,
             paid: [0; TIERS],
             ran_dry: [None; TIERS],
@@ -83,15 +98,20 @@ impl LaneQueue {
 
     /// Until when a delivery, of a proven subscription or not, that is claimed now should rather not wait here. One
     /// strange origin that hangs must not fill the room that all strange origins share.
-    pub(super) fn defer_until(&self, tier: usize, proven: bool, now: Timestamp) -> Option<Timestamp> {
-        let stalled =
-            || self.lane.is_stranger() && !self.lane.has_permit(tier == 0) && self.moved_at.elapsed() >= STALLED_AFTER;
+    pub(super) fn defer_until(&self, tier: usize, proven: bool, peer: &Peer, now: Timestamp) -> Option<Timestamp> {
+        let is_stuck = |has_room: bool, moved_at: Instant| !has_room && moved_at.elapsed() >= STALLED_AFTER;
+        let stalled = || {
+            self.lane.is_stranger()
+                && (is_stuck(self.lane.has_permit(tier == 0), self.moved_at)
+                    || is_stuck(peer.has_room(tier), peer.moved_at))
+        };
         self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
     }
 
     /// Whether it can be forgotten: nobody refers to it, and what is known of it does not matter any more.
     pub(super) fn is_idle(&self, now: Timestamp, instant: Instant) -> bool {
-        let is_used = self.is_held_back || self.lane.in_flight() > 0 || self.in_ready.contains(&true);
+        let is_used =
+            self.is_held_back || self.lane.in_flight() > 0 || self.lines.iter().any(|line| *line != Line::Out);
         let idle_for = instant.saturating_duration_since(self.moved_at);
         let is_shut = || self.lane.is_held(now) || self.lane.opens_at(now).is_some();
         let given_up = || self.lane.is_stranger() && idle_for >= BROKEN_FOR && !is_shut();

@@ -5,12 +5,16 @@
 //! broken. While a lane's permits are scarce rather than sealing, its tiers share the permits by the same weights. So a slow
 //! or throttled gateway never holds up another, and a campaign of ten million does not delay a one-time code.
 //!
+//! No more deliveries have a permit than the connections to their [origin](peer) take at a time. All others wait here, where
+//! tiers and weights decide which is next.
+//!
 //! A lane that is held or broken keeps nothing in memory: its deliveries come back to be deferred, and are claimed
 //! again when they may be sent. Nor does anything wait here for a flow's next token: what is claimed, and taken, is what may
 //! go now.
 
 mod flow;
 mod lane_queue;
+mod peer;
 mod queue;
 mod room;
 pub(super) mod shares;
@@ -25,15 +29,17 @@ use tokio::time::Instant;
 
 use crate::dispatch::job::Job;
 use crate::dispatch::message::LaneInfo;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
-use crate::policy::breaker::Snapshot;
-use crate::policy::hold::Held;
-use crate::policy::lane::{Answered, Lane};
-use crate::policy::lane_state::LaneState;
+use crate::dispatch::pending_set::PendingSet;
 use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_gateway::Streams;
+use bellwire_rules::policy::breaker::Snapshot;
+use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::lane::{Answered, Lane};
+use bellwire_rules::policy::lane_state::LaneState;
 use queue::Queue;
 use shares::TIERS;
 use turn::{Load, Next, Permit, Room, Slot, Turn};
@@ -41,7 +47,6 @@ use turn::{Load, Next, Permit, Room, Slot, Turn};
 /// Who asks for the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::dispatch) enum Taker {
-    /// The thread that is kept for transactional deliveries.
     Transactional,
     /// Whoever hands deliveries to the sealers, which may not be scheduled for long. A few transactional ones are left to
     /// the thread that is kept for them.
@@ -57,25 +62,24 @@ type RefillSignal = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 /// The jobs of this process, by tier and lane.
 pub(in crate::dispatch) struct FairQueue {
     inner: Mutex<Queue>,
-    /// Wakes whoever prepares deliveries.
     any: Notify,
-    /// Wakes the thread kept for transactional deliveries.
     transactional: Notify,
     ran_low: RefillSignal,
 }
 
 impl FairQueue {
-    /// An empty queue whose lanes grow to at most `limit_max` POSTs at a time, in a worker that started at a time.
+    /// An empty queue whose lanes grow to at most `limit_max` POSTs at a time, in a worker that started at a time. `streams`
+    /// reads what the origin of an authority takes at a time.
     pub(in crate::dispatch) fn new(
         limit_max: u32,
         started_at: Timestamp,
         ran_low: impl Fn(LaneId, Tier) + Send + Sync + 'static,
+        streams: impl Fn(&str) -> Streams + Send + Sync + 'static,
     ) -> Self {
-        let inner = Mutex::new(Queue::new(limit_max, started_at));
+        let inner = Mutex::new(Queue::new(limit_max, started_at, Box::new(streams)));
         Self { inner, any: Notify::new(), transactional: Notify::new(), ran_low: Box::new(ran_low) }
     }
 
-    /// Takes this worker's share, now that these live.
     pub(in crate::dispatch) fn share_among(&self, replicas: Replicas, now: Timestamp) {
         let mut inner = self.inner.lock();
         if inner.share_among(replicas, now) {
@@ -83,7 +87,14 @@ impl FairQueue {
         }
     }
 
-    /// Takes over a flow that is in force.
+    /// Reads again what an origin takes at a time.
+    pub(in crate::dispatch) fn streams_changed(&self, authority: &str) {
+        let mut inner = self.inner.lock();
+        if inner.streams_changed(authority) {
+            self.wake(&inner);
+        }
+    }
+
     pub(in crate::dispatch) fn adopt_flow(&self, flow: Flow, now: Timestamp) {
         let mut inner = self.inner.lock();
         if inner.adopt_flow(flow, now) {
@@ -169,17 +180,19 @@ impl FairQueue {
         Some(next)
     }
 
-    /// Gives a permit back without an answer: no POST was made.
-    pub(in crate::dispatch) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) {
-        self.take_back(&Permit { slot, tier: job.message.tier, number: job.number, probe }, now);
+    /// Gives a permit back without an answer: no POST was made. Returns how many POSTs the lane still has out.
+    pub(in crate::dispatch) fn release(&self, slot: Slot, job: &Job, probe: bool, now: Timestamp) -> u32 {
+        self.take_back(&Permit { slot, tier: job.message.tier, number: job.number, probe }, now)
     }
 
     /// The same without the delivery.
-    pub(in crate::dispatch) fn take_back(&self, permit: &Permit, now: Timestamp) {
+    pub(in crate::dispatch) fn take_back(&self, permit: &Permit, now: Timestamp) -> u32 {
         let mut inner = self.inner.lock();
         let &Permit { slot, tier, number, probe } = permit;
-        inner.give_back(slot, Some(tier), |lane| lane.leave(probe, number, tier == Tier::Transactional, now));
+        let urgent = tier == Tier::Transactional;
+        inner.give_back(slot, urgent, Some(tier), |lane| lane.leave(probe, number, urgent, now));
         self.wake(&inner);
+        inner.slots[slot].lane.in_flight()
     }
 
     /// Gives a permit back with the answer that the POST got. Returns what other replicas have to know, and how many
@@ -188,7 +201,7 @@ impl FairQueue {
         let mut inner = self.inner.lock();
         let mut news = inner.name(slot);
         let learn = |lane: &mut Lane| (lane.answered(answer, &mut news), lane.in_flight());
-        let (told, in_flight) = inner.give_back(slot, None, learn);
+        let (told, in_flight) = inner.give_back(slot, answer.transactional, None, learn);
         if let Some(posted_at) = news.key_released_at {
             inner.release_key(news.lane, posted_at);
         }
@@ -199,6 +212,12 @@ impl FairQueue {
     /// Takes over what others know of a lane. An origin that this process has not met learns it then.
     pub(in crate::dispatch) fn adopt(&self, state: LaneState) {
         self.inner.lock().adopt(state);
+    }
+
+    /// Forgets all holds and breakers, which are then to be read anew.
+    pub(in crate::dispatch) fn forget_states(&self) {
+        self.inner.lock().forget_states();
+        self.tell();
     }
 
     /// Holds a lane whose VAPID key is refused, but for probes.
@@ -248,7 +267,7 @@ impl FairQueue {
     /// How many POSTs each lane may have in flight at present, all its origins together, in the order of their numbers.
     pub(in crate::dispatch) fn limits(&self) -> Vec<(LaneId, i32)> {
         let inner = self.inner.lock();
-        let of_group = |slots: &[Slot]| slots.iter().map(|slot| inner.slots[*slot].lane.limit.get()).sum::<u32>();
+        let of_group = |slots: &[Slot]| slots.iter().map(|slot| inner.slots[*slot].lane.most()).sum::<u32>();
         let groups = inner.groups.iter().filter(|(_, group)| !group.slots.is_empty());
         let mut limits: Vec<_> =
             groups.map(|(lane, group)| (*lane, i32::try_from(of_group(&group.slots)).unwrap_or(i32::MAX))).collect();
@@ -256,8 +275,13 @@ impl FairQueue {
         limits
     }
 
-    /// What is going on.
     pub(in crate::dispatch) fn load(&self, now: Timestamp) -> Load {
         self.inner.lock().load(now)
+    }
+}
+
+pub(in crate::dispatch) async fn follow_streams(queue: Arc<FairQueue>, changed: Arc<PendingSet<Arc<str>>>) {
+    loop {
+        changed.next().await.iter().for_each(|authority| queue.streams_changed(authority));
     }
 }

@@ -8,44 +8,53 @@ use slab::Slab;
 use tokio::time::Instant;
 
 use super::flow::{self, Flows, scopes};
-use super::lane_queue::{Group, LaneQueue};
+use super::lane_queue::{Group, LaneQueue, Line};
+use super::peer::Peer;
 use super::shares::{COSTS, ROUND, TIERS, WEIGHTS, index};
 use super::turn::{Load, Next, Slot, Turn};
 use super::turns::Turns;
 use crate::dispatch::job::Job;
 use crate::dispatch::message::LaneInfo;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
-use crate::policy::hold::Held;
-use crate::policy::lane::{Lane, Passage, Share, matters};
-use crate::policy::lane_state::{ALL_ORIGINS, LaneState};
 use crate::store::operations::workers::Replicas;
 use crate::store::queue::flows::Flow;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_gateway::Streams;
+use bellwire_rules::policy::hold::Held;
+use bellwire_rules::policy::lane::{Lane, Passage, Share, matters};
+use bellwire_rules::policy::lane_state::{ALL_ORIGINS, LaneState};
+
+/// Reads how many requests the origin of an authority takes at a time.
+pub(super) type ReadStreams = Box<dyn Fn(&str) -> Streams + Send + Sync>;
 
 pub(super) struct Queue {
     pub(super) share: Share,
     pub flows: Flows,
     pub(super) slots: Slab<LaneQueue>,
     index: HashMap<(LaneId, Arc<str>), Slot>,
+    pub(super) peers: Slab<Peer>,
+    peer_index: HashMap<Arc<str>, usize>,
+    streams: ReadStreams,
     pub(super) groups: HashMap<LaneId, Group>,
     /// What others told of origins that this process has not met.
     pub(super) heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
     /// Slots with a job of the tier and a permit for it.
     pub ready: [Turns<Slot>; TIERS],
-    /// Jobs by tier, with a permit or without.
     waiting: [usize; TIERS],
     credit: [u32; TIERS],
 }
 
 impl Queue {
-    /// An empty one, in a worker that started at a time.
-    pub(super) fn new(limit_max: u32, started_at: Timestamp) -> Self {
+    pub(super) fn new(limit_max: u32, started_at: Timestamp, streams: ReadStreams) -> Self {
         Self {
             share: Share { limit_max, workers: 1 },
             flows: Flows::new(started_at),
             slots: Slab::new(),
             index: HashMap::new(),
+            peers: Slab::new(),
+            peer_index: HashMap::new(),
+            streams,
             groups: HashMap::new(),
             heard: HashMap::new(),
             ready: Default::default(),
@@ -75,10 +84,44 @@ impl Queue {
         let group = self.groups.entry(lane.id).or_default();
         let own = self.heard.get_mut(&lane.id).and_then(|heard| heard.remove(origin));
         group.all.iter().chain(&own).for_each(|heard| state.adopt(heard));
-        let slot = self.slots.insert(LaneQueue::new(lane, key.1.clone(), state));
-        group.slots.push(slot);
+        let peer = self.peer(origin);
+        state.set_streams(self.peers[peer].most());
+        let slot = self.slots.insert(LaneQueue::new(lane, key.1.clone(), peer, state));
+        self.peers[peer].slots.push(slot);
+        self.groups.entry(lane.id).or_default().slots.push(slot);
         self.index.insert(key, slot);
         slot
+    }
+
+    /// The peer of an origin, `https://` and an authority.
+    fn peer(&mut self, origin: &str) -> usize {
+        let authority = origin.strip_prefix("https://").unwrap_or(origin);
+        if let Some(peer) = self.peer_index.get(authority) {
+            return *peer;
+        }
+        let authority = Arc::<str>::from(authority);
+        let peer = self.peers.insert(Peer::new(authority.clone(), (self.streams)(&authority)));
+        self.peer_index.insert(authority, peer);
+        peer
+    }
+
+    /// Reads again what an origin takes at a time. False: no lane leads there.
+    pub(super) fn streams_changed(&mut self, authority: &str) -> bool {
+        let Some(&peer) = self.peer_index.get(authority) else { return false };
+        self.peers[peer].set_streams((self.streams)(authority));
+        let most = self.peers[peer].most();
+        self.peers[peer].slots.iter().for_each(|slot| self.slots[*slot].lane.set_streams(most));
+        self.hand_out_streams(peer);
+        true
+    }
+
+    /// Lets lanes that wait for a stream of a peer have the free ones.
+    fn hand_out_streams(&mut self, peer: usize) {
+        while let Some((slot, tier)) = self.peers[peer].next() {
+            let queue = &mut self.slots[slot];
+            queue.lines[tier] = Line::Ready { has_stream: true };
+            self.ready[tier].push(queue.app, queue.weight, slot);
+        }
     }
 
     /// Lets a delivery in. One that may not go now comes back, with the time until which it is deferred.
@@ -87,7 +130,7 @@ impl Queue {
         let tier = index(job.message.tier);
         let queue = &mut self.slots[slot];
         queue.weight = job.lane.weight;
-        if let Some(until) = queue.defer_until(tier, job.proven, now) {
+        if let Some(until) = queue.defer_until(tier, job.proven, &self.peers[queue.peer], now) {
             return Err((job, until));
         }
         if self.flows.is_shut(queue.app, queue.id, tier) || !self.flows.take(queue.app, queue.id, now) {
@@ -103,23 +146,33 @@ impl Queue {
         Ok(())
     }
 
-    /// Lines a slot up for its turns. False: it can use none now.
+    /// Lines a slot up for its turns, or for the streams that they need. False: it can use no turn now.
     fn make_ready(&mut self, slot: Slot) -> bool {
         for tier in 0..TIERS {
             let queue = &self.slots[slot];
-            // Where nothing may go, the next turn sends away what waits.
-            let has_turn = || self.may_take_permit(slot, tier) || self.flows.is_shut(queue.app, queue.id, tier);
-            if !queue.in_ready[tier] && !queue.jobs[tier].is_empty() && has_turn() {
-                let (app, weight) = (queue.app, queue.weight);
-                self.slots[slot].in_ready[tier] = true;
-                self.ready[tier].push(app, weight, slot);
+            if queue.lines[tier] != Line::Out || queue.jobs[tier].is_empty() {
+                continue;
             }
+            let (app, weight, peer) = (queue.app, queue.weight, queue.peer);
+            // Where nothing may go, the next turn sends away what waits.
+            let is_shut = self.flows.is_shut(app, queue.id, tier);
+            if !is_shut && !self.may_take_permit(slot, tier) {
+                continue;
+            }
+            let has_stream = !is_shut && self.peers[peer].promise(tier);
+            self.slots[slot].lines[tier] = if is_shut || has_stream {
+                self.ready[tier].push(app, weight, slot);
+                Line::Ready { has_stream }
+            } else {
+                self.peers[peer].park(app, weight, tier, slot);
+                Line::Parked
+            };
         }
         let queue = &mut self.slots[slot];
         if !queue.is_held_back && queue.jobs.iter().any(|jobs| !jobs.is_empty()) {
             queue.is_held_back = self.flows.hold_back(queue.app, queue.id, slot);
         }
-        queue.in_ready.contains(&true)
+        queue.lines.iter().any(|line| matches!(line, Line::Ready { .. }))
     }
 
     /// Lines up what waits for the parallelism that a lane is subject to, as far as there is some: it may be in any lane of
@@ -155,12 +208,10 @@ impl Queue {
         !self.ready.iter().all(Turns::is_empty)
     }
 
-    /// How many deliveries of a tier wait, in all lanes.
     pub(super) fn waiting(&self, tier: Tier) -> usize {
         self.waiting[index(tier)]
     }
 
-    /// Takes out whatever waits of these tiers.
     fn evict(&mut self, slot: Slot, tiers: Range<usize>) -> Vec<Box<Job>> {
         let mut evicted = Vec::new();
         for tier in tiers {
@@ -179,7 +230,6 @@ impl Queue {
         slots.into_iter().flat_map(|slot| self.evict(slot, 0..TIERS)).collect()
     }
 
-    /// So many deliveries of a lane and tier wait no longer.
     fn left_line(&mut self, app: AppId, lane: LaneId, tier: usize, n: usize) {
         self.waiting[tier] -= n;
         self.flows.left_line(app, lane, tier, n);
@@ -206,8 +256,9 @@ impl Queue {
             let slot = self.ready[tier].pop()?;
             let next = self.take(slot, tier, now);
             if !matches!(next, Some(Next::Turn(_))) {
-                let LaneQueue { app, id, .. } = self.slots[slot];
+                let LaneQueue { app, id, peer, .. } = self.slots[slot];
                 self.make_held_back_ready(app, id);
+                self.hand_out_streams(peer);
             }
             if next.is_some() {
                 return next;
@@ -215,8 +266,33 @@ impl Queue {
         }
     }
 
+    /// Gives a slot its turn. A stream that it does not use is given back.
     fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
-        self.slots[slot].in_ready[tier] = false;
+        let queue = &mut self.slots[slot];
+        let line = std::mem::replace(&mut queue.lines[tier], Line::Out);
+        let peer = &mut self.peers[queue.peer];
+        let mut has_stream = line == Line::Ready { has_stream: true };
+        if has_stream && peer.is_overrun() {
+            peer.give_back(tier);
+            has_stream = false;
+        } else if !has_stream {
+            has_stream = peer.promise(tier);
+        }
+        if !has_stream && !self.flows.is_shut(queue.app, queue.id, tier) {
+            self.make_ready(slot);
+            return None;
+        }
+        let next = self.take_turn(slot, tier, now);
+        let peer = &mut self.peers[self.slots[slot].peer];
+        match next {
+            Some(Next::Turn(_)) => peer.took_turn(tier),
+            _ if has_stream => peer.give_back(tier),
+            _ => {}
+        }
+        next
+    }
+
+    fn take_turn(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
         let (app, id) = (self.slots[slot].app, self.slots[slot].id);
         if self.flows.is_shut(app, id, tier) {
             let jobs = self.evict(slot, tier..tier + 1);
@@ -240,6 +316,7 @@ impl Queue {
             }
         };
         queue.moved_at = Instant::now();
+        self.peers[queue.peer].moved_at = queue.moved_at;
         queue.paid[tier] += COSTS[tier];
         if queue.jobs[tier].is_empty() {
             queue.ran_dry[tier] = queue.least_paid().map(|least| (now, least));
@@ -259,17 +336,27 @@ impl Queue {
 
     /// Lets a lane learn something that frees a permit, and others take it. A tier whose turn came to no POST has paid nothing:
     /// what was claimed too long ago would otherwise cost its tier a share.
-    pub(super) fn give_back<T>(&mut self, slot: Slot, unsent: Option<Tier>, learn: impl FnOnce(&mut Lane) -> T) -> T {
+    pub(super) fn give_back<T>(
+        &mut self,
+        slot: Slot,
+        urgent: bool,
+        unsent: Option<Tier>,
+        learn: impl FnOnce(&mut Lane) -> T,
+    ) -> T {
         let queue = &mut self.slots[slot];
         let learnt = learn(&mut queue.lane);
         queue.moved_at = Instant::now();
-        let (app, id) = (queue.app, queue.id);
+        let (app, id, peer) = (queue.app, queue.id, queue.peer);
+        self.peers[peer].moved_at = queue.moved_at;
+        self.peers[peer].give_back(usize::from(!urgent));
         if let Some(tier) = unsent {
             let paid = &mut queue.paid[index(tier)];
             *paid = paid.saturating_sub(COSTS[index(tier)]);
+            self.peers[peer].refund(index(tier));
             self.flows.give_back(app, id);
         }
         self.flows.ended(app, id);
+        self.hand_out_streams(peer);
         self.make_ready(slot);
         self.make_held_back_ready(app, id);
         learnt
@@ -310,6 +397,12 @@ impl Queue {
         }
     }
 
+    pub(super) fn forget_states(&mut self) {
+        self.slots.iter_mut().for_each(|(_, queue)| queue.lane.forget_state());
+        self.groups.values_mut().for_each(|group| group.all = None);
+        self.heard.clear();
+    }
+
     /// Holds a lane whose VAPID key is refused, but for probes.
     pub(super) fn hold_key(&mut self, lane: LaneId, held: Held) {
         let group = self.groups.entry(lane).or_default();
@@ -333,10 +426,9 @@ impl Queue {
     /// Deliveries of a lane and tier that wait, and the lane's limit.
     pub(super) fn depth(&self, slot: Slot, tier: Tier) -> (LaneId, usize, usize) {
         let queue = &self.slots[slot];
-        (queue.id, self.groups[&queue.id].waiting[index(tier)], queue.lane.limit.get() as usize)
+        (queue.id, self.groups[&queue.id].waiting[index(tier)], queue.lane.claimed_most() as usize)
     }
 
-    /// A lane and origin, by name.
     pub(super) fn name(&self, slot: Slot) -> LaneState {
         LaneState::of(self.slots[slot].id, self.slots[slot].origin.clone())
     }
@@ -372,8 +464,12 @@ impl Queue {
             group.slots.retain(|slot| {
                 let is_idle = self.slots[*slot].is_idle(now, instant);
                 if is_idle {
-                    let LaneQueue { id, origin, .. } = self.slots.remove(*slot);
+                    let LaneQueue { id, origin, peer, .. } = self.slots.remove(*slot);
                     self.index.remove(&(id, origin));
+                    self.peers[peer].slots.retain(|other| other != slot);
+                    if self.peers[peer].slots.is_empty() {
+                        self.peer_index.remove(&self.peers.remove(peer).authority);
+                    }
                 }
                 !is_idle
             });

@@ -6,13 +6,13 @@ use super::queue::Queue;
 use super::shares::index;
 use super::turn::{Room, Slot};
 use crate::dispatch::message::LaneInfo;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::LaneId;
-use crate::model::lane::Gateway;
-use crate::policy::breaker::Snapshot;
-use crate::policy::lane::{KEY_PROBE_EVERY, Lane};
-use crate::policy::limit::Limit;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::LaneId;
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::breaker::Snapshot;
+use bellwire_rules::policy::lane::{KEY_PROBE_EVERY, Lane};
+use bellwire_rules::policy::limit::Limit;
 
 /// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
 /// ones that are shut or stalled.
@@ -59,7 +59,7 @@ impl Queue {
         };
         let (mut limit, mut waiting, mut look_past, mut exact) = (0, 0, 0, false);
         for queue in group.slots.iter().map(|slot| &self.slots[*slot]) {
-            if queue.defer_until(index(tier), false, now).is_none() {
+            if queue.defer_until(index(tier), false, &self.peers[queue.peer], now).is_none() {
                 let (capacity, probes) = queue.lane.capacity(now);
                 limit += capacity;
                 exact |= probes;

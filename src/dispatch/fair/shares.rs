@@ -1,6 +1,6 @@
 //! What the tiers have of anything that is scarce.
 
-use crate::model::delivery::Tier;
+use bellwire_core::delivery::Tier;
 
 /// Shares of the tiers while all of them have work.
 pub(in crate::dispatch) const WEIGHTS: [u32; 3] = [8, 3, 1];
@@ -9,7 +9,6 @@ pub(in crate::dispatch) const TIERS: usize = WEIGHTS.len();
 pub(in crate::dispatch) const COSTS: [u64; TIERS] = [3, 8, 24];
 /// So many turns make a round, in which every tier has its share.
 pub(in crate::dispatch) const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];
-/// A tier's place in arrays.
 pub(in crate::dispatch) fn index(tier: Tier) -> usize {
     match tier {
         Tier::Transactional => 0,

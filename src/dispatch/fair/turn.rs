@@ -1,8 +1,8 @@
 //! What the fair queue hands out: turns, room, and load.
 
 use crate::dispatch::job::Job;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
 
 /// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
 pub(in crate::dispatch) type Slot = usize;
@@ -22,7 +22,6 @@ pub(in crate::dispatch) struct Turn {
 pub(in crate::dispatch) struct Permit {
     pub slot: Slot,
     pub tier: Tier,
-    /// Among the POSTs of its lane.
     pub number: u64,
     /// Whether its answer decides over a half-open breaker.
     pub probe: bool,
@@ -35,7 +34,6 @@ impl Turn {
     }
 }
 
-/// What asking for the next delivery came to.
 pub(in crate::dispatch) enum Next {
     Turn(Turn),
     /// A lane turned out to be shut: its deliveries are deferred until the given time.
@@ -45,7 +43,6 @@ pub(in crate::dispatch) enum Next {
 /// How much of a lane and tier may be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::dispatch) struct Room {
-    /// So many deliveries,
     pub n: usize,
     /// and no more, not even to make a batch worth its while: probes, what one may be among, or what flow control leaves.
     pub exact: bool,
@@ -60,11 +57,8 @@ impl Room {
 /// What is going on at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// Deliveries that wait for a turn.
     pub waiting: usize,
-    /// POSTs without an answer.
     pub in_flight: usize,
-    /// Lanes that a gateway's throttling holds.
     pub held: usize,
     /// Lanes whose breaker is open or half open.
     pub broken: usize,

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::model::id::AppId;
+use bellwire_core::id::AppId;
 
 /// What waits for a turn, by app. Pushing and popping take the same time however much waits.
 pub(in crate::dispatch) struct Turns<T> {
@@ -27,7 +27,6 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Whether nothing waits.
     pub(in crate::dispatch) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -79,7 +78,6 @@ impl<T> Turns<T> {
         None
     }
 
-    /// Forgets apps that have nothing waiting.
     pub(in crate::dispatch) fn forget_idle(&mut self) {
         self.apps.retain(|_, waiting| !waiting.things.is_empty());
         self.line.retain(|app| self.apps.contains_key(app));
@@ -117,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_app_each_thing_has_its_turn_and_whoever_has_nothing_is_owed_nothing() {
+    fn things_of_one_app_keep_their_order() {
         let mut turns = Turns::default();
         assert_eq!((turns.is_empty(), turns.pop()), (true, None));
         (0..3).for_each(|n| turns.push(ONE, 9, n));

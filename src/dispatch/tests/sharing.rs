@@ -1,17 +1,20 @@
 //! Who gets what is scarce: tiers, retries, apps and lanes.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use chrono::TimeDelta;
 
 use super::*;
 use crate::dispatch::fair::turn::Turn;
 
 /// Gives a permit back with an answer: the gateway took the delivery.
-fn accept(queue: &FairQueue, turn: &Turn) {
+pub(super) fn accept(queue: &FairQueue, turn: &Turn) {
     let outcome =
         classify(Gateway::Fcm, &Answer::Response { status: 201, headers: &Default::default(), body: b"" }, NOW);
     let answered = Answered {
         reached: true,
         outcome: &outcome,
+        known_throttled: false,
         number: turn.job.number,
         posted_at: NOW,
         now: NOW,
@@ -26,7 +29,7 @@ fn accept(queue: &FairQueue, turn: &Turn) {
 
 #[tokio::test]
 async fn saturated_tiers_share_by_their_weights() {
-    let queue = FairQueue::new(4, NOW, |_, _| {});
+    let queue = FairQueue::new(4, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Fcm);
     for tier in Tier::ALL {
         assert!(queue.push(jobs(1200, &message(tier), &lane), NOW).is_empty());
@@ -44,7 +47,7 @@ async fn saturated_tiers_share_by_their_weights() {
 /// engagement only one of so many comes to a POST: the others were claimed too long ago.
 /// Returns how many of each tier were sent, and the most that were out and not transactional.
 fn share_permits(limit: u32, given_back_at_once: usize, rounds: usize, one_of: usize) -> ([usize; 3], usize) {
-    let queue = FairQueue::new(limit, NOW, |_, _| {});
+    let queue = FairQueue::new(limit, NOW, |_, _| {}, unbounded);
     // A lane that has permits enough, and the tier in the middle only: its turns are not this lane's.
     let (scarce, ample) = (lane(1, Gateway::Fcm), lane(2, Gateway::Mozilla));
     let messages = Tier::ALL.map(message);
@@ -77,7 +80,7 @@ fn share_permits(limit: u32, given_back_at_once: usize, rounds: usize, one_of: u
 }
 
 #[tokio::test]
-async fn where_permits_are_scarce_saturated_tiers_share_them_by_their_weights_and_one_is_kept() {
+async fn scarce_permits_are_shared_by_weight() {
     let cases = [(6, 1), (6, 3), (6, 6), (20, 1), (20, 7), (20, 20)];
     for ((limit, given_back_at_once), one_of) in cases.into_iter().flat_map(|case| [(case, 1), (case, 3)]) {
         let (sent, most) = share_permits(limit, given_back_at_once, 2_400 / given_back_at_once, one_of);
@@ -94,8 +97,8 @@ async fn where_permits_are_scarce_saturated_tiers_share_them_by_their_weights_an
 }
 
 #[tokio::test]
-async fn a_tier_that_had_nothing_to_send_is_not_owed_for_it() {
-    let queue = FairQueue::new(6, NOW, |_, _| {});
+async fn idle_tier_is_not_compensated() {
+    let queue = FairQueue::new(6, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Fcm);
     queue.push(jobs(300, &message(Tier::Promotional), &lane), NOW);
     let mut out: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
@@ -114,9 +117,9 @@ async fn a_tier_that_had_nothing_to_send_is_not_owed_for_it() {
 }
 
 #[tokio::test]
-async fn a_tier_that_ran_out_of_claimed_work_for_a_moment_is_owed_its_share_and_one_that_was_away_is_not() {
+async fn briefly_empty_tier_keeps_its_share() {
     for (away_ms, owed) in [(900, true), (1_100, false)] {
-        let queue = FairQueue::new(6, NOW, |_, _| {});
+        let queue = FairQueue::new(6, NOW, |_, _| {}, unbounded);
         let lane = lane(1, Gateway::Fcm);
         let [_, promotional, engagement] = Tier::ALL.map(message);
         queue.push(jobs(900, &promotional, &lane), NOW);
@@ -141,8 +144,8 @@ async fn a_tier_that_ran_out_of_claimed_work_for_a_moment_is_owed_its_share_and_
 }
 
 #[tokio::test]
-async fn within_a_tier_fewer_retries_go_first_and_nothing_is_passed_for_ever() {
-    let queue = FairQueue::new(64, NOW, |_, _| {});
+async fn fewer_retries_go_first_without_starvation() {
+    let queue = FairQueue::new(64, NOW, |_, _| {}, unbounded);
     let (lane, message) = (lane(1, Gateway::Fcm), message(Tier::Promotional));
     let start = Instant::now();
     let tried = |retries, claimed_after_s| {
@@ -157,8 +160,8 @@ async fn within_a_tier_fewer_retries_go_first_and_nothing_is_passed_for_ever() {
 }
 
 #[tokio::test]
-async fn who_asks_for_transactional_deliveries_alone_gets_no_more_of_them_than_their_share() {
-    let queue = FairQueue::new(4, NOW, |_, _| {});
+async fn transactional_taker_gets_its_share_only() {
+    let queue = FairQueue::new(4, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Fcm);
     for tier in Tier::ALL {
         assert!(queue.push(jobs(1200, &message(tier), &lane), NOW).is_empty());
@@ -172,7 +175,7 @@ async fn who_asks_for_transactional_deliveries_alone_gets_no_more_of_them_than_t
     }
     assert_eq!(taken, [800, 300, 100]);
     // With nobody else at work, there is no share to keep to.
-    let alone = FairQueue::new(4, NOW, |_, _| {});
+    let alone = FairQueue::new(4, NOW, |_, _| {}, unbounded);
     alone.push(jobs(100, &message(Tier::Transactional), &lane), NOW);
     for n in 0..100 {
         let Some(Next::Turn(turn)) = alone.try_next(Taker::Transactional, NOW) else { panic!("none after {n}") };
@@ -181,8 +184,8 @@ async fn who_asks_for_transactional_deliveries_alone_gets_no_more_of_them_than_t
 }
 
 #[tokio::test]
-async fn a_few_transactional_deliveries_are_left_to_the_thread_that_is_kept_for_them() {
-    let queue = FairQueue::new(64, NOW, |_, _| {});
+async fn reserved_thread_keeps_a_few_transactional_deliveries() {
+    let queue = FairQueue::new(64, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Fcm);
     queue.push(jobs(18, &message(Tier::Transactional), &lane), NOW);
     queue.push(jobs(1, &message(Tier::Promotional), &lane), NOW);
@@ -200,8 +203,8 @@ async fn a_few_transactional_deliveries_are_left_to_the_thread_that_is_kept_for_
 }
 
 #[tokio::test]
-async fn the_last_permit_of_a_lane_is_kept_for_transactional_deliveries() {
-    let queue = FairQueue::new(4, NOW, |_, _| {});
+async fn last_permit_is_reserved_for_transactional_deliveries() {
+    let queue = FairQueue::new(4, NOW, |_, _| {}, unbounded);
     let lane = lane(1, Gateway::Fcm);
     queue.push(jobs(10, &message(Tier::Promotional), &lane), NOW);
     let held: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
@@ -212,8 +215,8 @@ async fn the_last_permit_of_a_lane_is_kept_for_transactional_deliveries() {
 }
 
 #[tokio::test]
-async fn lanes_take_turns_and_a_full_one_holds_up_nobody() {
-    let queue = FairQueue::new(2, NOW, |_, _| {});
+async fn full_lane_blocks_no_other() {
+    let queue = FairQueue::new(2, NOW, |_, _| {}, unbounded);
     let (one, other) = (lane(1, Gateway::Fcm), lane(2, Gateway::Mozilla));
     let message = message(Tier::Promotional);
     queue.push(jobs(100, &message, &one), NOW);
@@ -238,10 +241,10 @@ fn turns_of_the_first(queue: &FairQueue, n: usize) -> usize {
 }
 
 #[tokio::test]
-async fn apps_take_turns_by_their_weights_however_many_keys_they_have() {
+async fn apps_share_by_weight_regardless_of_keys() {
     const OTHER: AppId = AppId(Uuid::from_u128(2));
     for (weights, expected) in [([1, 1], 500), ([3, 1], 750), ([1, 9], 100)] {
-        let queue = FairQueue::new(8, NOW, |_, _| {});
+        let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
         let message = message(Tier::Promotional);
         let keys = (1..=10).map(|key| lane_of(APP, weights[0], key, Gateway::Fcm));
         for lane in keys.chain([lane_of(OTHER, weights[1], 11, Gateway::Fcm)]) {
@@ -252,8 +255,8 @@ async fn apps_take_turns_by_their_weights_however_many_keys_they_have() {
 }
 
 #[tokio::test]
-async fn a_weight_that_changed_counts_from_the_next_delivery_on() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn changed_weight_applies_to_the_next_delivery() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let message = message(Tier::Engagement);
     let other = lane_of(AppId(Uuid::from_u128(2)), 1, 2, Gateway::Fcm);
     queue.push(jobs(20, &message, &lane(1, Gateway::Fcm)), NOW);
@@ -268,7 +271,7 @@ async fn a_weight_that_changed_counts_from_the_next_delivery_on() {
 
 #[tokio::test]
 async fn a_thousand_strange_origins_leave_nothing_behind() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let (lane, message) = (lane(1, Gateway::Other), message(Tier::Promotional));
     let minute = Duration::from_secs(60);
     let later = Instant::now() + minute * 2;
@@ -293,8 +296,8 @@ async fn a_thousand_strange_origins_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_an_idle_origin_is_kept_while_it_matters() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn idle_origin_state_is_kept_while_relevant() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let (lane, message, hour) = (lane(1, Gateway::Other), message(Tier::Promotional), Duration::from_secs(3_600));
     let (until, soon, late) = (NOW + hour, Instant::now() + hour / 2, Instant::now() + hour * 2);
     let origins = ["held", "broken", "fine"].map(|name| format!("https://{name}.example.com"));
@@ -321,8 +324,8 @@ async fn what_is_known_of_an_idle_origin_is_kept_while_it_matters() {
 }
 
 #[tokio::test]
-async fn of_many_lanes_that_wait_for_a_parallelism_each_permit_wakes_one_and_none_is_lost() {
-    let queue = FairQueue::new(8, NOW, |_, _| {});
+async fn each_freed_permit_wakes_one_lane() {
+    let queue = FairQueue::new(8, NOW, |_, _| {}, unbounded);
     let message = message(Tier::Promotional);
     let lanes: Vec<_> = (1..=50).map(|id| lane(id, Gateway::Fcm)).collect();
     queue.push(jobs(1, &message, &lanes[0]), NOW);
@@ -366,4 +369,79 @@ async fn of_many_lanes_that_wait_for_a_parallelism_each_permit_wakes_one_and_non
         }
     }
     assert_eq!((sent, deferred), (1, 5), "of eight, two were sent before");
+}
+
+/// A queue before an origin that takes as many requests at a time as the counter says, and never more connections.
+fn behind(streams: &Arc<AtomicU32>) -> FairQueue {
+    let streams = streams.clone();
+    FairQueue::new(256, NOW, |_, _| {}, move |_| Streams { open: streams.load(Ordering::Relaxed), further: 0 })
+}
+
+const AUTHORITY: &str = "push.example.com";
+
+#[tokio::test]
+async fn streams_bound_all_lanes_of_an_origin_together() {
+    let streams = Arc::new(AtomicU32::new(4));
+    let queue = behind(&streams);
+    let (one, other) = (lane(1, Gateway::Fcm), lane(2, Gateway::Fcm));
+    let (news, code) = (message(Tier::Promotional), message(Tier::Transactional));
+    for lane in [&one, &other] {
+        assert!(queue.push(jobs(40, &news, lane), NOW).is_empty());
+    }
+    let mut out: Vec<_> = std::iter::from_fn(|| turn(&queue)).collect();
+    assert_eq!(out.len(), 3, "one stream is kept for transactional deliveries");
+    assert!(queue.push(jobs(2, &code, &one), NOW).is_empty());
+    let urgent = turn(&queue).expect("the stream that is kept");
+    assert!(urgent.job.message.tier == Tier::Transactional && turn(&queue).is_none());
+    accept(&queue, &out.pop().unwrap());
+    let next = turn(&queue).expect("a stream is free");
+    assert_eq!(next.job.message.tier, Tier::Transactional, "a code is next");
+    queue.release(urgent.slot, &urgent.job, false, NOW);
+    queue.release(next.slot, &next.job, false, NOW);
+    assert_eq!(std::iter::from_fn(|| turn(&queue)).count(), 1);
+
+    streams.store(1, Ordering::Relaxed);
+    queue.streams_changed(AUTHORITY);
+    out.drain(..).for_each(|turn| accept(&queue, &turn));
+    assert!(turn(&queue).is_none(), "one is under way still, and fits");
+    streams.store(9, Ordering::Relaxed);
+    queue.streams_changed(AUTHORITY);
+    assert_eq!(std::iter::from_fn(|| turn(&queue)).count(), 7);
+    assert_eq!(queue.room(&one, Tier::Engagement, NOW).n, 16, "few are claimed ahead");
+}
+
+/// Turns of each lane and tier behind so many streams, each answered before the next.
+fn turns_behind(streams: u32, lanes: &[Arc<LaneInfo>], n: usize) -> Vec<(LaneId, Tier)> {
+    let queue = behind(&Arc::new(AtomicU32::new(streams)));
+    let messages = Tier::ALL.map(message);
+    for (lane, message) in lanes.iter().flat_map(|lane| messages.iter().map(move |message| (lane, message))) {
+        assert!(queue.push(jobs(n, message, lane), NOW).is_empty());
+    }
+    let mut out = std::collections::VecDeque::new();
+    let mut taken = Vec::new();
+    while taken.len() < n {
+        while let Some(turn) = turn(&queue) {
+            taken.push((turn.job.lane.id, turn.job.message.tier));
+            out.push_back(turn);
+        }
+        accept(&queue, &out.pop_front().expect("some are under way"));
+    }
+    taken
+}
+
+#[tokio::test]
+async fn tiers_and_apps_share_few_streams_by_weight() {
+    let other = AppId(Uuid::from_u128(2));
+    let lanes = [lane_of(APP, 3, 1, Gateway::Fcm), lane_of(other, 1, 2, Gateway::Fcm)];
+    for streams in [1, 2, 4] {
+        let taken = turns_behind(streams, &lanes, 1_200);
+        let of_tier = |tier| taken.iter().filter(|(_, taken)| *taken == tier).count();
+        let of_app = taken.iter().filter(|(lane, _)| *lane == LaneId(1)).count();
+        let tiers = [Tier::Transactional, Tier::Promotional, Tier::Engagement].map(of_tier);
+        let shares = [740..=860, 250..=350, 80..=120];
+        // The stream that is kept is one of transactional deliveries alone, so these may have more.
+        let is_fair = tiers.iter().zip(&shares).all(|(n, share)| share.contains(n)) || streams > 1;
+        assert!(is_fair && tiers[0] >= 740, "{streams}: {tiers:?}");
+        assert!((850..=950).contains(&of_app), "{streams}: {of_app} of 1200");
+    }
 }

@@ -1,0 +1,114 @@
+//! An origin as the lanes that lead to it share it: its streams, and which tier and app gets the next one.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::shares::{COSTS, ROUND, TIERS};
+use super::turn::Slot;
+use super::turns::Turns;
+use bellwire_core::id::AppId;
+use bellwire_gateway::Streams;
+
+/// An origin's streams, in use or promised to a lane that is about to take its turn.
+pub(super) struct Peer {
+    pub authority: Arc<str>,
+    streams: Streams,
+    used: [u32; 2],
+    /// Lanes with a delivery of the tier that wait for a stream.
+    parked: [Turns<Slot>; TIERS],
+    /// Cost of the turns that its tiers had. The tier with the lowest is next.
+    paid: [u64; TIERS],
+    /// Turns that it had in all, and the last of each tier.
+    turns: u64,
+    last: [u64; TIERS],
+    /// Time at which a stream was last taken or given back.
+    pub moved_at: Instant,
+    /// Lanes that lead to it.
+    pub slots: Vec<Slot>,
+}
+
+impl Peer {
+    pub(super) fn new(authority: Arc<str>, streams: Streams) -> Self {
+        Self {
+            authority,
+            streams,
+            used: [0; 2],
+            parked: Default::default(),
+            paid: [0; TIERS],
+            turns: 0,
+            last: [0; TIERS],
+            moved_at: Instant::now(),
+            slots: Vec::new(),
+        }
+    }
+
+    pub(super) fn set_streams(&mut self, streams: Streams) {
+        self.streams = streams;
+    }
+
+    /// Deliveries that may be under way at a time.
+    pub(super) fn most(&self) -> u32 {
+        self.streams.most()
+    }
+
+    /// Whether a stream is free for a tier. One is kept for transactional deliveries, be it on a connection that is still to
+    /// be opened.
+    pub(super) fn has_room(&self, tier: usize) -> bool {
+        let (most, [urgent, others]) = (self.most(), self.used);
+        let kept = u32::from(most > 1 && self.streams.further <= 1);
+        urgent + others < most && (tier == 0 || others < most - kept)
+    }
+
+    /// Whether more is in use than fits, since the peer lowered its limit or a connection ended.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.used.iter().sum::<u32>() > self.most()
+    }
+
+    /// Promises a stream to a tier. False: there is none.
+    pub(super) fn promise(&mut self, tier: usize) -> bool {
+        let has_room = self.has_room(tier);
+        self.used[kind(tier)] += u32::from(has_room);
+        has_room
+    }
+
+    /// Gives a stream back that was promised or in use.
+    pub(super) fn give_back(&mut self, tier: usize) {
+        self.used[kind(tier)] -= 1;
+    }
+
+    pub(super) fn park(&mut self, app: AppId, weight: u32, tier: usize, slot: Slot) {
+        self.parked[tier].push(app, weight, slot);
+        // A tier that had nothing to do for a round is owed nothing for it.
+        if self.turns - self.last[tier] > u64::from(ROUND) {
+            let others = (0..TIERS).filter(|other| *other != tier && !self.parked[*other].is_empty());
+            let least = others.map(|other| self.paid[other]).min().unwrap_or_default();
+            self.paid[tier] = self.paid[tier].max(least);
+        }
+    }
+
+    /// Promises the next free stream to the lane that is next, if there are both.
+    pub(super) fn next(&mut self) -> Option<(Slot, usize)> {
+        let may_go = |tier: &usize| !self.parked[*tier].is_empty() && self.has_room(*tier);
+        let tier = (0..TIERS).filter(may_go).min_by_key(|tier| self.paid[*tier])?;
+        let slot = self.parked[tier].pop()?;
+        self.used[kind(tier)] += 1;
+        Some((slot, tier))
+    }
+
+    pub(super) fn took_turn(&mut self, tier: usize) {
+        self.turns += 1;
+        self.last[tier] = self.turns;
+        self.paid[tier] += COSTS[tier];
+    }
+
+    /// Takes back what a turn cost that came to no POST.
+    pub(super) fn refund(&mut self, tier: usize) {
+        self.paid[tier] = self.paid[tier].saturating_sub(COSTS[tier]);
+    }
+}
+
+/// The index of a tier in [`Peer::used`].
+fn kind(tier: usize) -> usize {
+    usize::from(tier > 0)
+}
