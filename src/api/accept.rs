@@ -4,25 +4,22 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::accepted::Accepted;
 use super::compose::Composed;
-use super::intake::{NotTaken, Once, Outcome, tell};
-use super::once::REPLAYED;
-use super::problem::Problem;
+use super::idempotency::{PATIENCE, Replay, in_progress};
+use super::intake::{KeyedMessage, NotTaken, Outcome, tell};
+use super::problem::{Problem, ProblemCode};
 use super::{ApiState, Work};
 use crate::store;
 use crate::store::keys::apps::App;
+use crate::store::operations::idempotency::{self, Claim, KeyedRequest};
 use crate::store::queue::claims::LEASE;
-use crate::store::queue::idempotency::{self, Claim, KeyScope};
 use crate::store::queue::sending::{self, Addressed, Holder, Sent};
 
-/// How long a request waits for another one with the same idempotency key, and for nothing else.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How long it waits once it has waited for all of its group.
+/// Time that a message waits for another one with its idempotency key, after a wait for all keys of its group.
 const NO_PATIENCE: Duration = Duration::from_millis(1);
 
 /// Stores a message, and returns once that is durable. One to named recipients shares its commit with others.
@@ -32,10 +29,9 @@ pub(super) async fn accept(state: &ApiState, app: &App, composed: Composed) -> R
         return accepted.expect("an answer for each message");
     }
     let Composed { addressed, asked, .. } = composed;
-    // It is written in a single statement: no transaction is needed around it.
-    let mut conn = state.pool.acquire().await?;
-    let sent = sending::send(&mut conn, &state.vault, &[&addressed], None, state.clock.now()).await?.pop();
-    drop(conn);
+    let mut tx = state.begin().await?;
+    let sent = sending::send(&mut tx, &state.vault, &[&addressed], None, state.clock.now()).await?.pop();
+    tx.commit().await?;
     (state.engine.tell)(Work::Due);
     let accepted = Accepted::new(app, asked, &sent.expect("what became of each message"))?;
     accepted.note(state, app, false);
@@ -67,7 +63,7 @@ impl From<NotTaken> for Problem {
         match not_taken {
             NotTaken::Busy => {
                 let detail = "Too many messages are waiting to be stored. Nothing of this was: send it again shortly.";
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "too_many_messages", detail)
+                Self::new(ProblemCode::TooManyMessages, detail)
                     .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
             }
             NotTaken::Failed(error) => Self::from(&*error),
@@ -75,75 +71,53 @@ impl From<NotTaken> for Problem {
     }
 }
 
-/// Stores a message, under an idempotency key if its request, which made on `route` has that digest, came with one, and returns
-/// what the request is answered with.
+/// Stores a message, under the idempotency key of its request if there is one. Returns the response.
 pub(super) async fn accept_under(
     state: &ApiState,
     app: &App,
-    route: &'static str,
-    key: Option<&str>,
-    body_hash: Vec<u8>,
+    request: Option<KeyedRequest>,
     composed: Composed,
 ) -> Result<Response, Problem> {
-    let Some(key) = key else { return Ok(answer(&accept(state, app, composed).await?)) };
-    let keyed = Keyed { composed, key: key.to_owned(), body_hash };
+    let Some(request) = request else { return Ok(answer(&accept(state, app, composed).await?)) };
+    let keyed = Keyed { composed, request };
     let taken = match keyed.composed.addressed.audience.is_named() {
-        true => accept_shared(state, app, route, keyed).await?,
-        false => accept_alone(state, app, route, keyed).await?,
+        true => accept_shared(state, app, keyed).await?,
+        false => accept_alone(state, app, keyed).await?,
     };
-    match taken {
-        Taken::Now(accepted) => Ok(answer(&accepted)),
-        Taken::Before { status, response } => {
-            Ok((status, [(REPLAYED, HeaderValue::from_static("true"))], axum::Json(response)).into_response())
-        }
-    }
+    Ok(match taken {
+        Taken::Now(accepted) => answer(&accepted),
+        Taken::Before(replay) => replay.into_response(),
+    })
 }
 
 /// Stores a message to named recipients under an idempotency key, in a commit that it shares with others. It waits for its turn
 /// at the key outside of all groups: here for others of this process, and in a transaction of its own for those of another.
-async fn accept_shared(
-    state: &ApiState,
-    app: &App,
-    route: &'static str,
-    Keyed { composed, key, body_hash }: Keyed,
-) -> Result<Taken, Problem> {
+async fn accept_shared(state: &ApiState, app: &App, Keyed { composed, request }: Keyed) -> Result<Taken, Problem> {
     let Composed { addressed, asked, trial } = composed;
-    let turn = state.turns.take(app.id, route, &key, PATIENCE).await.ok_or_else(in_progress)?;
-    let accepted = {
+    let turn = state.turns.take(request.id(), PATIENCE).await.ok_or_else(in_progress)?;
+    let response = {
         let (app, asked) = (app.clone(), asked.clone());
         move |sent: &Sent| Accepted::new(&app, asked.clone(), sent).ok().map(|accepted| accepted.to_json())
     };
-    let once = Once { app: app.id, route, key, body_hash, answer: Box::new(accepted), turn };
-    match state.intake.write_once(addressed, once).await? {
+    let keyed = KeyedMessage { request, response: Box::new(response), turn };
+    match state.intake.write_once(addressed, keyed).await? {
         Outcome::Sent(sent) => {
             let accepted = Accepted::new(app, asked, &sent)?;
             accepted.note(state, app, true);
             Ok(Taken::Now(accepted))
         }
-        Outcome::Before(claim) => taken_before(claim),
+        Outcome::Before(claim) => Ok(Taken::Before(Replay::new(&state.vault, claim)?)),
         Outcome::Elsewhere(again) => {
             // Its turn goes on, so that of this process one waits at a time.
-            let (addressed, Once { key, body_hash, turn: _turn, .. }) = *again;
+            let (addressed, KeyedMessage { request, turn: _turn, .. }) = *again;
             let composed = Composed { addressed, asked, trial };
-            accept_alone(state, app, route, Keyed { composed, key, body_hash }).await
+            accept_alone(state, app, Keyed { composed, request }).await
         }
     }
 }
 
-async fn accept_alone(state: &ApiState, app: &App, route: &'static str, keyed: Keyed) -> Result<Taken, Problem> {
-    accept_once(state, app, route, vec![keyed]).await.pop().expect("an answer for each message")
-}
-
-/// What is answered to a message whose key was not free.
-fn taken_before(claim: Claim) -> Result<Taken, Problem> {
-    match claim {
-        Claim::Answered { status, response } => {
-            let status = u16::try_from(status).ok().and_then(|code| StatusCode::from_u16(code).ok());
-            Ok(Taken::Before { status: status.unwrap_or(StatusCode::ACCEPTED), response })
-        }
-        Claim::OtherBody => Err(reused()),
-        Claim::First | Claim::InProgress => Err(in_progress()),
-    }
+async fn accept_alone(state: &ApiState, app: &App, keyed: Keyed) -> Result<Taken, Problem> {
+    accept_once(state, app, vec![keyed]).await.pop().expect("an answer for each message")
 }
 
 fn answer(accepted: &Accepted) -> Response {
@@ -151,39 +125,22 @@ fn answer(accepted: &Accepted) -> Response {
     (StatusCode::ACCEPTED, [(header::LOCATION, location)], axum::Json(accepted)).into_response()
 }
 
-/// A checked message with its idempotency key.
+/// A message with an idempotency key.
 pub(super) struct Keyed {
-    /// The message.
     pub composed: Composed,
-    /// The key.
-    pub key: String,
-    /// A hash of everything that makes its request another one.
-    pub body_hash: Vec<u8>,
+    pub request: KeyedRequest,
 }
 
-/// What a message with an idempotency key is answered with.
-#[derive(Debug)]
+/// Response to a message with an idempotency key.
 pub(super) enum Taken {
-    /// It was stored now.
     Now(Accepted),
-    /// It was stored before, and answered so.
-    Before {
-        /// HTTP status.
-        status: StatusCode,
-        /// Body.
-        response: Value,
-    },
+    Before(Replay),
 }
 
 /// Stores messages of one app under idempotency keys, each key named once: claims, work and answers in one transaction.
 /// Returns what became of each, in their order. It goes on to its end though the client hangs up.
-pub(super) async fn accept_once(
-    state: &ApiState,
-    app: &App,
-    route: &'static str,
-    messages: Vec<Keyed>,
-) -> Vec<Result<Taken, Problem>> {
-    let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone(), route });
+pub(super) async fn accept_once(state: &ApiState, app: &App, messages: Vec<Keyed>) -> Vec<Result<Taken, Problem>> {
+    let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone() });
     // A task of its own: what is born leased to this process must be handed to dispatch, whoever waits for the answer.
     let taken = tokio::spawn(async move { once.accept(&messages).await }.in_current_span()).await;
     taken.unwrap_or_else(|_| (0..n).map(|_| Err(Problem::internal())).collect())
@@ -193,7 +150,6 @@ pub(super) async fn accept_once(
 struct InOne {
     state: ApiState,
     app: App,
-    route: &'static str,
 }
 
 impl InOne {
@@ -222,11 +178,10 @@ impl InOne {
         messages: &[Keyed],
         patience: Duration,
     ) -> sqlx::Result<Option<Vec<Result<Taken, Problem>>>> {
-        let Self { state, app, route } = self;
-        let place = KeyScope { app: app.id, route };
-        let keys: Vec<_> = messages.iter().map(|m| idempotency::Key { key: &m.key, body_hash: &m.body_hash }).collect();
-        let mut tx = state.pool.begin().await?;
-        let Some(claims) = idempotency::claim(&mut tx, place, &keys, patience, state.clock.now()).await? else {
+        let Self { state, app } = self;
+        let requests: Vec<_> = messages.iter().map(|message| &message.request).collect();
+        let mut tx = state.begin().await?;
+        let Some(claims) = idempotency::claim(&mut tx, &requests, patience, state.clock.now()).await? else {
             return Ok(None);
         };
         let claimed = messages.iter().zip(&claims).filter(|(_, claim)| matches!(claim, Claim::First));
@@ -236,9 +191,8 @@ impl InOne {
         let holder = lease.map(|lease| Holder { lease, until: now + LEASE });
         let mut sent = sending::send(&mut tx, &state.vault, &claimed, holder, now).await?;
         let answers = self.answers(messages, claims, &sent);
-        idempotency::remember(&mut tx, place, &answers.stored, 202).await?;
-        let unused: Vec<_> = answers.unused.iter().map(|key| (place, *key)).collect();
-        idempotency::release(&mut tx, &unused).await?;
+        idempotency::store(&mut tx, &state.vault, &answers.stored, 202).await?;
+        idempotency::release(&mut tx, &answers.unused).await?;
         tx.commit().await?;
         tell(&state.engine, lease, since, &mut sent);
         for (Keyed { composed, .. }, taken) in messages.iter().zip(&answers.taken) {
@@ -252,18 +206,18 @@ impl InOne {
     /// The answer to each message; `sent` is of those whose key was claimed.
     fn answers<'a>(&self, messages: &'a [Keyed], claims: Vec<Claim>, sent: &[Sent]) -> Answers<'a> {
         let (mut answers, mut sent) = (Answers::default(), sent.iter());
-        for (Keyed { composed, key, .. }, claim) in messages.iter().zip(claims) {
+        for (Keyed { composed, request }, claim) in messages.iter().zip(claims) {
             let taken = match claim {
                 Claim::First => {
                     let sent = sent.next().expect("what became of each message");
                     let accepted = Accepted::new(&self.app, composed.asked.clone(), sent);
                     match &accepted {
-                        Ok(accepted) => answers.stored.push((key, accepted.to_json())),
-                        Err(_) => answers.unused.push(key),
+                        Ok(accepted) => answers.stored.push((request, accepted.to_json())),
+                        Err(_) => answers.unused.push(request),
                     }
                     accepted.map(Taken::Now)
                 }
-                claim => taken_before(claim),
+                claim => Replay::new(&self.state.vault, claim).map(Taken::Before),
             };
             answers.taken.push(taken);
         }
@@ -280,23 +234,7 @@ fn is_of_one(error: &sqlx::Error) -> bool {
 /// What a group of messages with idempotency keys came to.
 #[derive(Default)]
 struct Answers<'a> {
-    /// Their answers.
     taken: Vec<Result<Taken, Problem>>,
-    /// Those of the keys that were used now.
-    stored: Vec<(&'a str, Value)>,
-    /// Keys that were claimed, but whose messages were refused.
-    unused: Vec<&'a str>,
-}
-
-/// 422: another request was made with the key.
-pub(super) fn reused() -> Problem {
-    let detail = "This Idempotency-Key was used with another body, or other headers.";
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail)
-}
-
-/// 409: the first request with the key has not come to its end.
-pub(super) fn in_progress() -> Problem {
-    let detail = "A request with this Idempotency-Key is still being worked on.";
-    Problem::conflict("idempotency_key_in_progress", detail)
-        .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    stored: Vec<(&'a KeyedRequest, Vec<u8>)>,
+    unused: Vec<&'a KeyedRequest>,
 }

@@ -1,18 +1,17 @@
 //! What is answered when a message was taken.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::compose::Asked;
-use super::problem::{FieldError, Problem};
-use crate::model::clock::Timestamp;
-use crate::model::id::MessageId;
-use crate::model::message::MessageState;
+use super::problem::{FieldError, Problem, ProblemCode};
 use crate::store::keys::apps::App;
 use crate::store::queue::messages::MessageRow;
 use crate::store::queue::sending::Sent;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::MessageId;
+use bellwire_core::message::MessageState;
 
 /// Where a message stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -71,7 +70,6 @@ impl Links {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Accepted {
     /// Its id.
-    #[schema(value_type = String)]
     id: MessageId,
     /// Where it stands: `sending`, `scheduled` if it is for later, or `done` if there is nobody to send it to.
     state: SendState,
@@ -95,7 +93,7 @@ impl Accepted {
         asked.refuse_unknown(sent)?;
         if let Some(other) = sent.key_taken_by {
             let detail = format!("The message {other} has this key, and its deliveries have not all ended.");
-            return Err(Problem::conflict("message_key_taken", detail));
+            return Err(Problem::new(ProblemCode::MessageKeyTaken, detail));
         }
         let state = match sent.estimate {
             0 if !sent.expands => SendState::Done,
@@ -123,8 +121,8 @@ impl Accepted {
         }
     }
 
-    /// As JSON.
-    pub(super) fn to_json(&self) -> Value {
-        serde_json::to_value(self).expect("numbers and texts")
+    /// Body of the response.
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers and texts")
     }
 }

@@ -13,13 +13,12 @@ use super::auth::{Operator, Watcher};
 use super::extract::{At, Query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
-use crate::model::id::{AlertId, AppId};
+use super::routes::routes;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::alerts::{self, AlertRow, Kind};
+use bellwire_core::id::{AlertId, AppId};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(resolve))
 }
@@ -28,10 +27,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertView {
     /// Its id.
-    #[schema(value_type = String)]
     id: AlertId,
     /// The app it concerns; null: the server as a whole.
-    #[schema(value_type = Option<String>)]
     app: Option<AppId>,
     /// What kind of thing it is about.
     kind: Kind,
@@ -57,8 +54,7 @@ impl From<AlertRow> for AlertView {
 }
 
 /// Lists all alerts: open ones first, each kind from the newest.
-#[utoipa::path(get, path = "/v1/alerts", tag = "Operations", params(Paging),
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = Page<AlertView>)))]
+#[utoipa::path(get, path = "/v1/alerts", tag = "Operations", responses((status = 200, body = Page<AlertView>)))]
 pub(crate) async fn list(
     _: Watcher,
     State(state): State<ApiState>,
@@ -71,15 +67,15 @@ pub(crate) async fn list(
 }
 
 /// Resolves an alert: somebody has looked at it. If it happens again, that is a new one.
-#[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations", params(("alert" = String, Path)),
-    security(("api_key" = ["operator"])), responses((status = 200, body = AlertView)))]
+#[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations",
+    responses((status = 200, body = AlertView)))]
 pub(crate) async fn resolve(
     operator: Operator,
     State(state): State<ApiState>,
     At(id): At<AlertId>,
 ) -> Result<axum::Json<AlertView>, Problem> {
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let row = alerts::resolve(&mut *tx, id, now).await?.ok_or_else(|| Problem::not_found("alert"))?;
     if row.resolved_at == Some(now) {
         let entry = operator.caller.did(row.app, Action::AlertResolved, id);

@@ -13,17 +13,16 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::auth::{Caller, MayManageKeys, MayRead, Operator, Server, unknown_key};
 use super::extract::{At, Query, is_plain_text};
-use super::once::{Instead, Making, Pending};
+use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
-use crate::model::id::{ApiKeyId, AppId};
-use crate::model::scope::Scope;
+use super::routes::routes;
 use crate::store::keys::api_keys::{self, ApiKey, NewKey};
-use crate::store::keys::audit::Who;
+use bellwire_core::id::{ApiKeyId, AppId};
+use bellwire_core::request_time;
+use bellwire_core::scope::Scope;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(revoke))
 }
@@ -32,7 +31,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiKeyView {
     /// Its id.
-    #[schema(value_type = String)]
     id: ApiKeyId,
     /// Its name for people.
     name: String,
@@ -46,16 +44,15 @@ pub(crate) struct ApiKeyView {
     expires_at: Option<DateTime<Utc>>,
     /// When it was revoked.
     revoked_at: Option<DateTime<Utc>>,
-    /// The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+    /// The day, in UTC, on which a request last showed it. Null: never used.
     last_used_on: Option<NaiveDate>,
-    /// By whom it was made: the id of an API key or a teammate, or `local` for the command line. Null: before this was
-    /// recorded.
-    created_by: Option<String>,
+    /// Creator: the id of an API key or a teammate, or `local` for the command line.
+    created_by: String,
 }
 
 impl From<ApiKey> for ApiKeyView {
     fn from(key: ApiKey) -> Self {
-        let created_by = key.maker().map(Who::name);
+        let created_by = key.maker().name();
         Self {
             id: key.id,
             name: key.name,
@@ -88,6 +85,7 @@ pub(crate) struct NewApiKey {
     /// What it may do: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`.
     scopes: Vec<Scope>,
     /// From when on it is not valid any more; by default it lasts as long as the key that makes it.
+    #[serde(default, deserialize_with = "request_time::optional")]
     expires_at: Option<DateTime<Utc>>,
 }
 
@@ -111,8 +109,7 @@ pub(crate) struct Revoked {
 
 /// Lists the app's API keys, the newest first, revoked ones included.
 #[utoipa::path(get, path = "/v1/apps/{app}/api-keys", tag = "API keys",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<ApiKeyView>)))]
+    responses((status = 200, body = Page<ApiKeyView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -124,9 +121,8 @@ pub(crate) async fn list(
 
 /// Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody
 /// who is signed in as a teammate makes one that lasts.
-#[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys",
-    params(("app" = String, Path, description = "Id or slug")), request_body = NewApiKey,
-    security(("api_key" = ["keys"])), responses((status = 201, body = NewApiKeyView)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys", request_body = NewApiKey,
+    responses((status = 201, body = NewApiKeyView)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -138,8 +134,7 @@ pub(crate) async fn create(
 /// Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made, identity keys
 /// included: whoever stole it may have made some. A key revokes none that may do more than itself.
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
-    params(("app" = String, Path, description = "Id or slug"), ("api_key" = String, Path), RevokeQuery),
-    security(("api_key" = ["keys"])), responses((status = 200, body = Revoked)))]
+    responses((status = 200, body = Revoked)))]
 pub(crate) async fn revoke(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -149,7 +144,6 @@ pub(crate) async fn revoke(
     revoke_of(&state, Some(server.app.id), &server.caller, id, query).await
 }
 
-/// The same for the server's own keys.
 pub(super) fn of_server() -> Router<ApiState> {
     Router::new()
         .route("/v1/api-keys", get(list_of_server).post(create_of_server))

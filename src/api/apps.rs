@@ -9,46 +9,40 @@ use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::auth::{MayChangeSettings, MayRead, Operator, Server, Watcher};
-use super::details::check_topics;
 use super::extract::{AppRef, At, Json, Query, is_plain_text};
-use super::once::{Instead, Making};
+use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
-use super::problem::{Faults, Problem};
+use super::problem::{Faults, Problem, ProblemCode};
+use super::routes::routes;
+use super::subscription_input::check_topics;
 use super::vapid_keys::{self, VapidKeyView};
 use super::{ApiState, Work};
-use crate::model::id::AppId;
-use crate::model::permission::{BrowserRight, BrowsersMay, Speaker};
-use crate::model::scope::Scope;
-use crate::policy::RETRIES_MAX;
 use crate::store::keys::apps::{self, App, Created, WEIGHT_MAX};
 use crate::store::keys::audit::Action;
 use crate::store::keys::vapid_keys::Role;
 use crate::store::{audience::topics, operations::removal};
-use crate::webpush::keys::{SigningKey, check_subject};
+use bellwire_core::id::AppId;
+use bellwire_core::origin::{is_origin, is_this_machine};
+use bellwire_core::permission::{BrowserRight, BrowsersMay, Speaker};
+use bellwire_core::scope::Scope;
+use bellwire_rules::policy::RETRIES_MAX;
+use bellwire_webpush::keys::{SigningKey, check_subject};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, change, delete))
 }
 
-/// `max_retries` of a new app.
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
-/// `weight` of a new app.
 pub(super) const WEIGHT_DEFAULT: i16 = 1;
 /// How many hundred messages a request to delete an app cancels itself.
 const CANCEL_ROUNDS: usize = 20;
-/// Most origins of one app.
 pub(super) const ORIGINS_MAX: usize = 50;
-/// Longest origin: scheme, the longest name that DNS knows, port.
-const ORIGIN_MAX_OCTETS: usize = "https://".len() + 253 + ":65535".len();
 
 /// An app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AppView {
     /// Its id.
-    #[schema(value_type = String)]
     id: AppId,
     /// Its short name.
     slug: String,
@@ -204,7 +198,6 @@ fn remove_origins(app: &mut App, removed: &[String], faults: &mut Faults) {
     app.origins.retain(|origin| !removed.contains(origin));
 }
 
-/// Adds the origins that the app does not have.
 fn add_origins(app: &mut App, added: Vec<String>, faults: &mut Faults) {
     check_origins("/add_origins", &added, faults);
     if !(1..=ORIGINS_MAX).contains(&added.len()) {
@@ -236,14 +229,13 @@ fn is_slug(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
-/// Whether a text is an origin as browsers send it: scheme, host and a port only if it is not the default one. Plain
-/// http is for development on the same machine.
-fn is_origin(text: &str) -> bool {
-    text.len() <= ORIGIN_MAX_OCTETS
-        && url::Url::parse(text).is_ok_and(|url| {
-            let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-            (url.scheme() == "https" || url.scheme() == "http" && local) && url.origin().ascii_serialization() == text
-        })
+/// Fault of an origin that [`is_origin`] refuses, with the remedy.
+fn origin_fault(origin: &str) -> &'static str {
+    let is_insecure = url::Url::parse(origin).is_ok_and(|url| url.scheme() == "http" && !is_this_machine(&url));
+    match is_insecure {
+        true => "is http:, where browsers have no web push: serve it over HTTPS, and name its https: origin",
+        false => "must be an origin such as `https://example.com`, without a path (http: only on localhost)",
+    }
 }
 
 fn check_name(name: &str, faults: &mut Faults) {
@@ -256,15 +248,14 @@ fn check_origins(pointer: &str, origins: &[String], faults: &mut Faults) {
     }
     for (i, origin) in origins.iter().enumerate() {
         if !is_origin(origin) {
-            let detail = "must be an origin such as `https://example.com`, without a path (http: only on localhost)";
-            faults.refuse(format!("{pointer}/{i}"), detail);
+            faults.refuse(format!("{pointer}/{i}"), origin_fault(origin));
         }
     }
 }
 
 /// Makes an app with its first VAPID key and, if wanted, its first topics.
 #[utoipa::path(post, path = "/v1/apps", tag = "Apps", request_body = NewApp,
-    security(("api_key" = ["operator"])), responses((status = 201, body = NewAppView)))]
+    responses((status = 201, body = NewAppView)))]
 pub(crate) async fn create(
     operator: Operator,
     State(state): State<ApiState>,
@@ -303,7 +294,7 @@ pub(crate) async fn create(
             Some(App { deleting_at: Some(_), .. }) => "The app that had this slug is still being deleted.",
             _ => "Another app has this slug.",
         };
-        return Err(Problem::conflict("slug_taken", detail).into());
+        return Err(Problem::new(ProblemCode::SlugTaken, detail).into());
     }
     let key = vapid_keys::add(once.conn(), &state, app.id, &pair, &body.subject, Role::Active).await?;
     topics::ensure(once.conn(), app.id, &topics, &Speaker::Server, app.created_at).await?;
@@ -317,8 +308,7 @@ pub(crate) async fn create(
 }
 
 /// Lists all apps, those being deleted included, the newest first.
-#[utoipa::path(get, path = "/v1/apps", tag = "Apps", params(Paging),
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = Page<AppView>)))]
+#[utoipa::path(get, path = "/v1/apps", tag = "Apps", responses((status = 200, body = Page<AppView>)))]
 pub(crate) async fn list(
     _: Watcher,
     State(state): State<ApiState>,
@@ -331,22 +321,20 @@ pub(crate) async fn list(
 }
 
 /// Shows an app.
-#[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = AppView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppView)))]
 pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
     axum::Json(server.app.into())
 }
 
 /// Changes what is named of an app; everything else stays, whoever else changes it at the same time.
-#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", params(("app" = String, Path, description = "Id or slug")),
-    request_body = AppChange, security(("api_key" = ["settings"])), responses((status = 200, body = AppView)))]
+#[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppView)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
     Json(body, _): Json<AppChange>,
 ) -> Result<axum::Json<AppView>, Problem> {
     let _changing = state.known_keys.changing();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     // Not as the key was read with it: somebody may have changed it since.
     let before = apps::lock(&mut tx, server.app.id).await?.ok_or_else(|| Problem::not_found("app"))?;
     let mut app = before.clone();
@@ -375,9 +363,7 @@ pub(crate) struct Confirmation {
 /// answered, its API keys are revoked, and its routes answer 404, also to browsers. What is under way ends as cancelled.
 /// Rows follow within minutes or hours; the app stays in the list until they are gone, and its slug is free then. Attempts
 /// and receipts, which name nothing but bare ids, go with their day.
-#[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps",
-    params(("app" = String, Path, description = "Id or slug"), Confirmation),
-    security(("api_key" = ["operator"])), responses((status = 202, body = AppView)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = AppView)))]
 pub(crate) async fn delete(
     operator: Operator,
     State(state): State<ApiState>,
@@ -391,7 +377,7 @@ pub(crate) async fn delete(
     }
     let now = state.clock.now();
     let changing = state.known_keys.changing();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let flow = removal::begin(&mut tx, app.id, state.clock.uuid(), now).await?;
     let entry = operator.caller.did(Some(app.id), Action::AppDeleted, app.id);
     entry.with(json!({"slug": app.slug})).record(&mut tx, 1, now).await?;
@@ -434,7 +420,16 @@ mod tests {
 
     #[test]
     fn an_origin_is_what_a_browser_sends() {
-        for good in ["https://example.com", "https://example.com:8443", "http://localhost:3000", "http://127.0.0.1"] {
+        for good in [
+            "https://example.com",
+            "https://example.com:8443",
+            "http://localhost",
+            "http://localhost:3000",
+            "http://shop.localhost",
+            "http://a.b.localhost:8080",
+            "http://127.0.0.1",
+            "http://[::1]:3000",
+        ] {
             assert!(is_origin(good), "{good}");
         }
         let long = format!("https://{}.com", "a".repeat(260));
@@ -443,6 +438,11 @@ mod tests {
             "https://EXAMPLE.com",
             "https://a:443",
             "http://example.com",
+            "http://.localhost",
+            "http://localhost.example.com",
+            "http://notlocalhost",
+            "http://192.168.1.7:3000",
+            "ftp://shop.localhost",
             "*",
             "null",
             "",

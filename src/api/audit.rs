@@ -13,14 +13,14 @@ use super::auth::{MayRead, Operator, Server};
 use super::extract::{AppRef, Query, UserId, named_app};
 use super::paging::Paging;
 use super::problem::Problem;
+use super::routes::routes;
 use super::users;
-use crate::model::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use crate::store::keys::audit::{self, Action, By, Filter, Row};
 use crate::vault::Vault;
+use bellwire_core::id::{ApiKeyId, AppId, EntryId, TeammateId};
+use bellwire_core::request_time;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(list_of_app))
 }
@@ -29,12 +29,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EntryView {
     /// Its id.
-    #[schema(value_type = String)]
     id: EntryId,
     /// When.
     at: DateTime<Utc>,
     /// The app it was done to; null: the server.
-    #[schema(value_type = Option<String>)]
     app: Option<AppId>,
     /// By what right: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a sign-in that failed.
     actor_kind: String,
@@ -76,8 +74,10 @@ pub(crate) struct AppAuditQuery {
     /// To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them.
     user_id: Option<String>,
     /// At this time or later, to the millisecond.
+    #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
     /// Before this time.
+    #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.
     limit: Option<u16>,
@@ -102,8 +102,10 @@ pub(crate) struct AuditQuery {
     /// To this user of `app`, by the label that the log calls them.
     user_id: Option<String>,
     /// At this time or later, to the millisecond.
+    #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
     /// Before this time.
+    #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.
     limit: Option<u16>,
@@ -136,8 +138,8 @@ impl AppAuditQuery {
 }
 
 /// Lists what was done on this server with keys, by teammates and at the command line, the latest first.
-#[utoipa::path(get, path = "/v1/audit-log", tag = "Operations", params(AuditQuery),
-    security(("api_key" = ["operator"])), responses((status = 200, body = super::paging::Page<EntryView>)))]
+#[utoipa::path(get, path = "/v1/audit-log", tag = "Operations",
+    responses((status = 200, body = super::paging::Page<EntryView>)))]
 pub(crate) async fn list(
     _: Operator,
     State(state): State<ApiState>,
@@ -159,8 +161,7 @@ pub(crate) async fn list(
 
 /// Lists what was done to an app with keys, by teammates and at the command line, the latest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/audit-log", tag = "Apps",
-    params(("app" = String, Path, description = "Id or slug"), AppAuditQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = super::paging::Page<EntryView>)))]
+    responses((status = 200, body = super::paging::Page<EntryView>)))]
 pub(crate) async fn list_of_app(
     server: Server<MayRead>,
     State(state): State<ApiState>,

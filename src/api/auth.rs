@@ -13,37 +13,35 @@ use uuid::Uuid;
 
 use super::ApiState;
 use super::extract::{AppRef, Recheck, named_app, path_param};
+use super::idempotency::IDEMPOTENCY_KEY;
 use super::known_keys::{Read, Shown};
 use super::limits::Account;
-use super::messages::IDEMPOTENCY_KEY;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 use super::signed_in;
-use crate::model::base64url;
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, TeammateId};
-use crate::model::permission::Speaker;
-use crate::model::role::{Grants, Role};
-use crate::model::scope::Scope;
 use crate::store::audience::subscriptions::Right;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::store::keys::team;
+use crate::store::operations::idempotency::{KeyScope, KeyedRequest};
+use crate::vault::Vault;
+use bellwire_core::base64url;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, TeammateId};
+use bellwire_core::permission::Speaker;
+use bellwire_core::role::{Grants, Role};
+use bellwire_core::scope::Scope;
 
-/// What every browser token begins with.
 pub(crate) const TOKEN_PREFIX: &str = "bt_";
 
-/// A browser token as it is written.
 pub(crate) fn write_token(token: &[u8; 32]) -> String {
     format!("{TOKEN_PREFIX}{}", base64url::encode(token))
 }
 
-/// Reads a browser token.
 pub(crate) fn read_token(text: &str) -> Option<[u8; 32]> {
     base64url::decode(text.strip_prefix(TOKEN_PREFIX)?)?.try_into().ok()
 }
 
-/// What stands behind `Authorization: Bearer`.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, secret) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
@@ -66,12 +64,11 @@ pub(super) fn is_servers(state: &ApiState, headers: &HeaderMap, extensions: &Ext
         || state.settings.cookies.shown(headers).is_some()
 }
 
-/// As whom a request was let in: written into its extensions for [`super::once`], which may answer in the handler's place.
+/// As whom a request was let in: written into its extensions for [`super::idempotency`], which may answer in the handler's place.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Admitted {
     /// The API key or teammate; nil: the command line.
     pub caller: Uuid,
-    /// The app that the route is of.
     pub app: Option<AppId>,
 }
 
@@ -84,7 +81,6 @@ fn note_admitted(parts: &mut Parts, caller: &Caller, app: Option<AppId>) {
 
 /// The scope that a route asks for, as a type.
 pub(crate) trait Needed {
-    /// That scope.
     const SCOPE: Scope;
 }
 
@@ -111,9 +107,7 @@ needed!(
 /// with a role that includes it.
 #[derive(Debug)]
 pub(crate) struct Server<S> {
-    /// The app.
     pub app: App,
-    /// Who acts.
     pub caller: Caller,
     scope: PhantomData<S>,
 }
@@ -121,11 +115,8 @@ pub(crate) struct Server<S> {
 /// By what right somebody acts.
 #[derive(Debug, Clone)]
 pub(crate) enum Holder {
-    /// Database and master key at hand.
     Local,
-    /// That API key, shown with the request or when the session began.
     Key(ApiKey),
-    /// These roles of that teammate, who is signed in.
     Teammate(TeammateId, Grants),
 }
 
@@ -135,7 +126,6 @@ pub(crate) struct Caller {
     holder: Holder,
     /// The app that the request names; none: it is about the server as a whole.
     app: Option<AppId>,
-    /// The client's address.
     address: Option<IpAddr>,
 }
 
@@ -184,7 +174,6 @@ impl Caller {
         }
     }
 
-    /// Who it is, for the audit log.
     pub(crate) fn actor(&self) -> Actor {
         let who = match &self.holder {
             Holder::Local => Who::Local,
@@ -202,6 +191,12 @@ impl Caller {
 }
 
 impl<S> Server<S> {
+    /// Identifies a request of the caller to its app by an idempotency key. A repeat must have the same parts.
+    pub(super) fn keyed_request(&self, vault: &Vault, route: &str, key: &str, parts: &[&[u8]]) -> KeyedRequest {
+        let caller = self.caller.counted_as().unwrap_or_default();
+        KeyedRequest::new(vault, KeyScope { caller, app: Some(self.app.id), route }, key, parts)
+    }
+
     /// What it does to its app, to be recorded in the transaction that does it.
     pub(crate) fn did(&self, action: Action, target: impl Display) -> Entry {
         self.caller.did(Some(self.app.id), action, target)
@@ -231,7 +226,6 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
 /// Whoever runs the server: an operator, whose key is good for all apps, or a teammate who is one for all apps.
 #[derive(Debug)]
 pub(crate) struct Operator {
-    /// Who acts.
     pub caller: Caller,
 }
 
@@ -267,14 +261,12 @@ impl FromRequestParts<ApiState> for Watcher {
 /// apps, of those.
 #[derive(Debug)]
 pub(crate) struct Onlooker {
-    /// Who looks.
     pub caller: Caller,
     /// At which apps; none: at all, and at the server itself.
     pub apps: Option<Vec<AppId>>,
 }
 
 impl Onlooker {
-    /// Whether they may look at that app.
     pub(crate) fn sees(&self, app: AppId) -> bool {
         self.apps.as_ref().is_none_or(|apps| apps.contains(&app))
     }
@@ -300,7 +292,6 @@ impl FromRequestParts<ApiState> for Onlooker {
 /// lets in would outlive it.
 #[derive(Debug)]
 pub(crate) struct TeamAdmin {
-    /// Who acts.
     pub caller: Caller,
 }
 
@@ -311,7 +302,7 @@ impl TeamAdmin {
         match self.caller.holder {
             Holder::Teammate(id, _) if id == teammate => {
                 let detail = "You cannot change, reset or remove yourself. Another admin can, or `bellwire admin` on the server.";
-                Err(Problem::conflict("not_yourself", detail))
+                Err(Problem::new(ProblemCode::NotYourself, detail))
             }
             _ => Ok(()),
         }
@@ -360,7 +351,6 @@ impl FromRequestParts<ApiState> for Scraper {
     }
 }
 
-/// Whoever acts on the server as a whole.
 async fn of_server(parts: &mut Parts, state: &ApiState) -> Result<Caller, Problem> {
     if is_local(&parts.extensions) {
         return Ok(Caller::LOCAL);
@@ -456,18 +446,15 @@ pub(super) fn unknown_key() -> Problem {
 /// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.
 #[derive(Debug)]
 pub(crate) struct Client<S> {
-    /// The app.
     pub app: App,
     /// Whether it showed an API key, or is signed in.
     pub server: bool,
-    /// Who that is.
     pub caller: Option<Caller>,
     token: Option<[u8; 32]>,
     scope: PhantomData<S>,
 }
 
 impl<S> Client<S> {
-    /// By what right it acts on one subscription.
     pub(crate) fn right(&self) -> Right<'_> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
     }

@@ -2,35 +2,34 @@
 
 use std::collections::HashMap;
 
-use aws_lc_rs::digest::SHA256_OUTPUT_LEN;
 use axum::extract::{FromRequest as _, Request, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use super::ApiState;
-use super::accept::{Keyed, Taken, accept_named, accept_once, reused};
+use super::accept::{Keyed, Taken, accept_named, accept_once};
 use super::accepted::Accepted;
 use super::auth::{MaySend, Server};
 use super::compose::{Composed, NewMessageBody};
 use super::extract::{BodyLimit, Json, parse};
-use super::messages::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, is_idempotency_key};
+use super::idempotency::{IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE, Replay, first_response, is_idempotency_key, reused};
 use super::problem::{Details, Problem};
 use super::retry_headers::RetryHeaders;
+use super::routes::routes;
 use super::templated::Templates;
 use crate::store::keys::apps::App;
+use crate::store::operations::idempotency::KeyedRequest;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(send))
 }
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
-/// Most messages of a batch.
 pub(crate) const MESSAGES_MAX: usize = 1_000;
 /// How many times as long as another request's the body of a batch may be.
 const BODY_FACTOR: usize = 8;
@@ -69,7 +68,7 @@ pub(crate) struct ResultView {
     /// The message that was taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Accepted>)]
-    message: Option<Value>,
+    message: Option<Box<RawValue>>,
     /// Whether it was taken before, by a request with its idempotency key.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replayed: bool,
@@ -79,13 +78,14 @@ pub(crate) struct ResultView {
 }
 
 impl ResultView {
-    fn new(result: Result<Taken, Problem>) -> Self {
-        match result {
-            Ok(Taken::Now(accepted)) => {
-                Self { status: 202, message: Some(accepted.to_json()), replayed: false, problem: None }
-            }
-            Ok(Taken::Before { status, response }) => {
-                Self { status: status.as_u16(), message: Some(response), replayed: true, problem: None }
+    fn new(outcome: Outcome) -> Self {
+        let response = outcome.and_then(|taken| match taken {
+            Taken::Now(accepted) => Ok((StatusCode::ACCEPTED, false, raw(&accepted.to_json())?)),
+            Taken::Before(replay) => Ok((replay.status, true, raw(&replay.body)?)),
+        });
+        match response {
+            Ok((status, replayed, message)) => {
+                Self { status: status.as_u16(), message: Some(message), replayed, problem: None }
             }
             Err(problem) => Self {
                 status: problem.status.as_u16(),
@@ -107,11 +107,10 @@ impl ResultView {
 /// A batch that was cut off may be sent again if its messages have idempotency keys: those that were taken are answered as
 /// they were the first time. Keys of batches count apart from those of single requests. The retry headers hold for each message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/batch", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"),
-        ("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
+    params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
-            description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")),
-    request_body = Batch, security(("api_key" = ["send"])), responses((status = 200, body = BatchView)))]
+            description = "Beats each policy's `retryDelay`; also `Upstash-Retry-Delay`")), request_body = Batch,
+    responses((status = 200, body = BatchView)))]
 pub(crate) async fn send(
     server: Server<MaySend>,
     State(state): State<ApiState>,
@@ -142,7 +141,8 @@ type Outcome = Result<Taken, Problem>;
 /// The messages of a batch by what is to be done with them, each with its place.
 #[derive(Default)]
 struct Sorted {
-    refused: Vec<(usize, Problem)>,
+    /// Outcomes of refused messages, and of repeats that would be refused now.
+    settled: Vec<(usize, Outcome)>,
     plain: Vec<(usize, Composed)>,
     keyed: Vec<(usize, Keyed)>,
     /// Messages with the key of an earlier one, whose place is the second.
@@ -158,32 +158,34 @@ impl Sorted {
     ) -> Self {
         let sender = server.caller.counted_as();
         let mut sorted = Self::default();
-        let mut first = HashMap::<String, (usize, [u8; SHA256_OUTPUT_LEN])>::new();
+        let mut first = HashMap::<Uuid, (usize, KeyedRequest)>::new();
         let mut templates = Templates::default();
         for (place, raw) in messages.iter().enumerate() {
             if place % CHECKED_AT_ONCE == CHECKED_AT_ONCE - 1 {
                 tokio::task::yield_now().await;
             }
-            let (key, composed) = match compose(state, &server.app, retries, &mut templates, raw).await {
-                Ok((key, composed)) => (key, composed.sent_by(sender)),
-                Err(problem) => {
-                    sorted.refused.push((place, problem));
+            let (key, composed) = compose(state, &server.app, retries, &mut templates, raw).await;
+            let digest = retries.digest(raw.get().as_bytes());
+            let request = key.map(|key| server.keyed_request(&state.vault, ROUTE, &key, &[digest.as_ref()]));
+            let composed = match composed {
+                Ok(composed) => composed.sent_by(sender),
+                Err(refused) => {
+                    let before = first_response(state, request.as_ref(), refused).await;
+                    sorted.settled.push((place, before.map(Taken::Before)));
                     continue;
                 }
             };
-            let Some(key) = key else {
+            let Some(request) = request else {
                 sorted.plain.push((place, composed));
                 continue;
             };
-            let digest = retries.digest(raw.get().as_bytes());
-            let body_hash = *digest.as_ref().first_chunk().expect("SHA-256 has 32 octets");
-            match first.get(&key) {
+            match first.get(&request.id()) {
                 None => {
-                    first.insert(key.clone(), (place, body_hash));
-                    sorted.keyed.push((place, Keyed { composed, key, body_hash: body_hash.to_vec() }));
+                    first.insert(request.id(), (place, request.clone()));
+                    sorted.keyed.push((place, Keyed { composed, request }));
                 }
-                Some((earlier, hash)) if *hash == body_hash => sorted.repeated.push((place, *earlier)),
-                Some(_) => sorted.refused.push((place, reused())),
+                Some((earlier, other)) if *other == request => sorted.repeated.push((place, *earlier)),
+                Some(_) => sorted.settled.push((place, Err(reused()))),
             }
         }
         sorted
@@ -192,8 +194,8 @@ impl Sorted {
     /// Sends them, and returns what became of the `n` messages in their order.
     async fn send(self, state: &ApiState, app: &App, n: usize) -> Result<Vec<Outcome>, Problem> {
         let mut outcomes: Vec<Option<Outcome>> = (0..n).map(|_| None).collect();
-        for (place, problem) in self.refused {
-            outcomes[place] = Some(Err(problem));
+        for (place, outcome) in self.settled {
+            outcomes[place] = Some(outcome);
         }
         // Those without keys come first: if there is no room for them, nothing was sent at all.
         let (places, plain): (Vec<_>, Vec<_>) = self.plain.into_iter().unzip();
@@ -203,7 +205,7 @@ impl Sorted {
         let mut keyed = self.keyed.into_iter().peekable();
         while keyed.peek().is_some() {
             let (places, group): (Vec<_>, Vec<_>) = keyed.by_ref().take(KEYED_AT_ONCE).unzip();
-            for (place, taken) in places.into_iter().zip(accept_once(state, app, ROUTE, group).await) {
+            for (place, taken) in places.into_iter().zip(accept_once(state, app, group).await) {
                 outcomes[place] = Some(taken);
             }
         }
@@ -215,28 +217,48 @@ impl Sorted {
     }
 }
 
+fn raw(body: &[u8]) -> Result<Box<RawValue>, Problem> {
+    serde_json::from_slice(body).map_err(|_| Problem::internal())
+}
+
 /// What the same message with the same key is answered with.
 fn again(first: &Outcome) -> Outcome {
     match first {
-        Ok(Taken::Now(accepted)) => Ok(Taken::Before { status: StatusCode::ACCEPTED, response: accepted.to_json() }),
-        Ok(Taken::Before { status, response }) => Ok(Taken::Before { status: *status, response: response.clone() }),
+        Ok(Taken::Now(accepted)) => {
+            Ok(Taken::Before(Replay { status: StatusCode::ACCEPTED, body: Zeroizing::new(accepted.to_json()) }))
+        }
+        Ok(Taken::Before(replay)) => Ok(Taken::Before(replay.clone())),
         Err(problem) => Err(problem.clone()),
     }
 }
 
-/// Reads and checks one message. Returns its idempotency key, too.
+/// Reads and checks one message. Returns its idempotency key, too, where it can be read.
 async fn compose(
     state: &ApiState,
     app: &App,
     retries: &RetryHeaders,
     templates: &mut Templates,
     raw: &RawValue,
-) -> Result<(Option<String>, Composed), Problem> {
-    let mut body: NewMessageBody = parse(raw.get().as_bytes())?;
+) -> (Option<String>, Result<Composed, Problem>) {
+    let mut body: NewMessageBody = match parse(raw.get().as_bytes()) {
+        Ok(body) => body,
+        Err(problem) => return (None, Err(problem)),
+    };
     let key = body.idempotency_key.take();
     if key.as_deref().is_some_and(|key| !is_idempotency_key(key)) {
-        return Err(Problem::invalid_member("/idempotency_key", IDEMPOTENCY_KEY_RULE));
+        return (None, Err(Problem::invalid_member("/idempotency_key", IDEMPOTENCY_KEY_RULE)));
     }
+    (key, check(state, app, retries, templates, body).await)
+}
+
+/// Checks one message against the present state of the app.
+async fn check(
+    state: &ApiState,
+    app: &App,
+    retries: &RetryHeaders,
+    templates: &mut Templates,
+    mut body: NewMessageBody,
+) -> Result<Composed, Problem> {
     let template = templates.resolve(state, app.id, body.template.take()).await?;
     let mut composed = body.compose(state, app, retries, None, template)?;
     if !composed.addressed.audience.is_named() {
@@ -244,10 +266,9 @@ async fn compose(
         return Err(Problem::invalid_member("/to", detail));
     }
     templates.try_out(state, app.id, &mut composed).await?;
-    Ok((key, composed))
+    Ok(composed)
 }
 
-/// Where a message stands in the body.
 fn pointer(place: usize) -> String {
     format!("/messages/{place}")
 }

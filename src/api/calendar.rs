@@ -8,13 +8,12 @@ use super::ApiState;
 use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::Problem;
-use crate::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
+use super::routes::routes;
 use crate::store::keys::audit::Action;
 use crate::store::queue::calendars;
+use bellwire_rules::policy::calendar::{Calendar, Hours, WINDOWS_MAX, Window, WrittenWindow, zone};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change))
 }
@@ -43,9 +42,7 @@ impl From<Calendar> for CalendarView {
 }
 
 /// Shows the app's calendar.
-#[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = CalendarView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -54,9 +51,7 @@ pub(crate) async fn show(
 }
 
 /// Replaces the app's calendar. It holds within a minute, also for what is under way.
-#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug")), request_body = CalendarView,
-    security(("api_key" = ["policies"])), responses((status = 200, body = CalendarView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/calendar", tag = "Policies", responses((status = 200, body = CalendarView)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -73,7 +68,7 @@ pub(crate) async fn change(
     }
     let calendar = Calendar { zone, quiet_hours: body.quiet_hours, off_peak: body.off_peak };
     let (app, now) = (server.app.id, state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     calendars::write(&mut *tx, app, &calendar, now).await?;
     server.did(Action::CalendarChanged, app).record(&mut tx, 1, now).await?;
     tx.commit().await?;

@@ -9,13 +9,12 @@ use super::ApiState;
 use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
-use crate::policy::caps::{Caps, WrittenCap};
+use super::routes::routes;
 use crate::store::keys::audit::Action;
 use crate::store::queue::caps;
+use bellwire_rules::policy::caps::{Caps, WrittenCap};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change))
 }
@@ -36,9 +35,7 @@ impl From<&Caps> for CapsView {
 }
 
 /// Shows the app's frequency caps.
-#[utoipa::path(get, path = "/v1/apps/{app}/caps", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = CapsView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapsView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -48,9 +45,7 @@ pub(crate) async fn show(
 
 /// Replaces the app's frequency caps. They hold within a minute, and count what is sent from then on; what was counted for a cap
 /// over the same tiers goes on counting.
-#[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug")), request_body = CapsView,
-    security(("api_key" = ["policies"])), responses((status = 200, body = CapsView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapsView)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -62,7 +57,7 @@ pub(crate) async fn change(
         faults.finish().expect_err("there are errors")
     })?;
     let (app, shown) = (server.app.id, CapsView::from(&caps));
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     caps::write(&mut *tx, app, &caps).await?;
     server.did(Action::CapsChanged, app).with(json!(shown)).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;

@@ -10,14 +10,13 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::Operator;
+use super::routes::routes;
 use crate::checks::{self, Finding};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// How often others are asked over the network, at most.
 pub(super) const OTHERS_EVERY: Duration = Duration::from_secs(30);
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list))
 }
@@ -36,8 +35,7 @@ pub(crate) struct Findings {
 ///
 /// What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers. Others are
 /// asked over the network once in half a minute at most, and only those that settings or the program name.
-#[utoipa::path(get, path = "/v1/checks", tag = "Operations",
-    security(("api_key" = ["operator"])), responses((status = 200, body = Findings)))]
+#[utoipa::path(get, path = "/v1/checks", tag = "Operations", responses((status = 200, body = Findings)))]
 pub(crate) async fn list(_: Operator, State(state): State<ApiState>) -> Json<Findings> {
     let (at, setup) = (state.clock.now(), &state.settings.setup);
     let outside = state.outside.get(&state.clock, checks::network::look(&state.pool, &state.gateways, setup));

@@ -9,33 +9,32 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::ApiState;
-use super::extract::{TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
+use super::extract::{PathParam, TOPIC_NAME_RULE, TopicName, USER_ID_RULE, is_plain_text};
 use super::later;
-use super::policies::{check, kept};
+use super::policies::{PolicyFault as _, check, kept, terms_of};
 use super::problem::{Faults, FieldError, Problem};
 use super::retry_headers::RetryHeaders;
 use super::segments::Chosen;
 use super::sunset::SunsetBody;
 use super::templated::{Resolved, TemplateRef, Trial};
-use crate::model::clock::uuid_of;
-use crate::model::delivery::{Tier, TierSchema, Urgency};
-use crate::model::filter::{Filter, Sunset};
-use crate::model::id::{MessageId, SubscriptionId};
-use crate::model::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
-use crate::model::permission::BrowserRight;
-use crate::model::template::Said;
 use crate::otlp;
-use crate::policy::{Parsed, Place, Request, SILENT_OF_RETRIES, Terms, TierDefaults};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::{Addressed, Audience, NewMessage, Sent};
 use crate::vault::CONTENT;
-use crate::webpush::payload::Template;
+use bellwire_core::clock::uuid_of;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_core::message::{ACTIONS_SHOWN, COLLAPSE_KEY_MAX, Content, Notification, Payload, topic_header};
+use bellwire_core::openapi::TierSchema;
+use bellwire_core::permission::BrowserRight;
+use bellwire_core::template::Said;
+use bellwire_rules::policy::{Parsed, Place, Request, SILENT_OF_RETRIES, TierDefaults};
+use bellwire_segment::{Filter, Sunset};
+use bellwire_webpush::payload::Template;
 
-/// Most subscriptions or users that one message names.
 const NAMED_MAX: usize = 1000;
 /// Longest name that a sender gives a message, in characters.
 const KEY_MAX: usize = 255;
-/// What such a name looks like, for whoever got it wrong.
 const KEY_RULE: &str = "must be 1 to 255 characters without control characters";
 /// Longest time to live: four weeks, which is what FCM keeps to.
 pub(super) const TTL_MAX_S: i64 = 2_419_200;
@@ -45,9 +44,8 @@ pub(super) const TTL_MAX_S: i64 = 2_419_200;
 #[derive(Debug, Clone, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct To {
-    /// These subscriptions, at most 1,000.
+    /// These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Vec<String>>)]
     subscriptions: Option<Vec<SubscriptionId>>,
     /// Every subscription of these users, at most 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,12 +130,13 @@ impl std::str::FromStr for MessageKey {
     }
 }
 
-/// A checked message.
+impl PathParam for MessageKey {
+    const NAME: &'static str = "key";
+}
+
 #[derive(Debug)]
 pub(crate) struct Composed {
-    /// The message, and whom it is for.
     pub addressed: Addressed,
-    /// What its answer needs besides.
     pub asked: Asked,
     /// Its template, if that does not say the same to everybody: to be tried before the message is taken.
     pub trial: Option<Trial>,
@@ -154,15 +153,12 @@ impl Composed {
 /// What the author of a message is to be told of.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
-    /// The message's id.
     pub id: MessageId,
     /// What its author should know all the same.
     pub warnings: Vec<FieldError>,
-    /// Subscriptions in the order they were named.
     named: Vec<SubscriptionId>,
     /// Whether the topic that it is for, if it is for one, may still have to be made.
     topic_may_be_missing: bool,
-    /// Whether it is for later.
     pub is_for_later: bool,
 }
 
@@ -221,7 +217,7 @@ impl NewMessageBody {
             policy: retries.over(self.policy).map(kept),
             enveloped: said.is_enveloped(),
             accepted_at,
-            is_for_later,
+            received_at: is_for_later.then_some(now),
             by_cursors: false,
             key: self.key,
             traceparent: otlp::current(),
@@ -299,7 +295,12 @@ impl Asked {
         let mut faults = Faults::default();
         match self.topic_may_be_missing {
             true if sent.lacks_topic => {
-                let detail = "there is no such topic (yet), so this reached nobody; is it mistyped?";
+                let detail = match sent.expands {
+                    true => {
+                        "this topic did not exist, so it was created; members who join before `send_at` are reached"
+                    }
+                    false => "this topic does not exist, so this message reached no subscriber; check its spelling",
+                };
                 self.warnings.push(FieldError::member("/to/topic", detail));
             }
             _ => faults.require(!sent.lacks_topic, "/to/topic", "is no topic of this app: is it mistyped?"),
@@ -329,7 +330,6 @@ pub(super) fn check_segment(to: &To, read: Option<Result<Chosen, String>>, fault
     }
 }
 
-/// Checks whom a message is for.
 pub(super) fn check_to(to: To, app: &App, faults: &mut Faults) -> Option<Audience> {
     let To { subscriptions, users, topic, all, segment } = to;
     if segment.is_some() && (subscriptions.is_some() || users.is_some()) {
@@ -388,7 +388,7 @@ fn check_policy(
     app: &App,
     faults: &mut Faults,
 ) -> Result<Parsed, Problem> {
-    let terms = Terms::of(app, Place::Message);
+    let terms = terms_of(app, Place::Message);
     let checked = retries.check(policy, &terms, faults)?;
     let parsed = policy.filter(|_| !checked).and_then(|policy| check(policy, &terms, "/policy", faults));
     let mut parsed = parsed.unwrap_or_default();
@@ -406,7 +406,6 @@ fn check_label(content: &Content, request: &Request, faults: &mut Faults) {
     }
 }
 
-/// Checks a template and what it is told.
 fn check_template(
     template: Resolved,
     app: &App,

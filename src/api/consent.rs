@@ -2,11 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::extract::is_plain_text;
 use super::problem::Faults;
-use crate::model::subscription::{CONSENT_SOURCE_CHARS_MAX, Consent};
+use bellwire_core::request_time;
+use bellwire_core::subscription::{CONSENT_SOURCE_CHARS_MAX, Consent};
 
 /// When and where somebody agreed to be sent something.
 #[derive(Debug, Serialize, ToSchema)]
@@ -30,23 +32,38 @@ impl ConsentView {
 pub(crate) struct NewConsent {
     /// When, not in the future; by default now. For servers: a browser gives it as it registers. An earlier one than is known changes
     /// nothing.
-    at: Option<DateTime<Utc>>,
+    #[schema(value_type = Option<DateTime<Utc>>)]
+    at: Option<Value>,
     /// Where, such as the page or the words that asked. A browser's is kept where none is known.
-    source: Option<String>,
+    #[schema(value_type = Option<String>)]
+    source: Option<Value>,
 }
 
 impl NewConsent {
-    /// Checks it.
-    pub(super) fn check(self, by_server: bool, now: DateTime<Utc>, faults: &mut Faults) -> Consent {
-        faults.require(by_server || self.at.is_none(), "/consent/at", "is for servers to say");
-        faults.require(self.at.is_none_or(|at| at <= now), "/consent/at", "must not lie in the future");
-        check_source(self.source.as_deref(), "/consent/source", faults);
-        Consent { at: Some(self.at.unwrap_or(now)), source: self.source }
+    /// Returns the parts that hold; the others are noted in `faults`.
+    pub(super) fn read(given: Value, by_server: bool, now: DateTime<Utc>, faults: &mut Faults) -> Option<Consent> {
+        let Ok(Self { at, source }) = serde_json::from_value(given) else {
+            faults.refuse("/consent", "must be an object with `at` and `source` alone");
+            return None;
+        };
+        faults.require(by_server || at.is_none(), "/consent/at", "is for servers to say");
+        let at = match at.filter(|_| by_server).map(|at| at.as_str().and_then(request_time::parse)) {
+            Some(Some(at)) if at <= now => Some(at),
+            None => Some(now),
+            Some(unfit) => {
+                let rule = "must be a time of RFC 3339 that does not lie in the future";
+                faults.refuse("/consent/at", rule);
+                unfit.is_some().then_some(now)
+            }
+        };
+        let source = source.map(|source| source.as_str().unwrap_or_default().to_owned());
+        Some(Consent { at, source: check_source(source, "/consent/source", faults) })
     }
 }
 
-/// Checks where somebody agreed, which stands at `at`.
-pub(super) fn check_source(source: Option<&str>, at: &str, faults: &mut Faults) {
-    let fits = source.is_none_or(|source| is_plain_text(source, CONSENT_SOURCE_CHARS_MAX));
-    faults.require(fits, at, "must be 1 to 200 characters without control characters");
+/// Returns the source of a consent, a member at `at`, if it can be kept.
+pub(super) fn check_source(source: Option<String>, at: &str, faults: &mut Faults) -> Option<String> {
+    let fits = |source: &String| is_plain_text(source, CONSENT_SOURCE_CHARS_MAX);
+    faults.require(source.as_ref().is_none_or(fits), at, "must be 1 to 200 characters without control characters");
+    source.filter(fits)
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
@@ -12,12 +12,14 @@ use axum::response::{IntoResponse, Response};
 use parking_lot::Mutex;
 
 use super::ApiState;
-use super::auth::is_servers;
+use super::auth::{bearer, is_servers, read_token};
 use super::extract::{AppRef, BodyLimit, named_app, path_param};
 use super::limits::Budget;
-use super::problem::Problem;
-use crate::model::id::AppId;
+use super::problem::{Problem, ProblemCode};
+use crate::store::audience::subscriptions::is_signed;
 use crate::store::keys::apps::App;
+use bellwire_core::id::AppId;
+use bellwire_core::origin::is_origin;
 
 /// Stands before every route that lets browsers in, and leaves the [`App`] in the request's extensions. Servers'
 /// requests pass untouched: their key is checked by [`super::auth`], and a browser gets no CORS headers for them.
@@ -30,7 +32,7 @@ pub(crate) async fn public(State(state): State<ApiState>, request: Request, next
         Ok(name) => name,
         Err(problem) => return problem.into_response(),
     };
-    let (budget, app) = match visitor(&parts, &state, &name).await {
+    let (budget, app) = match visitor(&mut parts, &state, &name).await {
         Ok(known) => known,
         Err(problem) => return refused(&parts, &state, &name, problem),
     };
@@ -46,13 +48,29 @@ pub(crate) async fn public(State(state): State<ApiState>, request: Request, next
     for_browsers(next.run(Request::from_parts(parts, body)).await, origin, Some(budget))
 }
 
-/// The app that the path names, once the request is counted against its client and against it.
-async fn visitor(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget, Arc<App>), Problem> {
+/// The app that the path names, once the request is counted against that app, and against the token that it shows or its client.
+async fn visitor(parts: &mut Parts, state: &ApiState, name: &str) -> Result<(Budget, Arc<App>), Problem> {
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
-    let budget = state.limits.client(client)?;
+    if parts.method == Method::OPTIONS {
+        let budget = state.limits.preflight(client)?;
+        return Ok((budget, state.known_apps.find_now(state, name).await?));
+    }
+    let budget = match of_token(parts, state).await {
+        Some(budget) => budget?,
+        None => state.limits.client(client)?,
+    };
     let app = state.known_apps.find_now(state, name).await?;
     state.limits.app(app.id)?;
     Ok((budget, app))
+}
+
+/// The budget of the subscription's token that a request shows, if this server signed it for the subscription that the path names,
+/// or is known to have signed it.
+async fn of_token(parts: &mut Parts, state: &ApiState) -> Option<Result<Budget, Problem>> {
+    let token = bearer(&parts.headers).and_then(read_token)?;
+    let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
+    let named = params.iter().find(|(key, _)| *key == "subscription").and_then(|(_, id)| id.parse().ok());
+    state.limits.tokens.take(&token, || named.is_some_and(|id| is_signed(&state.vault, id, &token)))
 }
 
 /// Stands before the route of receipts, which come in bursts: with limits of its own, and without asking the database for
@@ -104,10 +122,12 @@ fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
     let origin = stranger.to_str().unwrap_or("null");
     let remedy = match origin {
         "null" => "Pages without an origin, from files and sandboxed frames, cannot be let in.".to_owned(),
-        _ => format!("If its pages are yours: `bellwire app change {app} --add-origin {origin}`"),
+        _ if is_origin(origin) => format!("If its pages are yours: `bellwire app change {app} --add-origin {origin}`"),
+        _ => "If its pages are yours, serve it over HTTPS: an app lets in no http: origin but those of localhost."
+            .to_owned(),
     };
     let detail = format!("The app {app} does not let in the origin {origin}. {remedy}");
-    Problem::new(StatusCode::FORBIDDEN, "origin_not_allowed", detail)
+    Problem::new(ProblemCode::OriginNotAllowed, detail)
 }
 
 /// Apps that browsers asked for, as they were when the database was last asked.
@@ -125,7 +145,6 @@ impl KnownApps {
         self.0.lock().retain(|_, (_, known)| known.id != app);
     }
 
-    /// The app as it is.
     async fn find_now(&self, state: &ApiState, name: &str) -> Result<Arc<App>, Problem> {
         let app = Arc::new(named_app(state, AppRef::from(name)).await?);
         let mut apps = self.0.lock();

@@ -21,20 +21,19 @@ use super::deliveries::AttemptView;
 use super::extract::{At, parse_query};
 use super::paging::{Page, Paging};
 use super::problem::Problem;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
-use crate::model::lane::Gateway;
-use crate::model::scope::Scope;
+use super::routes::{Argument, routes};
 use crate::store::keys::audit::Action;
 use crate::store::keyset::Keyset;
 use crate::store::outcomes::dead_letters::{self, By, DeadLetterRow, Filter, GROUPS_MAX, Group, State as Standing};
 use crate::store::outcomes::deliveries;
 use crate::vault::CONTENT;
-use crate::webpush::shrink;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::scope::Scope;
+use bellwire_rules::explain::size_note;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list))
@@ -52,6 +51,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug)]
 pub(crate) struct Filtered<T>(pub Filter, pub T);
 
+impl<T> Argument for Filtered<T> {}
+
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
     type Rejection = Problem;
 
@@ -67,7 +68,6 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct DeadLetterView {
     /// Its id.
-    #[schema(value_type = String)]
     id: DeadLetterId,
     /// Where it stands.
     state: Standing,
@@ -86,17 +86,14 @@ pub(crate) struct DeadLetterView {
     /// The push service.
     gateway: Gateway,
     /// What was sent.
-    #[schema(value_type = String)]
     message: MessageId,
     /// To whom.
-    #[schema(value_type = String)]
     subscription: SubscriptionId,
     /// When it died.
     at: DateTime<Utc>,
     /// When it was replayed or discarded.
     settled_at: Option<DateTime<Utc>>,
     /// The message that replayed it.
-    #[schema(value_type = Option<String>)]
     replay: Option<MessageId>,
     /// How many lines its history has.
     attempts: i64,
@@ -125,9 +122,8 @@ impl From<DeadLetterRow> for DeadLetterView {
 
 /// Lists dead letters, the newest first. A list that is narrowed is a search, of which a few are made at a time: 503
 /// (`searches_busy`).
-#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug"), Filter, Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<DeadLetterView>)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters", tag = "Dead letters", params(Filter, Paging),
+    responses((status = 200, body = Page<DeadLetterView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -163,9 +159,8 @@ pub(crate) struct Groups {
 }
 
 /// Counts dead letters by what they have in common. It is a search, of which a few are made at a time: 503 (`searches_busy`).
-#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug"), Grouping, Filter),
-    security(("api_key" = ["read"])), responses((status = 200, body = Groups)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/groups", tag = "Dead letters", params(Grouping, Filter),
+    responses((status = 200, body = Groups)))]
 pub(crate) async fn groups(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -212,8 +207,7 @@ pub(crate) struct Opened {
 
 /// Opens a dead letter. Its content takes a key with the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/{dead_letter}", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = Opened)))]
+    responses((status = 200, body = Opened)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -232,7 +226,6 @@ async fn give<S>(state: &ApiState, server: &Server<S>, id: DeadLetterId) -> Resu
     Ok(axum::Json(opened))
 }
 
-/// The dead letter of that id.
 async fn find(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<DeadLetterView, Problem> {
     let found = dead_letters::list(&state.pool, app, &Filter::one(id), Keyset::newest(1)).await?.pop();
     found.map(DeadLetterView::from).ok_or_else(|| Problem::not_found("dead letter"))
@@ -243,7 +236,7 @@ async fn open(state: &ApiState, app: AppId, caller: &Caller, id: DeadLetterId) -
     let enclosed = dead_letters::enclosed(&state.pool, app, id).await?;
     let enclosed = enclosed.ok_or_else(|| Problem::not_found("dead letter"))?;
     let history = deliveries::attempts(&state.pool, letter.message, &[letter.subscription]).await?;
-    let told = history.iter().rev().find_map(|attempt| shrink::dropped(attempt.reason.as_deref()?));
+    let told = history.iter().rev().find_map(|attempt| size_note::dropped(attempt.reason.as_deref()?));
     let dropped = told.map(|names| names.into_iter().map(str::to_owned).collect());
     let (content_state, content) = match enclosed.content.filter(|_| letter.state != Standing::Closed) {
         None => (ContentState::Deleted, None),

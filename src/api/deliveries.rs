@@ -14,19 +14,20 @@ use super::auth::{MayRead, MaySteerMessages, Server};
 use super::extract::{At, Query};
 use super::messages::missing;
 use super::paging::{Page, Paging};
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
+use super::routes::routes;
+use super::subscriptions::current;
 use super::{ApiState, Work};
-use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::id::{AppId, MessageId, SubscriptionId};
-use crate::model::named;
+use crate::store::keys::apps::App;
 use crate::store::keyset::Keyset;
 use crate::store::outcomes::deliveries::{self, AttemptRow, DeliveryRow, Reached};
 use crate::store::outcomes::receipts::{self, ReceiptRow};
 use crate::store::queue::messages;
+use bellwire_core::delivery::{Ending, ReceiptKind};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_core::named;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list))
@@ -37,26 +38,16 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 }
 
 named! {
-    /// Where a delivery stands.
     #[schema(as = DeliveryState)]
     pub(crate) enum Standing {
-        /// It waits for its first attempt.
         Queued = "queued",
-        /// A worker has it.
         Dispatching = "dispatching",
-        /// It waits for another attempt.
         Retrying = "retrying",
-        /// Its push service took it.
         Accepted = "accepted",
-        /// Its subscription does not exist any more.
         Gone = "gone",
-        /// Its time was over.
         Expired = "expired",
-        /// It was given up.
         Dead = "dead",
-        /// It was called off.
         Cancelled = "cancelled",
-        /// It exceeded a limit.
         Capped = "capped",
     }
 }
@@ -84,7 +75,6 @@ impl Standing {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeliveryView {
     /// Whom it goes to.
-    #[schema(value_type = String)]
     subscription: SubscriptionId,
     /// Where it stands.
     state: Standing,
@@ -197,8 +187,7 @@ async fn read(
 
 /// Lists a message's deliveries as far as they are known one by one, those of the newest subscriptions first.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<DeliveryView>)))]
+    responses((status = 200, body = Page<DeliveryView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -213,17 +202,37 @@ pub(crate) async fn list(
     Ok(cut.page(views, |(id, _)| *id, |(_, view)| view).answer(&uri))
 }
 
-/// Shows one delivery.
+/// Shows one delivery. A delivery that was handed on to the successor of its subscription is shown by either id.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = DeliveryView)))]
+    responses((status = 200, body = DeliveryView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,
 ) -> Result<axum::Json<DeliveryView>, Problem> {
+    let id = kept_under(&state, &server.app, message, id).await?;
     one(&state, server.app.id, message, id).await
+}
+
+/// Returns the id under which a delivery is kept: its subscription's, or the successor's to which it was handed on.
+async fn kept_under(
+    state: &ApiState,
+    app: &App,
+    message: MessageId,
+    id: SubscriptionId,
+) -> Result<SubscriptionId, Problem> {
+    let find = |id| deliveries::list(&state.pool, app.id, message, Some(id), Keyset::newest(1), state.clock.now());
+    let here = find(id).await?.pop();
+    if here.as_ref().is_some_and(|row| row.held || row.retries.is_some()) {
+        return Ok(id);
+    }
+    let attempts = deliveries::attempts(&state.pool, message, &[id]).await?;
+    if attempts.last().is_some_and(|last| last.ending != Ending::Retry.code()) {
+        return Ok(id);
+    }
+    let successor = current(state, app, id).await?;
+    Ok(if find(successor).await?.is_empty() { id } else { successor })
 }
 
 async fn one(
@@ -239,15 +248,14 @@ async fn one(
 
 /// Makes a delivery that waits due now. What its policy planned is not used up.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/retry", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 202, body = DeliveryView)))]
+    responses((status = 202, body = DeliveryView)))]
 pub(crate) async fn retry(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,
 ) -> Result<(StatusCode, axum::Json<DeliveryView>), Problem> {
-    let app = server.app.id;
+    let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);
     let hurried = deliveries::hurry(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;
     if hurried == Reached::NotWaiting {
@@ -259,15 +267,14 @@ pub(crate) async fn retry(
 
 /// Cancels a delivery that waits.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/cancel", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 200, body = DeliveryView)))]
+    responses((status = 200, body = DeliveryView)))]
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(message): At<MessageId>,
     At(id): At<SubscriptionId>,
 ) -> Result<axum::Json<DeliveryView>, Problem> {
-    let app = server.app.id;
+    let (app, id) = (server.app.id, kept_under(&state, &server.app, message, id).await?);
     let cancelled = deliveries::cancel(&state.pool, app, message, id, state.clock.now()).await?;
     let view = one(&state, app, message, id).await?;
     match cancelled {
@@ -278,5 +285,5 @@ pub(crate) async fn cancel(
 
 fn not_waiting() -> Problem {
     let detail = "The delivery does not wait: it has ended, is being sent, or its message is paused.";
-    Problem::conflict("delivery_not_waiting", detail)
+    Problem::new(ProblemCode::DeliveryNotWaiting, detail)
 }

@@ -25,7 +25,7 @@ use super::auth;
 use super::etag::{self, Comparison};
 use super::extract::read_body;
 use super::places::{Busy, Places};
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 use crate::store::operations::edits;
 
 /// Changes with a condition that are made at a time, of one app half of them: each holds one connection to the database, and works with
@@ -34,20 +34,16 @@ const AT_ONCE: usize = 4;
 /// How long a change waits for another one to the same kind of thing.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BUSY: Busy =
-    Busy { code: "edits_busy", detail: "More is being changed under a condition than can be at a time." };
+    Busy { code: ProblemCode::EditsBusy, detail: "More is being changed under a condition than can be at a time." };
 
-/// What the layer knows.
 pub(super) struct Edits {
     state: ApiState,
-    /// The routes without the layer, to read by.
     routes: Router,
-    /// Paths of what can be read and changed.
     editable: BTreeSet<String>,
     turns: Places,
 }
 
 impl Edits {
-    /// For these routes, which `description` describes.
     pub(super) fn new(state: ApiState, routes: Router, description: &OpenApi) -> Arc<Self> {
         let editable = description.paths.paths.iter().filter(|(_, item)| {
             let changes = [&item.put, &item.patch, &item.delete];
@@ -89,14 +85,13 @@ impl Edits {
             Some(_) => "It has been changed since you read it: read it again, and then decide.",
             None => "There is no such thing, or not any more.",
         };
-        let mut problem = Problem::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", detail);
+        let mut problem = Problem::new(ProblemCode::PreconditionFailed, detail);
         if let Some(tag) = now {
             problem = problem.with_header(header::ETAG, tag);
         }
         Err(problem.into_response())
     }
 
-    /// Makes a change under its condition.
     async fn change(&self, request: Request, next: Next) -> Result<Response, Response> {
         let refuse = |problem: Problem| problem.into_response();
         let (parts, body) = request.into_parts();
@@ -112,12 +107,12 @@ impl Edits {
         let read = read_body(Request::new(body), settings.body_max_bytes, settings.body_timeout);
         let octets = read.await.map_err(refuse)?;
         let _turn = self.turns.take(app, settings.place_patience, &BUSY).await.map_err(refuse)?;
-        let mut tx = self.state.pool.begin().await.map_err(|error| refuse(error.into()))?;
+        let mut tx = self.state.begin().await.map_err(|error| refuse(error.into()))?;
         let held =
             edits::take_turn(&mut tx, app, route(&parts), PATIENCE).await.map_err(|error| refuse(error.into()))?;
         if !held {
             let waiting = "Somebody else is changing such a thing, and takes long.";
-            return Err(refuse(Problem::new(StatusCode::SERVICE_UNAVAILABLE, BUSY.code, waiting)));
+            return Err(refuse(Problem::new(BUSY.code, waiting)));
         }
         self.check(&parts).await?;
         let changed = next.run(Request::from_parts(parts.clone(), Body::from(octets))).await;

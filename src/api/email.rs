@@ -2,7 +2,6 @@
 
 use super::extract::is_plain_text;
 
-/// What an address must look like.
 pub(crate) const EMAIL_RULE: &str = "must be an email address of at most 254 characters, such as ann@example.com";
 
 /// An address as teammates are known by; none: it is none.

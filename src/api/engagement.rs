@@ -14,24 +14,23 @@ use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::{FieldError, Problem};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::fact::{Counts, Fact};
-use crate::model::id::AppId;
-use crate::model::lane::Gateway;
-use crate::policy::engagement::{Engagement, Level};
+use super::routes::routes;
 use crate::store::outcomes::rollups::{self, Piece, Step, Wanted};
+use crate::store::transactions::begin_with;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Ending, ReceiptKind};
+use bellwire_core::fact::{Counts, Fact};
+use bellwire_core::id::AppId;
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::engagement::{Engagement, Level};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show))
 }
 
 /// Days that are looked at unless somebody says otherwise.
 const DAYS_DEFAULT: u32 = 28;
-/// The most.
 const DAYS_MAX: u32 = 365;
 
 /// Begins a look at figures that nobody's message waits for.
@@ -81,7 +80,7 @@ pub(crate) struct PeriodView {
     displayed: u64,
     /// Clicked notifications.
     clicked: u64,
-    /// Closed notifications; null: not known, since none was reported.
+    /// Closed notifications. Null if no browser reported one, and for Firefox, which cannot tell a person from a timeout.
     closed: Option<u64>,
     /// Notifications that were displayed and neither clicked nor closed; null: not known.
     ignored: Option<u64>,
@@ -139,7 +138,9 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
         let counts = &mut counted.entry(row.gateway).or_default()[usize::from(row.start < from)];
         row.facts.iter().zip(&row.ns).for_each(|(fact, n)| counts.add_stored(*fact, *n));
     }
-    let gateways = counted.iter().map(|(gateway, counts)| (*gateway, counts.each_ref().map(Engagement::of)));
+    let gateways = counted
+        .iter()
+        .map(|(gateway, counts)| (*gateway, counts.each_ref().map(|counts| Engagement::of(*gateway, counts))));
     let was_used = |[now, before]: &[Engagement; 2]| now.accepted + before.accepted + now.displayed > 0;
     Ok(Counted { from, until, gateways: gateways.filter(|(_, counts)| was_used(counts)).collect() })
 }
@@ -147,8 +148,7 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
 /// Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has
 /// changed. What browsers do not tell is null.
 #[utoipa::path(get, path = "/v1/apps/{app}/engagement", tag = "Operations",
-    params(("app" = String, Path, description = "Id or slug"), EngagementQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = EngagementView)))]
+    responses((status = 200, body = EngagementView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -172,7 +172,7 @@ pub(crate) async fn show(
 /// What a sender to many should know first: where people do not want what comes already. Fails if figures cannot be read at once,
 /// which nobody's message should wait for.
 pub(super) async fn warnings(state: &ApiState, app: AppId) -> Result<Vec<FieldError>, Problem> {
-    let mut tx = state.pool.begin_with(BEGIN_BRIEFLY).await?;
+    let mut tx = begin_with(&state.pool, BEGIN_BRIEFLY).await?;
     let counted = count(state, &mut tx, app, DAYS_DEFAULT).await?;
     tx.commit().await?;
     let unwelcome = counted.gateways.into_iter().filter(|(_, [now, before])| now.level(before) == Level::Warning);

@@ -3,7 +3,7 @@
 use aws_lc_rs::digest;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::model::base64url;
+use bellwire_core::base64url;
 
 /// The strong tag of a representation.
 pub(super) fn of(octets: &[u8]) -> HeaderValue {
@@ -12,7 +12,6 @@ pub(super) fn of(octets: &[u8]) -> HeaderValue {
     HeaderValue::try_from(tag).expect("base64url in quotes")
 }
 
-/// How tags are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
     /// A weak tag is equal to nothing: for whoever changes what it names.
@@ -25,9 +24,25 @@ pub(super) enum Comparison {
 pub(super) fn is_named(headers: &HeaderMap, name: &HeaderName, tag: Option<&HeaderValue>, by: Comparison) -> bool {
     let Some(tag) = tag else { return false };
     let given = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-    given.flat_map(|list| list.split(',')).map(str::trim).any(|named| match named.strip_prefix("W/") {
+    given.flat_map(named_tags).any(|named| match named.strip_prefix("W/") {
         Some(weak) => by == Comparison::Weak && tag == weak,
         None => named == "*" || tag == named,
+    })
+}
+
+/// Returns the tags of a list, up to the first malformed one. A tag may contain commas.
+fn named_tags(list: &str) -> impl Iterator<Item = &str> {
+    let mut rest = list;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        let opens = if rest.starts_with("W/") { 2 } else { 0 };
+        let length = match rest.get(opens..)?.strip_prefix('"') {
+            Some(opaque) => opens + opaque.find('"')? + 2,
+            None => rest.starts_with('*').then_some(1)?,
+        };
+        let (tag, behind) = rest.split_at(length);
+        rest = behind;
+        Some(tag)
     })
 }
 
@@ -38,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_names_a_representation_by_its_tag_or_by_a_star() {
+    fn header_matches_tag_or_star() {
         let tag = of(b"x");
         let text = tag.to_str().unwrap();
         for (given, strong, weak) in [
@@ -49,6 +64,9 @@ mod tests {
             ("\"other\"".to_owned(), false, false),
             (text.trim_matches('"').to_owned(), false, false),
             (String::new(), false, false),
+            ("\"a,*,b\"".to_owned(), false, false),
+            (format!("\"a,b\",{text}"), true, true),
+            (format!("unquoted, {text}"), false, false),
         ] {
             let headers = HeaderMap::from_iter([(IF_MATCH, given.parse().unwrap())]);
             let named = |by| is_named(&headers, &IF_MATCH, Some(&tag), by);

@@ -13,12 +13,11 @@ use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
-use crate::model::id::EventId;
+use super::routes::routes;
 use crate::store::outcomes::events::{self, Body, EventRow};
+use bellwire_core::id::EventId;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list))
 }
@@ -27,7 +26,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventView {
     /// Its id.
-    #[schema(value_type = String)]
     id: EventId,
     /// When it happened first within its minute.
     at: DateTime<Utc>,
@@ -46,9 +44,7 @@ impl From<EventRow> for EventView {
 }
 
 /// Lists events, the newest first.
-#[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<EventView>)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/events", tag = "Events", responses((status = 200, body = Page<EventView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,

@@ -19,20 +19,20 @@ use super::auth::{bearer, read_token};
 use super::compose::NewMessageBody;
 use super::extract::{BodyLimit, Json};
 use super::limits::peer;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
 use super::subscriptions::{ended, unknown};
 use super::vapid_keys;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
-use crate::model::permission::{BrowsersMay, Speaker};
-use crate::model::subscription::SubscriptionState;
 use crate::store::audience::subscriptions::{self, Right};
 use crate::store::audience::topics;
 use crate::store::keys::apps::{self, App, Created};
 use crate::store::keys::vapid_keys::Role;
-use crate::webpush::keys::{SigningKey, check_subject};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_core::origin::{Audience, is_this_machine};
+use bellwire_core::permission::{BrowsersMay, Speaker};
+use bellwire_core::subscription::SubscriptionState;
+use bellwire_webpush::keys::{SigningKey, check_subject};
 
-/// Short name of the example's app.
 const SLUG: &str = "example";
 /// Topics of the example's app, between which the page lets people choose.
 const TOPICS: [&str; 3] = ["news", "offers", "releases"];
@@ -40,16 +40,6 @@ const TOPICS: [&str; 3] = ["news", "offers", "releases"];
 const NOBODY: &str = "mailto:push@example.com";
 /// Whoever tries it is looking at the screen.
 const TTL_S: u32 = 300;
-
-/// Whom the example page is for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Audience {
-    /// Whoever sits at this machine.
-    #[default]
-    ThisMachine,
-    /// Everybody.
-    Everybody,
-}
 
 /// The example page is served.
 #[derive(Debug, Clone, Default)]
@@ -66,17 +56,16 @@ impl Example {
     fn origin(&self, visitor: Visitor, headers: &HeaderMap) -> Option<String> {
         let named = || {
             let host = headers.get(header::HOST)?.to_str().ok()?;
-            Url::parse(&format!("http://{host}")).ok().filter(|url| visitor.sits_here && is_loopback(url))
+            Url::parse(&format!("http://{host}")).ok().filter(|url| visitor.sits_here && is_this_machine(url))
         };
         let url = match &self.public_url {
-            Some(url) => Some(url.clone()).filter(|url| url.scheme() == "https" || is_loopback(url)),
+            Some(url) => Some(url.clone()).filter(|url| url.scheme() == "https" || is_this_machine(url)),
             None => named(),
         };
         url.map(|url| url.origin().ascii_serialization())
     }
 }
 
-/// Who asks for the example page, in the request's extensions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Visitor {
     address: IpAddr,
@@ -111,11 +100,6 @@ pub(crate) async fn door(State(state): State<ApiState>, mut request: Request, ne
     next.run(request).await
 }
 
-fn is_loopback(url: &Url) -> bool {
-    matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"))
-}
-
-/// The page is a directory.
 pub(crate) async fn to_page() -> Redirect {
     Redirect::permanent("/example/")
 }
@@ -140,7 +124,7 @@ pub(crate) async fn app(
     }
     let Some(App { id, .. }) = found else { return Ok(None) };
     let _changing = state.known_keys.changing();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let Some(mut app) = apps::lock(&mut tx, id).await? else { return Ok(None) };
     if !app.origins.contains(&origin) {
         if app.origins.len() >= ORIGINS_MAX {
@@ -168,7 +152,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
         deleting_at: None,
     };
     let subject = if check_subject(origin).is_ok() { origin } else { NOBODY };
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if apps::create(&mut tx, &app).await? == Created::SlugTaken {
         return Ok(apps::find_example(&state.pool).await?.is_some());
     }
@@ -183,7 +167,7 @@ async fn make(state: &ApiState, origin: &str) -> Result<bool, Problem> {
 fn without_app() -> Problem {
     let detail = "The example has no app here: open it on this machine, or set BELLWIRE_PUBLIC_URL to an https: address. \
                   An app of yours with the short name `example` is left alone, and so is one with many origins.";
-    Problem::conflict("example_unavailable", detail)
+    Problem::new(ProblemCode::ExampleUnavailable, detail)
 }
 
 /// What the page works with.
@@ -209,11 +193,9 @@ pub(crate) async fn config(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wish {
     /// The browser that the page runs in.
-    #[schema(value_type = String)]
     subscription: SubscriptionId,
 }
 
-/// What was sent.
 #[derive(Debug, Serialize)]
 pub(crate) struct Sent {
     id: MessageId,
@@ -263,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_believed_if_it_is_this_machine_or_was_configured() {
+    fn origin_is_trusted_if_local_or_configured() {
         let here = Visitor { address: [127, 0, 0, 1].into(), sits_here: true };
         let elsewhere = Visitor { sits_here: false, ..here };
         let of = |visitor, public: Option<&str>, host: &str| {
@@ -277,6 +259,7 @@ mod tests {
             (None, "127.0.0.1", Some("http://127.0.0.1")),
             (None, "[::1]:80", Some("http://[::1]")),
             (None, "push.example.com", None),
+            (None, "shop.localhost:8787", Some("http://shop.localhost:8787")),
             (None, "localhost.example.com", None),
             (None, "a@b:c", None),
             (Some("https://push.example.com/"), "whatever", Some("https://push.example.com")),

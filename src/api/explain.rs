@@ -14,15 +14,7 @@ use super::extract::At;
 use super::messages::missing;
 use super::policies::restore;
 use super::problem::Problem;
-use crate::explain::{self, Facts, Sentence};
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::delivery::{Ending, ReceiptKind, Tier};
-use crate::model::filter::Verdict;
-use crate::model::id::{MessageId, SubscriptionId};
-use crate::model::subscription::{Endpoint, SubscriptionState};
-use crate::policy::calendar::Calendar;
-use crate::policy::lane_state::ALL_ORIGINS;
-use crate::policy::{Place, Places, Policy};
+use super::routes::routes;
 use crate::store::keys::apps::App;
 use crate::store::outcomes::deliveries::AttemptRow;
 use crate::store::outcomes::receipts::{ReceiptRow, kept_since};
@@ -30,10 +22,17 @@ use crate::store::outcomes::stories::{self, DeadLetterRow, Stored, StoryRow};
 use crate::store::queue::claims::walk;
 use crate::store::queue::lanes::OriginRow;
 use crate::vault;
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::{Ending, ReceiptKind, Tier};
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_core::subscription::{Endpoint, SubscriptionState};
+use bellwire_rules::explain::{self, Facts, Sentence};
+use bellwire_rules::policy::calendar::Calendar;
+use bellwire_rules::policy::lane_state::ALL_ORIGINS;
+use bellwire_rules::policy::{Place, Places, Policy};
+use bellwire_segment::Verdict;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show))
 }
@@ -45,10 +44,8 @@ const ENDPOINT_AT: usize = 65 + 16;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExplanationView {
     /// What was to be sent.
-    #[schema(value_type = String)]
     message: MessageId,
     /// Whom it goes to.
-    #[schema(value_type = String)]
     subscription: SubscriptionId,
     /// When this was so. What the story calls "ago" counts from here.
     now: DateTime<Utc>,
@@ -62,8 +59,7 @@ pub(crate) struct ExplanationView {
 /// Explains one delivery: which rule, whose policy, what the push service said, why then, what next. What is not stored is
 /// called not known. A subscription that the message was not for gets an explanation, too.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/explain", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = ExplanationView)))]
+    responses((status = 200, body = ExplanationView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -106,7 +102,8 @@ fn facts(
     stored: Stored,
     now: Timestamp,
 ) -> Facts {
-    let Stored { mut row, attempts, reports, letter, origins, flows, worker_lives, judged } = stored;
+    let Stored { mut row, attempts, reports, letter, origins, subscription_held_until, flows, worker_lives, judged } =
+        stored;
     let tier = Tier::from_code(row.tier).expect("checked by the table");
     let oldest = kept_since(now, state.settings.receipts.retention_days).date_naive().and_time(chrono::NaiveTime::MIN);
     let origin = row.address.take().and_then(|sealed| origin_of(state, subscription, &sealed));
@@ -124,6 +121,7 @@ fn facts(
         reports: reports.into_iter().filter_map(report).collect(),
         letter: letter.map(letter_of),
         origins: origins.into_iter().filter(concerns).map(origin_state).collect(),
+        subscription_held_until,
         flows: flows
             .into_iter()
             .map(|flow| explain::FlowLimit {

@@ -8,24 +8,25 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody as _};
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::compose::MessageKey;
 use super::mismatch::{in_plain_words, mismatches};
-use super::problem::{FieldError, Problem, pointer_segment};
-use super::segments::SegmentName;
-use crate::model::delivery::Tier;
-use crate::model::id::{
+use super::nul::{refuse_nul, reject_nul};
+use super::problem::{FieldError, Problem, ProblemCode, pointer_segment};
+use crate::store::audience::diagnoses::DiagnosisCode;
+use crate::store::keys::apps::{self, App};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{
     AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, HookDeliveryId, IdentityKeyId, ImportId, MessageId, PasskeyId,
     SessionId, SubscriptionId, TeammateId, VapidKeyId, WebhookId,
 };
-use crate::store::keys::apps::{self, App};
 
 /// A JSON body and the octets it was read from (which an `Idempotency-Key` stands for).
 #[derive(Debug)]
@@ -37,8 +38,7 @@ impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
     async fn from_request(request: Request, state: &ApiState) -> Result<Self, Problem> {
         if !is_json(request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok())) {
             return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported_media_type",
+                ProblemCode::UnsupportedMediaType,
                 "The body must be sent as `Content-Type: application/json`.",
             ));
         }
@@ -72,7 +72,6 @@ impl FromRequest<ApiState> for Octets {
 pub(super) struct Recheck(Arc<dyn Fn(ApiState) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>);
 
 impl Recheck {
-    /// What is asked then.
     pub(super) fn new<F>(ask: impl Fn(ApiState) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<(), Problem>> + Send + 'static,
@@ -120,6 +119,7 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Problem::invalid_member("", "must be an object"));
     }
+    reject_nul(bytes)?;
     // The way to each member is kept only for whoever is told what is wrong.
     if let Ok(value) = serde_json::from_slice(bytes) {
         return Ok(value);
@@ -129,7 +129,7 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
         let at = pointer(error.path());
         let error = error.into_inner();
         // Serde takes a number where it wants a word for a mistake of grammar.
-        match serde_json::from_slice::<serde_json::Value>(bytes) {
+        match serde_json::from_slice::<Value>(bytes) {
             Ok(body) => wrong_form::<T>(&body, at, &without_position(&error)),
             Err(error) => malformed(format!("The body is not JSON: {error}.")),
         }
@@ -140,7 +140,7 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
 
 /// What the schema finds wrong with a body, and what serde stumbled over, if that is something else: the schema does not
 /// know what a time or an id looks like.
-fn wrong_form<T: ToSchema>(body: &serde_json::Value, at: String, said: &str) -> Problem {
+fn wrong_form<T: ToSchema>(body: &Value, at: String, said: &str) -> Problem {
     let mut errors = mismatches::<T>(body);
     let is_below = |error: &FieldError| error.pointer.as_deref().is_some_and(|pointer| pointer.starts_with(&at));
     if !errors.iter().any(is_below) {
@@ -162,18 +162,17 @@ fn is_json(content_type: Option<&str>) -> bool {
 /// 413: the body is larger than the server reads.
 fn too_large(limit: usize) -> Problem {
     let detail = format!("The body may have at most {limit} octets.");
-    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body_too_large", detail)
+    Problem::new(ProblemCode::BodyTooLarge, detail)
 }
 
 /// 408: the body takes too long.
 pub(super) fn too_slow(within: Duration) -> Problem {
     let detail = format!("The body did not come within {} s.", within.as_secs_f64());
-    Problem::new(StatusCode::REQUEST_TIMEOUT, "body_too_slow", detail)
-        .with_header(header::CONNECTION, HeaderValue::from_static("close"))
+    Problem::new(ProblemCode::BodyTooSlow, detail).with_header(header::CONNECTION, HeaderValue::from_static("close"))
 }
 
 pub(super) fn malformed(detail: String) -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "malformed_json", detail)
+    Problem::new(ProblemCode::MalformedJson, detail)
 }
 
 /// The path serde was at, as an RFC 6901 pointer.
@@ -193,7 +192,6 @@ fn without_position(error: &serde_json::Error) -> String {
     text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]).to_owned()
 }
 
-/// A query string.
 #[derive(Debug)]
 pub(crate) struct Query<T>(pub T);
 
@@ -219,7 +217,6 @@ pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem
 
 /// What stands under one name in a route's path.
 pub(crate) trait PathParam: FromStr<Err: Display> {
-    /// Its name in the route.
     const NAME: &'static str;
 }
 
@@ -228,6 +225,7 @@ macro_rules! path_param {
 }
 path_param!(
     SubscriptionId = "subscription",
+    DiagnosisCode = "code",
     MessageId = "message",
     VapidKeyId = "vapid_key",
     ApiKeyId = "api_key",
@@ -243,14 +241,11 @@ path_param!(
     ImportId = "import",
     AppRef = "app",
     TopicName = "topic",
-    MessageKey = "key",
-    SegmentName = "segment",
     TemplateName = "template",
     UserId = "user",
     Tier = "tier"
 );
 
-/// A path parameter of this kind.
 #[derive(Debug)]
 pub(crate) struct At<T>(pub T);
 
@@ -263,16 +258,11 @@ impl<T: PathParam, S: Send + Sync> FromRequestParts<S> for At<T> {
     }
 }
 
-/// No text of ours has a NUL, and Postgres takes none.
-pub(super) fn refuse_nul(parameter: &str, value: &str) -> Result<(), Problem> {
-    if value.contains('\0') { Err(Problem::invalid_parameter(parameter, "must not hold NUL")) } else { Ok(()) }
-}
-
 /// The text under that name in the path, percent-decoded, without NUL.
 pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, name: &str) -> Result<String, Problem> {
     let params = RawPathParams::from_request_parts(parts, state)
         .await
-        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "invalid_path", "The path is not percent-encoded UTF-8."))?;
+        .map_err(|_| Problem::new(ProblemCode::InvalidPath, "The path is not percent-encoded UTF-8."))?;
     let found = params.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
     let value = found.expect("handlers ask only for what their route names");
     refuse_nul(name, value)?;
@@ -282,7 +272,6 @@ pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, nam
 /// An app as requests name it: by id or slug.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum AppRef {
-    /// `app_…`
     Id(AppId),
     /// Its slug, which never looks like an id: a slug has no underscore.
     Slug(String),
@@ -312,7 +301,6 @@ impl AppRef {
     }
 }
 
-/// The app of that name.
 pub(super) async fn named_app(state: &ApiState, name: AppRef) -> Result<App, Problem> {
     let (id, slug) = name.parts();
     apps::find(&state.pool, id, slug).await?.ok_or_else(|| Problem::not_found("app"))
@@ -322,7 +310,6 @@ pub(super) async fn named_app(state: &ApiState, name: AppRef) -> Result<App, Pro
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TopicName(pub String);
 
-/// What a topic's name looks like, for whoever got it wrong.
 pub(crate) const TOPIC_NAME_RULE: &str = "must be 1 to 128 letters, digits or any of `_.~%-`";
 
 impl FromStr for TopicName {
@@ -339,7 +326,6 @@ impl FromStr for TopicName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TemplateName(pub String);
 
-/// What a template's name looks like, for whoever got it wrong.
 pub(crate) const TEMPLATE_NAME_RULE: &str =
     "must be 1 to 64 lower-case letters, digits or dashes, and not begin with a dash";
 
@@ -357,7 +343,6 @@ impl FromStr for TemplateName {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UserId(pub String);
 
-/// What a user id looks like, for whoever got it wrong.
 pub(crate) const USER_ID_RULE: &str = "must be 1 to 255 characters without control characters";
 
 impl FromStr for UserId {
@@ -366,6 +351,11 @@ impl FromStr for UserId {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if is_plain_text(text, 255) { Ok(Self(text.to_owned())) } else { Err(USER_ID_RULE) }
     }
+}
+
+/// Reports whether a text can be a user id.
+pub(crate) fn is_user_id(text: &str) -> bool {
+    text.parse::<UserId>().is_ok()
 }
 
 /// Whether a text has 1 to `max_chars` characters, none of them a control character (Postgres refuses NUL).
@@ -383,8 +373,8 @@ where
 }
 
 /// Turns the content's own complaints into the API's.
-impl From<crate::model::message::Problem> for FieldError {
-    fn from(problem: crate::model::message::Problem) -> Self {
+impl From<bellwire_core::message::Problem> for FieldError {
+    fn from(problem: bellwire_core::message::Problem) -> Self {
         Self::member(problem.pointer, problem.detail)
     }
 }
@@ -409,7 +399,7 @@ mod tests {
     #[expect(dead_code, reason = "only read by serde")]
     struct Inner {
         n: u8,
-        urgency: Option<crate::model::delivery::Urgency>,
+        urgency: Option<bellwire_core::delivery::Urgency>,
     }
 
     #[test]
@@ -447,7 +437,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_comes_by_the_octet_keeps_no_piece_of_it() {
+    async fn bytewise_body_keeps_no_chunks() {
         let alive = Arc::new(());
         let made = alive.clone();
         let pieces = futures_util::stream::iter(0..1_000).map(move |_| {

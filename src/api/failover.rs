@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 
 use super::ApiState;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 
 /// How long a request waits for a primary: long enough for a standby to be promoted.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -36,6 +36,6 @@ fn unconfirmed(standbys: &str) -> Problem {
     tracing::warn!(synchronous_standby_names = standbys, "a request was refused: Postgres does not confirm commits");
     let detail = "Postgres does not confirm commits, since the standbys that it waits for are missing. What was asked for may have \
                   been done all the same.";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "commits_unconfirmed", detail)
+    Problem::new(ProblemCode::CommitsUnconfirmed, detail)
         .with_header(header::RETRY_AFTER, HeaderValue::from_static("5"))
 }

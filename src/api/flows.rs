@@ -15,20 +15,19 @@ use super::auth::{Caller, MayRead, MaySetPolicies, Needed, Onlooker, Operator, S
 use super::extract::{At, Json};
 use super::gateways::{LaneNumber, visible_lane};
 use super::problem::{Faults, Problem};
+use super::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::duration;
-use crate::model::id::{AppId, LaneId};
-use crate::policy::flow::Rate;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::reliability;
 use crate::store::queue::flows::{self, Change, Waiting};
 use crate::store::queue::lanes;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::duration;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_rules::policy::flow::Rate;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(show_all))
@@ -140,7 +139,6 @@ pub(crate) struct OfLane(Scope);
 /// The flow of one lane, for whoever may look at its app.
 pub(crate) struct WatchedLane(Subject);
 
-/// What a request is about.
 struct Subject {
     state: ApiState,
     app: AppId,
@@ -148,7 +146,6 @@ struct Subject {
     lane: Option<LaneId>,
 }
 
-/// What a request is about, and who makes it.
 struct Scope {
     caller: Caller,
     subject: Subject,
@@ -162,6 +159,18 @@ impl<S: Needed> FromRequestParts<ApiState> for OfApp<S> {
         let subject = Subject { state: state.clone(), app: app.id, lane: None };
         Ok(Self(Scope { caller, subject }, PhantomData))
     }
+}
+
+impl<S: Needed> Argument for OfApp<S> {
+    const ACCESS: &'static [Access] = Server::<S>::ACCESS;
+}
+
+impl Argument for OfLane {
+    const ACCESS: &'static [Access] = Operator::ACCESS;
+}
+
+impl Argument for WatchedLane {
+    const ACCESS: &'static [Access] = Onlooker::ACCESS;
 }
 
 impl FromRequestParts<ApiState> for OfLane {
@@ -231,7 +240,7 @@ impl Scope {
         };
         let target = lane.map_or_else(|| app.to_string(), |lane| format!("lane:{lane}"));
         let now = state.clock.now();
-        let mut tx = state.pool.begin().await?;
+        let mut tx = state.begin().await?;
         let flow = flows::change(&mut *tx, state.clock.uuid(), *app, *lane, change, now).await?;
         caller.did(Some(*app), action, target).with(detail).record(&mut tx, 1, now).await?;
         tx.commit().await?;
@@ -251,8 +260,7 @@ impl Scope {
 }
 
 /// Shows what waits in all apps.
-#[utoipa::path(get, path = "/v1/flow", tag = "Flow control",
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = QueueView)))]
+#[utoipa::path(get, path = "/v1/flow", tag = "Flow control", responses((status = 200, body = QueueView)))]
 pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Result<axum::Json<QueueView>, Problem> {
     let now = state.clock.now();
     let due = reliability::due(&state.pool, now).await?;
@@ -264,17 +272,13 @@ pub(crate) async fn show_all(_: Watcher, State(state): State<ApiState>) -> Resul
 }
 
 /// Shows what is let through of an app as a whole, and what waits.
-#[utoipa::path(get, path = "/v1/apps/{app}/flow", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = FlowView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowView)))]
 pub(crate) async fn show_app(OfApp(scope, _): OfApp<MayRead>) -> Result<axum::Json<FlowView>, Problem> {
     scope.subject.show().await
 }
 
 /// Sets what is let through of an app as a whole.
-#[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")), request_body = FlowBody,
-    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 200, body = FlowView)))]
 pub(crate) async fn set_app(
     OfApp(scope, _): OfApp<MaySetPolicies>,
     Json(body, _): Json<FlowBody>,
@@ -283,47 +287,42 @@ pub(crate) async fn set_app(
 }
 
 /// Lets anything of an app through.
-#[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["policies"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/flow", tag = "Flow control", responses((status = 204)))]
 pub(crate) async fn clear_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<StatusCode, Problem> {
     scope.clear().await
 }
 
 /// Lets nothing of an app through until it is resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/pause", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn pause_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
     scope.change_and_show(Change::Paused(true)).await
 }
 
 /// Lets through again what an app's limits allow.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/resume", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn resume_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
     scope.change_and_show(Change::Paused(false)).await
 }
 
 /// Forgets what was used of an app's rate: the period begins anew.
 #[utoipa::path(post, path = "/v1/apps/{app}/flow/reset", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["policies"])), responses((status = 200, body = FlowView)))]
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn reset_app(OfApp(scope, _): OfApp<MaySetPolicies>) -> Result<axum::Json<FlowView>, Problem> {
     scope.change_and_show(Change::Reset).await
 }
 
 /// Shows what is let through of a lane, and what waits.
-#[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])), responses((status = 200, body = FlowView)))]
+#[utoipa::path(get, path = "/v1/gateways/{lane}/flow", tag = "Flow control",
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn show_lane(watched: WatchedLane) -> Result<axum::Json<FlowView>, Problem> {
     watched.0.show().await
 }
 
 /// Sets what is let through of a lane, beside what its app is allowed.
-#[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
-    request_body = FlowBody, security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
+#[utoipa::path(put, path = "/v1/gateways/{lane}/flow", tag = "Flow control",
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn set_lane(
     OfLane(scope): OfLane,
     Json(body, _): Json<FlowBody>,
@@ -332,29 +331,28 @@ pub(crate) async fn set_lane(
 }
 
 /// Lets anything through a lane that its app is allowed.
-#[utoipa::path(delete, path = "/v1/gateways/{lane}/flow", tag = "Flow control", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/gateways/{lane}/flow", tag = "Flow control", responses((status = 204)))]
 pub(crate) async fn clear_lane(OfLane(scope): OfLane) -> Result<StatusCode, Problem> {
     scope.clear().await
 }
 
 /// Lets nothing through a lane until it is resumed.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/flow/pause", tag = "Flow control", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/flow/pause", tag = "Flow control",
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn pause_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
     scope.change_and_show(Change::Paused(true)).await
 }
 
 /// Lets through again what a lane's limits allow.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/flow/resume", tag = "Flow control", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/flow/resume", tag = "Flow control",
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn resume_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
     scope.change_and_show(Change::Paused(false)).await
 }
 
 /// Forgets what was used of a lane's rate: the period begins anew.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/flow/reset", tag = "Flow control", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"])), responses((status = 200, body = FlowView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/flow/reset", tag = "Flow control",
+    responses((status = 200, body = FlowView)))]
 pub(crate) async fn reset_lane(OfLane(scope): OfLane) -> Result<axum::Json<FlowView>, Problem> {
     scope.change_and_show(Change::Reset).await
 }

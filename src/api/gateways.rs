@@ -16,23 +16,23 @@ use super::auth::{Onlooker, Operator};
 use super::extract::{AppRef, At, Octets, PathParam, Query, is_plain_text, named_app, parse};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, Problem};
+use super::routes::{Access, Argument, routes};
 use super::{ApiState, Work};
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, LaneId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::subscription::Endpoint;
-use crate::policy::lane_state::ALL_ORIGINS;
-use crate::policy::payload_limit::BELIEVED_FOR;
 use crate::store::Progress;
 use crate::store::keys::audit::Action;
 use crate::store::keyset::key_of;
 use crate::store::operations::reports::{self, WordsRow};
 use crate::store::queue::lanes::{self, LaneRow, Order, OriginRow};
 use crate::store::queue::recall;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, LaneId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::request_time;
+use bellwire_core::subscription::Endpoint;
+use bellwire_rules::policy::lane_state::ALL_ORIGINS;
+use bellwire_rules::policy::payload_limit::BELIEVED_FOR;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list))
@@ -55,10 +55,8 @@ pub(crate) struct LaneView {
     /// Its number.
     lane: i32,
     /// The app it belongs to.
-    #[schema(value_type = String)]
     app: AppId,
     /// The key that signs in it.
-    #[schema(value_type = String)]
     vapid_key_id: VapidKeyId,
     /// The push service.
     gateway: Gateway,
@@ -99,7 +97,7 @@ pub(crate) struct OriginView {
     origin: String,
     /// No push before.
     held_until: Option<DateTime<Utc>>,
-    /// Why: `throttled` (the gateway asked for it), `operator`, `key_refused`.
+    /// Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone).
     held_reason: Option<String>,
     /// The operator's words, for whoever may look at the server as a whole.
     held_note: Option<String>,
@@ -141,7 +139,6 @@ impl OriginView {
     }
 }
 
-/// A lane's number, as paths name it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaneNumber(pub LaneId);
 
@@ -167,6 +164,7 @@ pub(crate) struct OrderBody {
     /// Hold and open: for so many seconds, 1 to 2,592,000 (30 days); 3,600 by default.
     seconds: Option<u32>,
     /// Hold and open, instead of `seconds`: until then.
+    #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Hold: why, 1 to 200 characters, for whoever looks at it later.
     reason: Option<String>,
@@ -232,8 +230,7 @@ pub(crate) struct LaneQuery {
 }
 
 /// Lists lanes, the newest first: of all apps that the caller may look at, or of one of them.
-#[utoipa::path(get, path = "/v1/gateways", tag = "Operations", params(LaneQuery),
-    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])), responses((status = 200, body = Page<LaneView>)))]
+#[utoipa::path(get, path = "/v1/gateways", tag = "Operations", responses((status = 200, body = Page<LaneView>)))]
 pub(crate) async fn list(
     onlooker: Onlooker,
     State(state): State<ApiState>,
@@ -270,8 +267,7 @@ pub(super) async fn visible_lane(state: &ApiState, onlooker: &Onlooker, lane: La
 }
 
 /// Shows a lane.
-#[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", params(("lane" = i32, Path)),
-    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])), responses((status = 200, body = LaneView)))]
+#[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", responses((status = 200, body = LaneView)))]
 pub(crate) async fn show(
     onlooker: Onlooker,
     State(state): State<ApiState>,
@@ -313,7 +309,6 @@ async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<V
     Ok(rows.iter().map(view).collect())
 }
 
-/// Which order a route gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OrderKind {
     Hold,
@@ -329,6 +324,10 @@ pub(crate) struct GivenOrder {
     operator: Operator,
     lane: LaneId,
     body: OrderBody,
+}
+
+impl Argument for GivenOrder {
+    const ACCESS: &'static [Access] = Operator::ACCESS;
 }
 
 impl FromRequest<ApiState> for GivenOrder {
@@ -413,36 +412,36 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, origin: &str, opens_at
 }
 
 /// Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", params(("lane" = i32, Path)),
-    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", request_body = OrderBody,
+    responses((status = 200, body = LaneView)))]
 pub(crate) async fn hold(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
     given.carry_out(OrderKind::Hold).await
 }
 
 /// Ends whatever holds a lane: an operator, a refused key, throttling. A throttling answer that comes later holds again.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", params(("lane" = i32, Path)),
-    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", request_body = OrderBody,
+    responses((status = 200, body = LaneView)))]
 pub(crate) async fn release(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
     given.carry_out(OrderKind::Release).await
 }
 
 /// Opens a lane's breakers: nothing is sent for the given time, then probes are.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", params(("lane" = i32, Path)),
-    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/open", tag = "Operations", request_body = OrderBody,
+    responses((status = 200, body = LaneView)))]
 pub(crate) async fn open(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
     given.carry_out(OrderKind::Open).await
 }
 
 /// Closes a lane's open breakers, by probing: they let probes through now and close with the first success.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", params(("lane" = i32, Path)),
-    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/close", tag = "Operations", request_body = OrderBody,
+    responses((status = 200, body = LaneView)))]
 pub(crate) async fn close(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
     given.carry_out(OrderKind::Close).await
 }
 
 /// Lets nothing but probes through a lane's breakers, closed ones included, until one succeeds.
-#[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", params(("lane" = i32, Path)),
-    request_body = OrderBody, security(("api_key" = ["operator"])), responses((status = 200, body = LaneView)))]
+#[utoipa::path(post, path = "/v1/gateways/{lane}/probe", tag = "Operations", request_body = OrderBody,
+    responses((status = 200, body = LaneView)))]
 pub(crate) async fn probe(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
     given.carry_out(OrderKind::Probe).await
 }

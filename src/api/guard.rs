@@ -9,18 +9,17 @@ use utoipa::ToSchema;
 use super::auth::{MayChangeSettings, MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
+use super::routes::routes;
 use super::{ApiState, Work};
-use crate::model::delivery::Tier;
-use crate::model::id::AppId;
-use crate::model::scope::Scope;
-use crate::policy::runaway::{FACTOR_MAX, FLOOR_MAX, Flood};
 use crate::store::keys::audit::Action;
 use crate::store::queue::flows;
 use crate::store::queue::guards::{self, Set};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::AppId;
+use bellwire_core::scope::Scope;
+use bellwire_rules::policy::runaway::{FACTOR_MAX, FLOOR_MAX, Flood};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change)).routes(routes!(release))
 }
@@ -98,9 +97,7 @@ async fn view(state: &ApiState, app: AppId) -> Result<axum::Json<GuardView>, Pro
 }
 
 /// Shows what holds the app, and whether it does.
-#[utoipa::path(get, path = "/v1/apps/{app}/guard", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = GuardView)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -110,9 +107,7 @@ pub(crate) async fn show(
 
 /// Replaces what holds the app. Allowing for more than before takes an operator's key. An app that is held stays so until it is
 /// released.
-#[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")), request_body = GuardBody,
-    security(("api_key" = ["settings"])), responses((status = 200, body = GuardView)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/guard", tag = "Flow control", responses((status = 200, body = GuardView)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
     State(state): State<ApiState>,
@@ -123,7 +118,7 @@ pub(crate) async fn change(
     if set.or(servers).is_looser_than(before) && !server.caller.may(Scope::Operator) {
         return Err(Problem::forbidden("A guard is made to allow for more by operators only."));
     }
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     guards::write(&mut tx, app, set).await?;
     let detail = json!({"factor": set.factor, "floor": set.floor});
     server.did(Action::GuardChanged, app).with(detail).record(&mut tx, 1, state.clock.now()).await?;
@@ -134,14 +129,13 @@ pub(crate) async fn change(
 /// Releases an app that is held, and resolves the alert. What it sent so far counts no longer; what waits goes out, unless it is
 /// cancelled before. An app that is not held stays as it is.
 #[utoipa::path(post, path = "/v1/apps/{app}/release", tag = "Flow control",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["policies"])), responses((status = 200, body = GuardView)))]
+    responses((status = 200, body = GuardView)))]
 pub(crate) async fn release(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<GuardView>, Problem> {
     let (app, now) = (server.app.id, state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let flow = guards::release(&mut tx, app, now).await?;
     if flow.is_some() {
         server.did(Action::AppReleased, app).record(&mut tx, 1, now).await?;

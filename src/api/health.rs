@@ -3,17 +3,15 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::ApiState;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
+use super::routes::routes;
 use crate::store;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
 }
@@ -50,6 +48,6 @@ async fn check(state: &ApiState) -> Result<(), Problem> {
     let checked = state.schema_checked.get_or_try_init(|| store::check_schema(&options)).await;
     checked.copied().map_err(|error| {
         tracing::warn!(error = %error, "not ready");
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "schema_differs", "The database's schema is not this program's.")
+        Problem::new(ProblemCode::SchemaDiffers, "The database's schema is not this program's.")
     })
 }

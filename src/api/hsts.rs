@@ -26,8 +26,8 @@ impl Hsts {
     /// Whether a request came by HTTPS: to us, or to the proxy that wrote last into `X-Forwarded-Proto`.
     fn came_by_https(&self, headers: &HeaderMap, extensions: &Extensions) -> bool {
         let forwarded = || {
-            let last = headers.get_all("x-forwarded-proto").iter().next_back()?.to_str().ok()?;
-            Some(last.rsplit(',').next()?.trim().eq_ignore_ascii_case("https"))
+            let last = headers.get_all("x-forwarded-proto").iter().next_back()?.as_bytes();
+            Some(last.rsplit(|octet| *octet == b',').next()?.trim_ascii().eq_ignore_ascii_case(b"https"))
         };
         extensions.get::<OverTls>().is_some() || (self.trusted_proxies > 0 && forwarded().unwrap_or(false))
     }
@@ -48,12 +48,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_came_by_https_as_far_as_anybody_is_believed() {
+    fn only_trusted_https_requests_get_hsts() {
         let came = |trusted_proxies, over_tls, forwarded: &[&str]| {
             let hsts = Hsts::new(Duration::from_secs(1), trusted_proxies).unwrap();
             let mut headers = HeaderMap::new();
             for value in forwarded {
-                headers.append("x-forwarded-proto", value.parse().unwrap());
+                headers.append("x-forwarded-proto", HeaderValue::from_bytes(value.as_bytes()).unwrap());
             }
             let mut extensions = Extensions::new();
             if over_tls {
@@ -65,6 +65,8 @@ mod tests {
         assert!(!came(0, false, &["https"]), "nobody is believed");
         assert!(came(1, false, &["https"]) && came(1, false, &["http, HTTPS"]) && came(2, false, &["http", "https"]));
         assert!(!came(1, false, &["https, http"]) && !came(1, false, &["https", "http"]) && !came(1, false, &[]));
+        assert!(came(1, false, &["\u{e4}, https"]) && !came(1, false, &["https, \u{e4}"]), "octets that are no text");
+        assert!(!came(1, false, &["https,"]) && !came(1, false, &["https", ""]), "the last proxy wrote nothing");
         assert!(Hsts::new(Duration::ZERO, 0).is_none());
     }
 }

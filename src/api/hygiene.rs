@@ -9,20 +9,18 @@ use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::Query;
 use super::problem::Problem;
-use crate::model::id::VapidKeyId;
-use crate::model::lane::Gateway;
+use super::routes::routes;
 use crate::store::audience::hygiene::{self, LossRow};
+use bellwire_core::id::VapidKeyId;
+use bellwire_core::lane::Gateway;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(report))
 }
 
 /// Days that are reported unless the request says otherwise.
 const DAYS_DEFAULT: u16 = 30;
-/// Most days that are reported.
 const DAYS_MAX: u16 = 366;
 
 /// How far to look back.
@@ -44,7 +42,6 @@ pub(crate) struct Loss {
     /// The push service.
     gateway: Gateway,
     /// The key that they were made with.
-    #[schema(value_type = String)]
     vapid_key_id: VapidKeyId,
     /// Subscriptions that do not exist any more, by the push service's word.
     gone: i64,
@@ -69,9 +66,7 @@ pub(crate) struct Hygiene {
 }
 
 /// Reports which subscriptions were lost, by day, push service and VAPID key.
-#[utoipa::path(get, path = "/v1/apps/{app}/hygiene", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), HygieneQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = Hygiene)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/hygiene", tag = "Subscriptions", responses((status = 200, body = Hygiene)))]
 pub(crate) async fn report(
     server: Server<MayRead>,
     State(state): State<ApiState>,

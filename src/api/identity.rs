@@ -19,41 +19,31 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use p256::PublicKey;
 use p256::elliptic_curve::sec1::ToSec1Point as _;
 use p256::pkcs8::DecodePublicKey as _;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use crate::model::base64url;
-use crate::model::clock::Timestamp;
-use crate::model::id::IdentityKeyId;
+use super::problem::ProblemCode;
+use bellwire_core::base64url;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::IdentityKeyId;
+use bellwire_core::named;
 
-/// What every secret begins with.
 pub(crate) const SECRET_PREFIX: &str = "bwi_";
 /// How far ahead a token may expire. Longer ones would make a leaked token worth stealing.
 pub(crate) const LIFETIME_MAX_S: i64 = 7 * 86_400;
 /// How far the clocks of a site's backend and ours may differ.
 const LEEWAY_S: i64 = 60;
-/// Longer texts are no token of anybody's.
 const TOKEN_MAX: usize = 4_096;
 
-/// What a backend makes of a key: never both.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Form {
-    /// Signed JWTs, which expire.
-    #[default]
-    Jwt,
-    /// The HMAC-SHA-256 of the user id, which holds until the key is deleted.
-    Hmac,
-}
-
-impl Form {
-    /// As the API and the database name it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Jwt => "jwt",
-            Self::Hmac => "hmac",
-        }
+named! {
+    /// What a backend makes of a key: never both.
+    #[derive(Default)]
+    pub(crate) enum Form {
+        /// Signed JWTs, which expire.
+        #[default]
+        Jwt = "jwt",
+        /// The HMAC-SHA-256 of the user id, which holds until the key is deleted.
+        Hmac = "hmac",
     }
 }
 
@@ -100,7 +90,6 @@ impl Key {
         }
     }
 
-    /// What the backend makes of it.
     pub(crate) fn form(&self) -> Form {
         match self {
             Self::Hs256(_) | Self::Es256(_) => Form::Jwt,
@@ -125,7 +114,6 @@ fn point_of_jwk(text: &str) -> Option<Vec<u8>> {
 /// Why a token does not prove who the user is. The texts are for the developer of the site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unproven {
-    /// Neither form.
     #[error("is neither a JWT nor the HMAC-SHA-256 of the user id in hex or base64url")]
     Malformed,
     /// The app has no key that could have signed it.
@@ -151,45 +139,43 @@ pub(crate) enum Unproven {
     /// `none`, or anything else that we do not take.
     #[error("is signed by an algorithm that is not taken: use HS256 or ES256")]
     Algorithm,
+    /// The header has `crit` or `zip`, which change the meaning of a token.
+    #[error("has `crit` or `zip` in its header, which are not supported: sign without them")]
+    Extension,
     /// It was changed, made with another key, or the HMAC is of another user id.
     #[error("has a wrong signature: it was changed, or made with another key or for another user")]
     Signature,
-    /// No usable `exp`.
     #[error("has no `exp`, the time when it expires in seconds since 1970")]
     NoExpiry,
-    /// `exp` has passed.
     #[error("has expired: have your backend sign a new one")]
     Expired,
     /// `exp` lies further ahead than [`LIFETIME_MAX_S`].
     #[error("may be valid for at most 7 days")]
     TooLong,
-    /// `nbf` or `iat` lies ahead.
     #[error("is not valid yet: compare the clocks")]
     NotYet,
-    /// `sub` is another one.
     #[error("is for another user: `sub` must be the `user_id`")]
     User,
-    /// `aud` names others only.
     #[error("is for somebody else: `aud`, if there is one, must name this app by id or slug")]
     Audience,
 }
 
 impl Unproven {
-    /// The problem's code.
-    pub(crate) fn code(self) -> &'static str {
+    pub(crate) fn code(self) -> ProblemCode {
         match self {
-            Self::Malformed => "user_token_malformed",
-            Self::UnknownKey => "user_token_key_unknown",
-            Self::HmacOfJwtKey | Self::JwtOfHmacKey => "user_token_form",
-            Self::Mistakable => "user_token_user_mistakable",
-            Self::Algorithm => "user_token_algorithm",
-            Self::Signature => "user_token_signature",
-            Self::NoExpiry => "user_token_without_expiry",
-            Self::Expired => "user_token_expired",
-            Self::TooLong => "user_token_valid_too_long",
-            Self::NotYet => "user_token_not_yet_valid",
-            Self::User => "user_token_of_another_user",
-            Self::Audience => "user_token_audience",
+            Self::Malformed => ProblemCode::UserTokenMalformed,
+            Self::UnknownKey => ProblemCode::UserTokenKeyUnknown,
+            Self::HmacOfJwtKey | Self::JwtOfHmacKey => ProblemCode::UserTokenForm,
+            Self::Mistakable => ProblemCode::UserTokenUserMistakable,
+            Self::Algorithm => ProblemCode::UserTokenAlgorithm,
+            Self::Extension => ProblemCode::UserTokenExtension,
+            Self::Signature => ProblemCode::UserTokenSignature,
+            Self::NoExpiry => ProblemCode::UserTokenWithoutExpiry,
+            Self::Expired => ProblemCode::UserTokenExpired,
+            Self::TooLong => ProblemCode::UserTokenValidTooLong,
+            Self::NotYet => ProblemCode::UserTokenNotYetValid,
+            Self::User => ProblemCode::UserTokenOfAnotherUser,
+            Self::Audience => ProblemCode::UserTokenAudience,
         }
     }
 }
@@ -228,8 +214,18 @@ fn check_hmac(token: &str, user: &str, keys: &[(IdentityKeyId, Key)]) -> Result<
 /// Whether a text could be what a JWT's signature is made over: the base64 of a JSON object, a dot, anything. The key's
 /// form alone keeps the two apart here; whatever else may be checking tokens under the same secret need not.
 fn begins_like_a_jwt(text: &str) -> bool {
-    let header = text.split_once('.').and_then(|(header, _)| base64url::decode_any(header));
-    header.is_some_and(|header| serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&header).is_ok())
+    header_of(text).is_some()
+}
+
+/// Returns the members of the JSON object at the beginning of a JWT.
+fn header_of(text: &str) -> Option<serde_json::Map<String, serde_json::Value>> {
+    let (header, _) = text.split_once('.')?;
+    serde_json::from_slice(&base64url::decode_any(header)?).ok()
+}
+
+/// Returns whether a JWT demands extensions (RFC 7515, 4.1.11; RFC 7516, 4.1.3): a token with unknown ones must be rejected.
+fn has_extensions(token: &str) -> bool {
+    header_of(token).is_some_and(|header| ["crit", "zip"].iter().any(|name| header.contains_key(*name)))
 }
 
 fn read_hex(text: &str) -> Option<Vec<u8>> {
@@ -238,7 +234,6 @@ fn read_hex(text: &str) -> Option<Vec<u8>> {
     (text.len() == 64).then(|| pairs.map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect())?
 }
 
-/// What we look at.
 #[derive(Deserialize)]
 struct Claims {
     sub: Option<String>,
@@ -272,6 +267,9 @@ fn check_jwt(
     keys: &[(IdentityKeyId, Key)],
     now: Timestamp,
 ) -> Result<(), Unproven> {
+    if has_extensions(token) {
+        return Err(Unproven::Extension);
+    }
     let header = jsonwebtoken::decode_header(token).map_err(|error| match error.kind() {
         // An algorithm that the crate does not know, such as `none`, does not even deserialize.
         ErrorKind::Json(_) | ErrorKind::InvalidAlgorithmName => Unproven::Algorithm,

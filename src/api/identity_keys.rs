@@ -13,19 +13,18 @@ use zeroize::Zeroizing;
 use super::ApiState;
 use super::auth::{MayManageKeys, MayRead, Server, unknown_key};
 use super::extract::{At, is_plain_text};
-use super::once::{Instead, Making};
-use super::problem::{Faults, FieldError, Problem};
+use super::idempotency::{Instead, Making};
+use super::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::routes::routes;
 use crate::api::identity::{Form, Key, prove};
-use crate::model::id::IdentityKeyId;
 use crate::store::Written;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::store::keys::identity_keys::{self, Added, IdentityKey, KEYS_MAX};
 use crate::vault::IDENTITY_SECRET;
+use bellwire_core::id::IdentityKeyId;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(remove))
 }
@@ -46,7 +45,6 @@ pub(crate) enum Algorithm {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct IdentityKeyView {
     /// Its id: the `kid` of tokens that name their key.
-    #[schema(value_type = String)]
     id: IdentityKeyId,
     /// Its name for people.
     name: String,
@@ -69,13 +67,12 @@ impl From<IdentityKey> for IdentityKeyView {
     }
 }
 
-/// How a stored key signs.
 pub(super) fn algorithm_of(key: &IdentityKey) -> Algorithm {
     if key.secret.is_some() { Algorithm::Hs256 } else { Algorithm::Es256 }
 }
 
 fn form_of(key: &IdentityKey) -> Form {
-    if key.form == Form::Hmac.name() { Form::Hmac } else { Form::Jwt }
+    Form::from_name(&key.form).unwrap_or_default()
 }
 
 /// All keys of an app.
@@ -106,8 +103,7 @@ pub(crate) struct NewIdentityKey {
 
 /// Lists the keys that user tokens may be signed with.
 #[utoipa::path(get, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = IdentityKeys)))]
+    responses((status = 200, body = IdentityKeys)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -118,9 +114,8 @@ pub(crate) async fn list(
 
 /// Makes a secret, or takes a public key. Those before stay valid until they are deleted. It goes when the API key that made
 /// it is revoked, unless what that one made is kept; a key that expires makes none.
-#[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity",
-    params(("app" = String, Path, description = "Id or slug")), request_body = NewIdentityKey,
-    security(("api_key" = ["keys"])), responses((status = 201, body = IdentityKeyView)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/identity-keys", tag = "Identity", request_body = NewIdentityKey,
+    responses((status = 201, body = IdentityKeyView)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -156,7 +151,7 @@ pub(crate) async fn create(
         Added::TooMany => {
             let detail =
                 format!("An app may have at most {KEYS_MAX} identity keys. Delete one that is not in use any more.");
-            return Err(Problem::conflict("too_many_identity_keys", detail).into());
+            return Err(Problem::new(ProblemCode::TooManyIdentityKeys, detail).into());
         }
         Added::Revoked => return Err(unknown_key().into()),
     }
@@ -188,7 +183,6 @@ fn read_key(wanted: &NewIdentityKey, faults: &mut Faults) -> Option<(Key, Option
     key.map(|key| (key, None))
 }
 
-/// A key of which the backend has the secret.
 fn shared(form: Form, secret: Zeroizing<Vec<u8>>) -> Key {
     match form {
         Form::Jwt => Key::Hs256(secret),
@@ -198,14 +192,13 @@ fn shared(form: Form, secret: Zeroizing<Vec<u8>>) -> Key {
 
 /// Forgets a key at once and for good: tokens that it signed prove nothing any more. Subscriptions keep their users.
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
-    params(("app" = String, Path, description = "Id or slug"), ("identity_key" = String, Path)),
-    security(("api_key" = ["keys"])), responses((status = 204)))]
+    responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<IdentityKeyId>,
 ) -> Result<StatusCode, Problem> {
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if identity_keys::remove(&mut *tx, server.app.id, id).await? == Written::Unknown {
         return Err(Problem::not_found("identity key"));
     }
@@ -243,7 +236,7 @@ pub(super) async fn check_user(
     let id = app.id.to_string();
     prove(token, user, [&id, &app.slug], &keys, state.clock.now()).map_err(|unproven| {
         let detail = format!("The user token {unproven}.");
-        let mut problem = Problem::new(StatusCode::FORBIDDEN, unproven.code(), detail);
+        let mut problem = Problem::new(unproven.code(), detail);
         problem.errors.push(FieldError::member("/user_token", unproven.to_string()));
         problem
     })

@@ -10,34 +10,30 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::turns::Turn;
 use super::{Engine, Work};
-use crate::model::clock::Clock;
-use crate::model::id::AppId;
 use crate::panics;
 use crate::store;
+use crate::store::operations::idempotency::{self, Claim, KeyedRequest};
 use crate::store::queue::claims::LEASE;
-use crate::store::queue::idempotency::{self, Claim, Key, KeyScope};
 use crate::store::queue::sending::{self, Addressed, Audience, Holder, Sent, WRITERS};
+use crate::store::transactions::begin;
 use crate::vault::Vault;
+use bellwire_core::clock::Clock;
 
-/// Messages in one commit.
 const MESSAGES_MAX: usize = 64;
 /// Recipients in one commit, but for a single message that names more.
 const RECIPIENTS_MAX: usize = 1_000;
 
-/// Why a message was not taken.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum NotTaken {
     /// Too many wait to be written. Nothing of it is stored.
     #[error("too many messages are waiting to be written")]
     Busy,
-    /// The database refused it, or could not be reached.
     #[error("the message could not be written: {0}")]
     Failed(Arc<sqlx::Error>),
 }
@@ -45,53 +41,35 @@ pub(crate) enum NotTaken {
 /// What became of a message, once that is durable.
 pub(crate) type Answer = Result<Outcome, NotTaken>;
 
-/// What became of a message that was looked at.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// It was written, unless there is something wrong with it.
     Sent(Sent),
-    /// Its idempotency key was used before.
     Before(Claim),
-    /// Another process is at work under its idempotency key: here it is again.
-    Elsewhere(Box<(Addressed, Once)>),
+    /// Another process is at work under the idempotency key. Returns the message to the caller.
+    Elsewhere(Box<(Addressed, KeyedMessage)>),
 }
 
-/// The answer to keep, by what became of a message. None: the message is refused, and its key unused.
-pub(crate) type Kept = Box<dyn Fn(&Sent) -> Option<Value> + Send + Sync>;
+/// Builds the body of the response to store from the result of a message. `None`: the message is refused, and its key unused.
+pub(crate) type ResponseBody = Box<dyn Fn(&Sent) -> Option<Vec<u8>> + Send + Sync>;
 
-/// What the first message with an idempotency key is stored with.
-pub(crate) struct Once {
-    /// The app where the key counts.
-    pub app: AppId,
-    /// The route where it does.
-    pub route: &'static str,
-    /// The key.
-    pub key: String,
-    /// What its request is told from others by.
-    pub body_hash: Vec<u8>,
-    /// The answer to keep.
-    pub answer: Kept,
-    /// Ends when the key is free for others of this process: no group has it twice.
+/// Idempotency key of a message and the response to store under it.
+pub(crate) struct KeyedMessage {
+    pub request: KeyedRequest,
+    pub response: ResponseBody,
+    /// Frees the key for other requests of this process: no group has it twice.
     pub turn: Turn,
 }
 
-/// Without what it is answered by.
-impl std::fmt::Debug for Once {
+impl std::fmt::Debug for KeyedMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Once").field("app", &self.app).field("route", &self.route).finish_non_exhaustive()
+        f.debug_struct("KeyedMessage").field("request", &self.request).finish_non_exhaustive()
     }
 }
 
-impl Once {
-    fn scope(&self) -> KeyScope<'_> {
-        KeyScope { app: self.app, route: self.route }
-    }
-}
-
-/// A message that waits to be written.
 struct Waiting {
     addressed: Addressed,
-    once: Option<Once>,
+    keyed: Option<KeyedMessage>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -126,17 +104,17 @@ impl Intake {
     }
 
     /// Has a message written that names its recipients, once, and waits until it is durable or refused.
-    pub(crate) async fn write_once(&self, message: Addressed, once: Once) -> Answer {
-        self.take_in(vec![(message, Some(once))]).await?.pop().expect("an answer for each message")
+    pub(crate) async fn write_once(&self, message: Addressed, keyed: KeyedMessage) -> Answer {
+        self.take_in(vec![(message, Some(keyed))]).await?.pop().expect("an answer for each message")
     }
 
-    async fn take_in(&self, messages: Vec<(Addressed, Option<Once>)>) -> Result<Vec<Answer>, NotTaken> {
+    async fn take_in(&self, messages: Vec<(Addressed, Option<KeyedMessage>)>) -> Result<Vec<Answer>, NotTaken> {
         let inbox = self.inbox();
         let room = inbox.try_reserve_many(messages.len()).map_err(|_| NotTaken::Busy)?;
         let mut answers = Vec::with_capacity(messages.len());
-        for (place, (addressed, once)) in room.zip(messages) {
+        for (place, (addressed, keyed)) in room.zip(messages) {
             let (answer, answered) = oneshot::channel();
-            place.send(Waiting { addressed, once, answer });
+            place.send(Waiting { addressed, keyed, answer });
             answers.push(answered);
         }
         let died = || NotTaken::Failed(Arc::new(sqlx::Error::WorkerCrashed));
@@ -248,7 +226,7 @@ impl Writer {
         if group.is_empty() {
             return Ok(Vec::new());
         }
-        match group.iter().all(|waiting| waiting.once.is_none()) {
+        match group.iter().all(|waiting| waiting.keyed.is_none()) {
             true => self.write_plain(group).await,
             false => self.write_keyed(group).await,
         }
@@ -266,14 +244,12 @@ impl Writer {
 
     /// Claims their idempotency keys, writes those messages whose keys are free or that have none, and keeps the answers.
     async fn write_keyed(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
-        let once: Vec<&Once> = group.iter().filter_map(|waiting| waiting.once.as_ref()).collect();
-        let keys: Vec<_> =
-            once.iter().map(|once| (once.scope(), Key { key: &once.key, body_hash: &once.body_hash })).collect();
-        let mut tx = self.pool.begin().await?;
+        let keys: Vec<_> = group.iter().filter_map(|waiting| Some(&waiting.keyed.as_ref()?.request)).collect();
+        let mut tx = begin(&self.pool).await?;
         let mut claims = idempotency::claim_free(&mut tx, &keys, self.clock.now()).await?.into_iter();
         let mut met = Vec::with_capacity(group.len());
         for waiting in group {
-            let claim = waiting.once.as_ref().and_then(|_| claims.next());
+            let claim = waiting.keyed.as_ref().and_then(|_| claims.next());
             met.push(claim.filter(|claim| !matches!(claim, Claim::First)));
         }
         let free: Vec<&Waiting> =
@@ -281,7 +257,7 @@ impl Writer {
         let messages: Vec<&Addressed> = free.iter().map(|waiting| &waiting.addressed).collect();
         let (holder, since) = self.holder();
         let mut sent = sending::send(&mut tx, &self.vault, &messages, holder, self.clock.now()).await?;
-        keep(&mut tx, &free, &sent).await?;
+        store_responses(&mut tx, &self.vault, &free, &sent).await?;
         tx.commit().await?;
         tell(&self.engine, holder.map(|holder| holder.lease), since, &mut sent);
         let mut sent = sent.into_iter();
@@ -299,25 +275,28 @@ impl Writer {
     }
 }
 
-/// What became of a message of a group.
 enum Written {
     Sent(Sent),
     /// What the idempotency key met of a message that was not written.
     Met(Claim),
 }
 
-/// Keeps the answers to messages that were written under idempotency keys, and gives back the keys of those that are refused.
-async fn keep(conn: &mut PgConnection, messages: &[&Waiting], sent: &[Sent]) -> sqlx::Result<()> {
-    let (mut kept, mut unused) = (Vec::new(), Vec::new());
+/// Stores the responses to written messages with idempotency keys, and releases the keys of refused ones.
+async fn store_responses(
+    conn: &mut PgConnection,
+    vault: &Vault,
+    messages: &[&Waiting],
+    sent: &[Sent],
+) -> sqlx::Result<()> {
+    let (mut stored, mut unused) = (Vec::new(), Vec::new());
     for (waiting, sent) in messages.iter().zip(sent) {
-        let Some(once) = &waiting.once else { continue };
-        match (once.answer)(sent) {
-            Some(answer) => kept.push((once.scope(), once.key.as_str(), answer)),
-            None => unused.push((once.scope(), once.key.as_str())),
+        let Some(keyed) = &waiting.keyed else { continue };
+        match (keyed.response)(sent) {
+            Some(body) => stored.push((&keyed.request, body)),
+            None => unused.push(&keyed.request),
         }
     }
-    let kept: Vec<_> = kept.iter().map(|(scope, key, answer)| (*scope, *key, answer)).collect();
-    idempotency::remember_each(conn, &kept, 202).await?;
+    idempotency::store(conn, vault, &stored, 202).await?;
     idempotency::release(conn, &unused).await
 }
 
@@ -335,10 +314,10 @@ pub(super) fn tell(engine: &Engine, lease: Option<uuid::Uuid>, since: Instant, s
 
 /// Whoever hung up meanwhile hears nothing; what was stored is sent all the same.
 fn answer(group: Vec<Waiting>, written: Vec<Written>) {
-    for (Waiting { addressed, once, answer }, written) in group.into_iter().zip(written) {
-        let outcome = match (written, once) {
+    for (Waiting { addressed, keyed, answer }, written) in group.into_iter().zip(written) {
+        let outcome = match (written, keyed) {
             (Written::Sent(sent), _) => Outcome::Sent(sent),
-            (Written::Met(Claim::InProgress), Some(once)) => Outcome::Elsewhere(Box::new((addressed, once))),
+            (Written::Met(Claim::InProgress), Some(keyed)) => Outcome::Elsewhere(Box::new((addressed, keyed))),
             (Written::Met(claim), _) => Outcome::Before(claim),
         };
         let _ = answer.send(Ok(outcome));

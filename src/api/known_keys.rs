@@ -7,9 +7,9 @@ use chrono::TimeDelta;
 use parking_lot::Mutex;
 
 use super::extract::AppRef;
-use crate::model::clock::Timestamp;
 use crate::store::keys::api_keys::{ApiKey, SecretMac};
 use crate::store::keys::apps::App;
+use bellwire_core::clock::Timestamp;
 
 /// How long a key is believed to be as it was read. Another process may have revoked it, or changed its app: whoever does so
 /// in this one makes it [`forget`](KnownKeys::changing) at once.
@@ -23,7 +23,6 @@ pub(crate) type Shown = (SecretMac, Option<AppRef>);
 /// What was read of it: the key, and that app if the key is for it.
 pub(crate) type Read = (ApiKey, Option<App>);
 
-/// Valid keys as they were read lately.
 #[derive(Default)]
 pub(crate) struct KnownKeys(Mutex<Known>);
 
@@ -34,7 +33,6 @@ struct Known {
     read: HashMap<Shown, (Timestamp, Read)>,
 }
 
-/// A reading that has begun.
 #[derive(Debug)]
 pub(crate) struct Reading {
     generation: u64,
@@ -72,7 +70,6 @@ impl KnownKeys {
     }
 }
 
-/// Keys or apps are being changed.
 #[must_use = "it forgets when it is dropped"]
 pub(crate) struct Changing<'a>(&'a KnownKeys);
 
@@ -92,7 +89,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::id::ApiKeyId;
+    use bellwire_core::id::ApiKeyId;
 
     const AT: Timestamp = DateTime::UNIX_EPOCH;
 
@@ -109,7 +106,6 @@ mod tests {
             last_used_on: None,
             made_by: None,
             made_by_teammate: None,
-            made_locally: true,
         };
         (key, None)
     }
@@ -124,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_known_for_a_second_and_for_the_app_that_it_was_shown_for() {
+    fn key_is_cached_a_second_per_app() {
         let keys = KnownKeys::default();
         let shop = shown(1, Some("shop"));
         assert!(!ask(&keys, &shop, AT, read(None)));
@@ -137,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_expires_is_not_known_any_more() {
+    fn expired_key_is_not_cached() {
         let (keys, end) = (KnownKeys::default(), AT + Duration::from_millis(500));
         let key = shown(1, None);
         assert!(!ask(&keys, &key, AT, read(Some(end))));
@@ -146,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_before_a_change_is_not_remembered_after_it() {
+    fn read_before_a_change_is_not_cached() {
         let keys = KnownKeys::default();
         let key = shown(1, None);
         let early = keys.recall(&key, AT).unwrap_err();

@@ -1,12 +1,12 @@
 //! When a message is to be sent that is for later.
 
-use chrono::{DateTime, NaiveDateTime, TimeDelta};
+use chrono::{NaiveDateTime, TimeDelta};
 
 use super::problem::Faults;
-use crate::model::clock::Timestamp;
-use crate::policy::calendar;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::request_time;
+use bellwire_rules::policy::calendar;
 
-/// How far ahead a message may be sent.
 const AHEAD_MAX: TimeDelta = TimeDelta::days(90);
 /// What lies in the past by no more than this goes out at once: clocks differ, and requests are tried again. What lies further
 /// back is a mistake.
@@ -38,10 +38,10 @@ pub(super) fn read(
 /// The moment of a time with an offset, or of a local time in a zone: the first, if clocks show it twice; the end of the gap, if
 /// they skip it.
 pub(super) fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
-    match (DateTime::parse_from_rfc3339(text), timezone) {
-        (Ok(at), None) => Ok(at.to_utc()),
-        (Ok(_), Some(_)) => Err((TIMEZONE, "must be left out where `send_at` has an offset")),
-        (Err(_), zone) => {
+    match (request_time::parse(text), timezone) {
+        (Some(at), None) => Ok(at),
+        (Some(_), Some(_)) => Err((TIMEZONE, "must be left out where `send_at` has an offset")),
+        (None, zone) => {
             let local = local(text).ok_or((SEND_AT, "must be a time such as 2026-12-01T09:00:00Z"))?;
             let zone = zone.ok_or((SEND_AT, "must have an offset, such as `Z`, or come with `timezone`"))?;
             let zone = calendar::zone(zone).ok_or((TIMEZONE, "must be an IANA time zone such as Europe/Vienna"))?;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_absolute_or_local_in_a_zone_whose_gaps_and_folds_have_one_moment() {
+    fn time_is_absolute_or_local_and_unique() {
         for (send_at, timezone, instant) in [
             ("2026-12-01T09:00:00Z", None, "2026-12-01T09:00:00Z"),
             ("2026-12-01T09:00:00+05:30", None, "2026-12-01T03:30:00Z"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_time_is_pointed_to_and_what_has_just_passed_goes_out_at_once() {
+    fn wrong_times_are_refused_recent_past_is_now() {
         for (send_at, timezone, pointer) in [
             (Some("2026-12-01T09:00:00"), None, SEND_AT),
             (Some("tomorrow"), Some("Europe/Vienna"), SEND_AT),

@@ -3,6 +3,7 @@
 mod keys;
 mod refusals;
 mod sign_ins;
+mod tokens;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
@@ -10,20 +11,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
-use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use governor::clock::{Clock, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{NotUntil, Quota, RateLimiter};
 
 use super::Settings;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 use crate::http_server::address::{household, site};
-use crate::model::id::AppId;
+use bellwire_core::id::AppId;
 pub(crate) use keys::{Account, KeyLimits};
 pub(crate) use refusals::At;
 use refusals::Refusals;
 pub(crate) use sign_ins::{Attempt, Name, SignIns, Wait};
+use tokens::TokenLimits;
 
 /// How many requests are let in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,11 +66,13 @@ const SITE_FACTOR: u32 = 16;
 /// Requests between two clearings, in which limiters forget whoever has been quiet long enough to be as good as new.
 const CLEARED_EVERY: u32 = 20_000;
 
-/// All limiters.
 pub(crate) struct Limits {
-    /// API keys, and whoever tries them out.
     pub keys: KeyLimits,
     clients: PerClient,
+    /// Preflights, which browsers send beside requests with a token.
+    preflights: PerClient,
+    /// Tokens of subscriptions.
+    pub tokens: TokenLimits,
     apps: Limiter<AppId>,
     /// Receipts apart: those of a campaign come in a burst, and must not keep anybody from subscribing.
     reporters: PerClient,
@@ -76,20 +80,19 @@ pub(crate) struct Limits {
     /// Messages that visitors of the example page send to themselves.
     tries: PerClient,
     example_changes: PerClient,
-    /// Passwords that were guessed at.
     pub sign_ins: SignIns,
-    /// Entries of the audit log that tell of failed sign-ins.
     refusals: Refusals,
     requests: AtomicU32,
     trusted_proxies: usize,
 }
 
 impl Limits {
-    /// Begins fresh.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             keys: KeyLimits::new(settings),
             clients: PerClient::new("client", settings.per_client),
+            preflights: PerClient::new("client", settings.per_client.times(SITE_FACTOR)),
+            tokens: TokenLimits::new(),
             apps: limiter(settings.per_app),
             reporters: PerClient::new("receipts", settings.receipts_per_client),
             reports: limiter(settings.receipts_per_app),
@@ -111,7 +114,10 @@ impl Limits {
     fn clear_now_and_then(&self) {
         if self.requests.fetch_add(1, Ordering::Relaxed) % CLEARED_EVERY == CLEARED_EVERY - 1 {
             self.keys.clear();
-            [&self.clients, &self.reporters, &self.tries, &self.example_changes].into_iter().for_each(PerClient::clear);
+            self.tokens.clear();
+            [&self.clients, &self.preflights, &self.reporters, &self.tries, &self.example_changes]
+                .into_iter()
+                .for_each(PerClient::clear);
             self.refusals.clear();
             self.apps.retain_recent();
             self.reports.retain_recent();
@@ -123,7 +129,11 @@ impl Limits {
         self.clients.take(client)
     }
 
-    /// Counts a public request against its app.
+    /// Counts a preflight against its client. Returns the budget left, as headers.
+    pub(crate) fn preflight(&self, client: IpAddr) -> Result<Budget, Problem> {
+        self.preflights.take(client)
+    }
+
     pub(crate) fn app(&self, app: AppId) -> Result<(), Problem> {
         take(&self.apps, "app", &app).map(drop)
     }
@@ -133,7 +143,6 @@ impl Limits {
         self.reporters.take(client)
     }
 
-    /// Counts a request with receipts against its app.
     pub(crate) fn reports_of(&self, app: AppId) -> Result<(), Problem> {
         take(&self.reports, "app", &app).map(drop)
     }
@@ -153,16 +162,14 @@ impl Limits {
         self.refusals.refused(client, at)
     }
 
-    /// The nearest address that is not one of our own proxies: they are the last ones to have written into
-    /// `X-Forwarded-For`, and whatever stands further left may be made up. None: the request came off no socket.
+    /// Address of the client: the other end of the connection, or with trusted proxies the entry of `X-Forwarded-For` that the
+    /// outermost of them wrote. Entries further left may be made up, and are not parsed. `None`: the request came off no socket,
+    /// or the proxies wrote no address. The address of a proxy is never that of a client.
     pub(crate) fn known_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
-        let forwarded = self.trusted_proxies.checked_sub(1).and_then(|skipped| {
-            let values = headers.get_all("x-forwarded-for");
-            let hops: Vec<&str> =
-                values.iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).collect();
-            read_address(hops.into_iter().rev().nth(skipped)?.trim())
-        });
-        forwarded.or_else(|| peer(extensions))
+        let Some(skipped) = self.trusted_proxies.checked_sub(1) else { return peer(extensions) };
+        let values: Vec<_> = headers.get_all("x-forwarded-for").iter().collect();
+        let mut hops = values.into_iter().rev().flat_map(|value| value.as_bytes().rsplit(|octet| *octet == b','));
+        read_address(std::str::from_utf8(hops.nth(skipped)?).ok()?.trim())
     }
 }
 
@@ -259,8 +266,8 @@ fn take_several<K: std::hash::Hash + Eq + Clone>(
 fn exceeded(name: &'static str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
     let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
     let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");
-    let mut problem = Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail)
-        .with_header(header::RETRY_AFTER, HeaderValue::from(wait_s));
+    let mut problem =
+        Problem::new(ProblemCode::RateLimited, detail).with_header(header::RETRY_AFTER, HeaderValue::from(wait_s));
     for (name, value) in (Budget { name, quota: until.quota(), remaining: 0, reset_s: wait_s }).headers() {
         problem = problem.with_header(name, value);
     }
@@ -278,14 +285,14 @@ mod tests {
 
     fn from(peer: &str, forwarded: &str) -> (HeaderMap, Extensions) {
         let mut headers = HeaderMap::new();
-        headers.insert("x-forwarded-for", forwarded.parse().unwrap());
+        headers.insert("x-forwarded-for", axum::http::HeaderValue::from_bytes(forwarded.as_bytes()).unwrap());
         let mut extensions = Extensions::new();
         extensions.insert(ConnectInfo(SocketAddr::new(peer.parse().unwrap(), 1)));
         (headers, extensions)
     }
 
     #[test]
-    fn a_client_is_let_in_as_often_as_its_burst_and_told_when_to_come_back() {
+    fn client_is_limited_to_its_burst() {
         let limits = limits(0);
         let ask = |peer| {
             let (headers, extensions) = from(peer, "203.0.113.1");
@@ -293,7 +300,7 @@ mod tests {
         };
         assert!(ask("192.0.2.1").is_ok());
         assert!(ask("192.0.2.1").is_ok());
-        assert_eq!(ask("192.0.2.1").unwrap_err().status, StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(ask("192.0.2.1").unwrap_err().code, ProblemCode::RateLimited);
         assert!(ask("192.0.2.2").is_ok(), "a header that nobody vouches for changes nothing");
     }
 
@@ -307,11 +314,14 @@ mod tests {
         assert_eq!(address(1, "made-up, 198.51.100.7"), "198.51.100.7");
         assert_eq!(address(2, "198.51.100.7, 10.0.0.1"), "198.51.100.7");
         assert_eq!(address(1, "[2001:db8::1]:443"), "2001:db8::1");
-        assert_eq!(address(2, "10.0.0.1"), "192.0.2.1");
+        assert_eq!(address(1, "made-up \u{e9}, 198.51.100.7"), "198.51.100.7", "an octet from 0x80 is skipped");
+        for unusable in ["10.0.0.1", "\u{e9}, 10.0.0.1", "", ",10.0.0.1", "198.51.100.7\u{e9}, 10.0.0.1"] {
+            assert_eq!(address(2, unusable), "0.0.0.0", "{unusable}: never the proxy");
+        }
     }
 
     #[test]
-    fn an_ipv6_network_may_do_more_than_each_household_in_it_but_not_as_much_as_all() {
+    fn ipv6_network_has_more_than_one_household() {
         let limits = limits(0);
         let at = |site: u16, household: u32| IpAddr::from([0x2001, 0xdb8, site, household as u16, 0, 0, 0, 1]);
         let let_in = (0..1_000).filter(|n| limits.client(at(1, *n)).is_ok()).count();

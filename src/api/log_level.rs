@@ -10,20 +10,18 @@ use super::ApiState;
 use super::auth::Operator;
 use super::extract::Json;
 use super::problem::{Faults, Problem};
-use crate::model::log_filter::LogFilter;
+use super::routes::routes;
 use crate::store::keys::audit::Action;
 use crate::store::operations::log_level::{self, Wanted};
+use bellwire_core::log_filter::LogFilter;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 /// The shortest and the longest time that something else than usual is logged, in seconds.
 const SECONDS: std::ops::RangeInclusive<i64> = 60..=86_400;
 /// The time unless somebody says otherwise.
 const SECONDS_USUAL: i64 = 900;
-/// What an entry of the audit log names.
 const TARGET: &str = "log-level";
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, set, reset))
 }
@@ -79,15 +77,13 @@ impl LogLevelBody {
 }
 
 /// Shows what is seen in the log beyond what each process was started with.
-#[utoipa::path(get, path = "/v1/log-level", tag = "Operations",
-    security(("api_key" = ["operator"])), responses((status = 200, body = LogLevelView)))]
+#[utoipa::path(get, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelView)))]
 pub(crate) async fn show(_: Operator, State(state): State<ApiState>) -> Result<axum::Json<LogLevelView>, Problem> {
     Ok(axum::Json(log_level::read(&state.pool, state.clock.now()).await?.into()))
 }
 
 /// Changes for a while what is seen in the log, of all processes within two seconds. Afterwards what each was started with holds again.
-#[utoipa::path(put, path = "/v1/log-level", tag = "Operations", request_body = LogLevelBody,
-    security(("api_key" = ["operator"])), responses((status = 200, body = LogLevelView)))]
+#[utoipa::path(put, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelView)))]
 pub(crate) async fn set(
     operator: Operator,
     State(state): State<ApiState>,
@@ -95,7 +91,7 @@ pub(crate) async fn set(
 ) -> Result<axum::Json<LogLevelView>, Problem> {
     let now = state.clock.now();
     let wanted = body.check(now)?;
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     log_level::write(&mut tx, &wanted).await?;
     let entry = operator.caller.did(None, Action::LogLevelSet, TARGET);
     entry.with(json!({"filter": wanted.filter, "until": wanted.until})).record(&mut tx, 1, now).await?;
@@ -104,14 +100,13 @@ pub(crate) async fn set(
 }
 
 /// Has all processes log what they were started with, within two seconds.
-#[utoipa::path(delete, path = "/v1/log-level", tag = "Operations",
-    security(("api_key" = ["operator"])), responses((status = 200, body = LogLevelView)))]
+#[utoipa::path(delete, path = "/v1/log-level", tag = "Operations", responses((status = 200, body = LogLevelView)))]
 pub(crate) async fn reset(
     operator: Operator,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<LogLevelView>, Problem> {
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if log_level::clear(&mut tx, now).await? {
         operator.caller.did(None, Action::LogLevelReset, TARGET).record(&mut tx, 1, now).await?;
     }

@@ -12,16 +12,15 @@ use super::dead_letters::ContentState;
 use super::extract::At;
 use super::messages::missing;
 use super::problem::Problem;
-use crate::model::id::MessageId;
-use crate::model::message::{Content, Notification, Payload};
-use crate::model::scope::Scope;
-use crate::model::template::{Said, Template};
+use super::routes::routes;
 use crate::store::queue::messages::{self, Sealed};
 use crate::vault::CONTENT;
+use bellwire_core::id::MessageId;
+use bellwire_core::message::{Content, Notification, Payload};
+use bellwire_core::scope::Scope;
+use bellwire_core::template::{Said, Template};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(content))
 }
@@ -82,8 +81,7 @@ impl From<Said> for ContentView {
 /// Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
 /// users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = ContentView)))]
+    responses((status = 200, body = ContentView)))]
 pub(crate) async fn content(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -100,7 +98,6 @@ pub(crate) async fn content(
     }))
 }
 
-/// What a message says, unsealed.
 pub(super) fn opened(state: &ApiState, id: MessageId, sealed: &[u8]) -> Result<ContentView, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(CONTENT, id, sealed)?);
     Ok(Said::from_json(&plain).map_err(|_| Problem::internal())?.into())

@@ -16,12 +16,12 @@ use super::extract::{Query, TOPIC_NAME_RULE, TopicName};
 use super::messages::MessageView;
 use super::paging::{Cut, Page, Paging};
 use super::problem::Problem;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, MessageId};
 use crate::store::audience::topics;
 use crate::store::keyset::Keyset;
 use crate::store::queue::messages::{self, Ended, MessageRow};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, MessageId};
 
 /// Messages that are looked at for one page of a list that is narrowed, at most.
 const LOOKED_AT_MAX: usize = 5_000;
@@ -94,8 +94,7 @@ impl From<Ended> for Progress {
 /// were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503
 /// (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ListQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<MessageView>)))]
+    responses((status = 200, body = Page<MessageView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,

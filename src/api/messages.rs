@@ -12,19 +12,18 @@ use utoipa::{IntoParams, ToSchema};
 use super::accept::accept_under;
 use super::accepted::{Accepted, Links, SendState};
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
-use super::compose::{MessageKey, NewMessageBody};
+use super::compose::{Composed, MessageKey, NewMessageBody};
 use super::counts::Counts;
 use super::engagement;
 use super::extract::{At, Json, Query};
+use super::idempotency::{first_response, idempotency_key};
 use super::message_list::Progress;
-use super::problem::{FieldError, Problem};
+use super::problem::{FieldError, Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
+use super::routes::routes;
 use super::sunset::SunsetBody;
 use super::templated::Templates;
 use super::{ApiState, Work};
-use crate::model::clock::{Timestamp, first_uuid_of};
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
 use crate::panics;
 use crate::store;
 use crate::store::keys::apps::App;
@@ -33,10 +32,11 @@ use crate::store::outcomes::receipts::kept_since;
 use crate::store::queue::messages::{self, MessageRow};
 use crate::store::queue::sending::{self, Addressed, Sent};
 use crate::store::queue::steering::{self, Order, Steered};
+use bellwire_core::clock::{Timestamp, first_uuid_of};
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::id::{ApiKeyId, CampaignId, MessageId, TeammateId};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(super::message_list::list, send))
@@ -78,7 +78,6 @@ pub(crate) struct SendQuery {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MessageView {
     /// Its id.
-    #[schema(value_type = String)]
     id: MessageId,
     /// Where it stands.
     state: SendState,
@@ -103,24 +102,24 @@ pub(crate) struct MessageView {
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// The message that it sends again to those whose deliveries of it died.
-    #[schema(value_type = Option<String>)]
     replay_of: Option<MessageId>,
     /// The campaign that made it; the campaign may have been deleted since.
-    #[schema(value_type = Option<String>)]
     campaign: Option<CampaignId>,
     /// Whether its content was deleted, since every delivery has ended and no open dead letter needs it.
     content_deleted: bool,
     /// Your own name for it; null if a later message has taken that over.
     key: Option<String>,
-    /// When it was accepted, or its `send_at`: its time to live begins then.
+    /// When it may be sent: its `send_at`, else when it was accepted. Its time to live begins then.
     accepted_at: DateTime<Utc>,
+    /// When its request was accepted, also of a message with `send_at`.
+    received_at: DateTime<Utc>,
     /// When its time to live ends.
     expires_at: DateTime<Utc>,
     /// Whether every recipient has been found.
     expanded: bool,
     /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
     audience_estimate: i64,
-    /// Who sent it: the id of an API key or a teammate. Null: a campaign, the example page, or before this was recorded.
+    /// Who sent it: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis.
     sent_by: Option<String>,
     /// Where its deliveries stand; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -156,6 +155,7 @@ impl MessageView {
             content_deleted: row.content_deleted,
             key: row.key,
             accepted_at: row.accepted_at,
+            received_at: row.received_at.unwrap_or(row.accepted_at),
             expires_at: row.expires_at,
             expanded: !row.expanding,
             audience_estimate: row.audience_estimate,
@@ -172,72 +172,70 @@ impl MessageView {
     }
 }
 
-/// The header of a request that is carried out once however often it is made.
-pub(super) const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
-/// What its value looks like, for whoever got it wrong.
-pub(super) const IDEMPOTENCY_KEY_RULE: &str = "must be 1 to 255 ASCII characters";
 const SEND_ROUTE: &str = "POST /v1/apps/{app}/messages";
-
-/// The idempotency key that a request comes with.
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
-    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| is_idempotency_key(text));
-    text.map(Some).ok_or_else(|| Problem::invalid_header(IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_RULE))
-}
-
-/// Whether a text may be an idempotency key: 1 to 255 visible ASCII characters, spaces and tabs, as a header may hold.
-pub(super) fn is_idempotency_key(text: &str) -> bool {
-    (1..=255).contains(&text.len()) && text.bytes().all(|b| b == b'\t' || (b' '..=b'~').contains(&b))
-}
 
 /// Sends a message. With an `Idempotency-Key`, the same request made again is answered as it was the first time.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), SendQuery,
-        ("Bellwire-Retries" = Option<u32>, Header, description = "Beats the policy's `retries`; also `Upstash-Retries`"),
+    params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats the policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
             description = "Beats the policy's `retryDelay`; also `Upstash-Retry-Delay`")),
-    request_body = NewMessageBody, security(("api_key" = ["send"])),
     responses((status = 202, body = Accepted), (status = 200, body = DryRun, description = "With `dry_run=true`")))]
 pub(crate) async fn send(
     server: Server<MaySend>,
     State(state): State<ApiState>,
     Query(query): Query<SendQuery>,
     headers: HeaderMap,
-    Json(mut body, octets): Json<NewMessageBody>,
+    Json(body, octets): Json<NewMessageBody>,
 ) -> Result<Response, Problem> {
-    let key = idempotency_key(&headers)?;
     let retries = RetryHeaders::read(&headers)?;
-    let segment = body.to.segment(&state, &server.app).await?;
-    let mut templates = Templates::default();
-    let template = templates.resolve(&state, server.app.id, body.template.take()).await?;
-    let mut composed =
-        body.compose(&state, &server.app, &retries, segment, template)?.sent_by(server.caller.counted_as());
-    templates.try_out(&state, server.app.id, &mut composed).await?;
-    let Addressed { message, audience } = &composed.addressed;
-    if !audience.is_named() && message.tier != Tier::Transactional {
-        // Nobody's message is refused, or waits, because figures cannot be read.
-        let warnings = engagement::warnings(&state, server.app.id).await.unwrap_or_default();
-        composed.asked.warnings.extend(warnings);
-    }
+    let digest = retries.digest(&octets);
+    let keyed = |key| server.keyed_request(&state.vault, SEND_ROUTE, key, &[digest.as_ref()]);
+    let request = idempotency_key(&headers)?.filter(|_| !query.dry_run).map(keyed);
+    let mut composed = match compose(&state, &server, &retries, body).await {
+        Ok(composed) => composed,
+        Err(refused) => {
+            return first_response(&state, request.as_ref(), refused).await.map(IntoResponse::into_response);
+        }
+    };
     if query.dry_run {
         let Addressed { message, audience } = &composed.addressed;
         let mut conn = state.pool.acquire().await?;
         let (filter, now) = (message.filter.as_ref(), message.accepted_at);
-        let sent = sending::dry_run(&mut conn, server.app.id, audience, filter, now).await?;
+        let sent = sending::dry_run(&mut conn, &state.vault, (server.app.id, audience), filter, now).await?;
         composed.asked.refuse_unknown(&sent)?;
         let Sent { estimate: audience_estimate, margin: audience_margin, unreachable, .. } = sent;
         let warnings = composed.asked.warnings;
         let counted = DryRun { dry_run: true, audience_estimate, audience_margin, unreachable, warnings };
         return Ok(axum::Json(counted).into_response());
     }
-    let digest = retries.digest(&octets).as_ref().to_vec();
-    accept_under(&state, &server.app, SEND_ROUTE, key, digest, composed).await
+    accept_under(&state, &server.app, request, composed).await
+}
+
+/// Checks a message against the present state of the app.
+async fn compose(
+    state: &ApiState,
+    server: &Server<MaySend>,
+    retries: &RetryHeaders,
+    mut body: NewMessageBody,
+) -> Result<Composed, Problem> {
+    let segment = body.to.segment(state, &server.app).await?;
+    let mut templates = Templates::default();
+    let template = templates.resolve(state, server.app.id, body.template.take()).await?;
+    let mut composed =
+        body.compose(state, &server.app, retries, segment, template)?.sent_by(server.caller.counted_as());
+    templates.try_out(state, server.app.id, &mut composed).await?;
+    let Addressed { message, audience } = &composed.addressed;
+    if !audience.is_named() && message.tier != Tier::Transactional {
+        // A message is not refused, and does not wait, because figures cannot be read.
+        let warnings = engagement::warnings(state, server.app.id).await.unwrap_or_default();
+        composed.asked.warnings.extend(warnings);
+    }
+    Ok(composed)
 }
 
 /// Shows a message and its account, which adds up at every moment.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -268,8 +266,7 @@ pub(super) fn missing(state: &ApiState, id: MessageId) -> Problem {
 
 /// Pauses a message: no push of it starts later than a second after the answer. Its time to live keeps running.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/pause", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageView)))]
 pub(crate) async fn pause(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -280,8 +277,7 @@ pub(crate) async fn pause(
 
 /// Resumes a paused message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/resume", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageView)))]
 pub(crate) async fn resume(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -292,8 +288,7 @@ pub(crate) async fn resume(
 
 /// Cancels a message for good: no push of it starts later than a second after the answer.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/{message}/cancel", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("message" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageView)))]
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -304,8 +299,7 @@ pub(crate) async fn cancel(
 
 /// Shows the message that has this key, or had it last.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/by-key/{key}", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("key" = String, Path, description = "Its sender's own name for it")),
-    security(("api_key" = ["read"])), responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageView)))]
 pub(crate) async fn show_by_key(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -317,8 +311,7 @@ pub(crate) async fn show_by_key(
 
 /// Cancels the message that has this key: "forget the reminder". 404 if there is none, 409 if all its deliveries have ended.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/by-key/{key}/cancel", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), ("key" = String, Path, description = "Its sender's own name for it")),
-    security(("api_key" = ["messages"])), responses((status = 200, body = MessageView)))]
+    responses((status = 200, body = MessageView)))]
 pub(crate) async fn cancel_by_key(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -346,8 +339,10 @@ async fn steer(
     let (app, entry) = (&server.app, server.did(action, id));
     match steering::steer(&state.pool, app.id, id, order, &entry, state.clock.now()).await? {
         Steered::Unknown => return Err(missing(state, id)),
-        Steered::Done => return Err(Problem::conflict("message_done", "Every delivery of this message has ended.")),
-        Steered::Cancelled => return Err(Problem::conflict("message_cancelled", "This message was cancelled.")),
+        Steered::Done => {
+            return Err(Problem::new(ProblemCode::MessageDone, "Every delivery of this message has ended."));
+        }
+        Steered::Cancelled => return Err(Problem::new(ProblemCode::MessageCancelled, "This message was cancelled.")),
         Steered::Already => {}
         Steered::Now { stop, progress } => {
             (state.engine.tell)(Work::Stop(stop));

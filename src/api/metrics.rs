@@ -13,15 +13,15 @@ use super::ApiState;
 use super::auth::{MayRead, Server, Watcher};
 use super::extract::Query;
 use super::problem::Problem;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, LaneId};
-use crate::model::lane::Gateway;
-use crate::policy::reliability::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
+use super::routes::routes;
 use crate::store::outcomes::reliability::{Filter, read};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::request_time;
+use bellwire_rules::policy::reliability::{self, Count, DELAYS_S, LaneSums, Reading, Sums};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show_all)).routes(routes!(show))
 }
@@ -39,6 +39,7 @@ pub(crate) struct MetricsQuery {
     /// Only this lane.
     lane: Option<i32>,
     /// The hour that ended then (RFC 3339), within the last day; by default the last one.
+    #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
 }
 
@@ -95,7 +96,6 @@ pub(crate) struct LaneReliability {
     /// Its number.
     lane: i32,
     /// The app it belongs to.
-    #[schema(value_type = String)]
     app: AppId,
     /// The push service it leads to.
     gateway: Gateway,
@@ -155,8 +155,8 @@ async fn hour(state: &ApiState, app: Option<AppId>, query: &MetricsQuery) -> Res
 }
 
 /// The reliability metrics of all apps over an hour, the last one by default.
-#[utoipa::path(get, path = "/v1/metrics/reliability", tag = "Operations", params(MetricsQuery),
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = MetricsView)))]
+#[utoipa::path(get, path = "/v1/metrics/reliability", tag = "Operations",
+    responses((status = 200, body = MetricsView)))]
 pub(crate) async fn show_all(
     _: Watcher,
     State(state): State<ApiState>,
@@ -167,8 +167,7 @@ pub(crate) async fn show_all(
 
 /// The reliability metrics of one app over an hour, the last one by default.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics/reliability", tag = "Operations",
-    params(("app" = String, Path, description = "Id or slug"), MetricsQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = MetricsView)))]
+    responses((status = 200, body = MetricsView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::problem::{FieldError, pointer_segment};
 
 /// Mistakes that one answer tells of.
-const TOLD_MAX: usize = 100;
+pub(super) const TOLD_MAX: usize = 100;
 
 /// How a body differs from the schema of `T`: types, members that are missing or not known, words that are not allowed.
 pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once_and_in_the_words_of_json() {
+    fn all_faults_are_reported_in_json_terms() {
         let body = json!({
             "to": {"users": ["ann", 3], "topics": "news"}, "ttl": "1h", "tier": "urgent", "envelope": 1, "nmae": 1,
             "content": {"body": 2, "actions": [{"action": "a"}]}, "payload": 3

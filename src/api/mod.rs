@@ -20,9 +20,10 @@ pub(crate) mod config;
 mod consent;
 pub(crate) mod cors;
 pub(crate) mod counts;
+mod csv_cells;
 pub(crate) mod dead_letters;
 pub(crate) mod deliveries;
-pub(crate) mod details;
+mod diagnoses;
 mod docs;
 mod edits;
 pub(crate) mod email;
@@ -40,6 +41,7 @@ pub(crate) mod guard;
 pub(crate) mod health;
 pub(crate) mod hsts;
 pub(crate) mod hygiene;
+mod idempotency;
 pub(crate) mod identity;
 pub(crate) mod identity_keys;
 pub(crate) mod imports;
@@ -53,7 +55,7 @@ pub(crate) mod message_list;
 pub(crate) mod messages;
 pub(crate) mod metrics;
 pub(crate) mod mismatch;
-mod once;
+mod nul;
 pub(crate) mod openapi;
 mod outgoing;
 pub(crate) mod paging;
@@ -62,12 +64,15 @@ mod places;
 pub(crate) mod policies;
 pub(crate) mod preview;
 pub(crate) mod problem;
-mod problems;
+#[cfg(test)]
+mod properties;
 mod push_address;
 pub(crate) mod receipts;
 pub(crate) mod refused;
 pub(crate) mod remembered;
+mod restores;
 pub(crate) mod retry_headers;
+mod routes;
 pub(crate) mod segments;
 mod series;
 pub(crate) mod session;
@@ -78,7 +83,9 @@ pub(crate) mod slas;
 
 mod state;
 pub(crate) mod stream;
-pub(crate) mod subscriptions;
+pub(crate) mod subscription_input;
+mod subscription_list;
+mod subscriptions;
 pub(crate) mod sunset;
 pub(crate) mod team;
 pub(crate) mod template_trials;
@@ -95,7 +102,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
@@ -106,23 +113,19 @@ use tracing::Instrument as _;
 use utoipa_axum::router::OpenApiRouter;
 
 use limits::Account;
-use problem::Problem;
+use problem::{Problem, ProblemCode};
 use session::cookie::Renewal;
 pub use state::{ApiState, Engine, Settings, Work};
 
-/// Routes by who is let in.
 struct Routes {
-    /// Browsers, too.
     public: OpenApiRouter<ApiState>,
-    /// Browsers that report.
     reports: OpenApiRouter<ApiState>,
-    /// Servers.
     server: OpenApiRouter<ApiState>,
 }
 
 fn routes_by_caller() -> Routes {
     let mut routes = Routes {
-        public: OpenApiRouter::new().merge(config::routes()).merge(subscriptions::routes()),
+        public: OpenApiRouter::new().merge(config::routes()).merge(subscriptions::routes()).merge(diagnoses::routes()),
         reports: OpenApiRouter::new().merge(receipts::routes()),
         server: OpenApiRouter::new()
             .merge(apps::routes())
@@ -133,6 +136,7 @@ fn routes_by_caller() -> Routes {
             .merge(users::routes())
             .merge(topics::routes())
             .merge(imports::routes())
+            .merge(restores::routes())
             .merge(exports::routes())
             .merge(segments::routes())
             .merge(policies::routes())
@@ -227,7 +231,7 @@ pub fn local_router(state: ApiState) -> Router {
 
 async fn method_not_allowed() -> Problem {
     let detail = "This route does not know that method.";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+    Problem::new(ProblemCode::MethodNotAllowed, detail)
 }
 
 /// Health only, for a process without the role `api`.
@@ -286,10 +290,11 @@ async fn identify(State(state): State<ApiState>, mut request: Request, next: Nex
     }
     let took_ms = began.elapsed().as_micros() as f64 / 1e3;
     span.in_scope(|| tracing::debug!(status, took_ms, %client, app, "answered"));
-    if let Some(mut problem) = response.extensions_mut().remove::<Problem>() {
+    if let Some(problem) = response.extensions_mut().get_mut::<Problem>() {
         problem.instance = Some(path);
         problem.request_id = Some(id_text);
-        *response.body_mut() = Body::from(problem.body());
+        let body = Body::from(problem.body());
+        *response.body_mut() = body;
         response.headers_mut().remove(header::CONTENT_LENGTH);
     }
     response.headers_mut().insert(REQUEST_ID, id);

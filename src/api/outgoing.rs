@@ -25,24 +25,20 @@ pub(super) enum Cut {
     Forbidden,
 }
 
-/// What goes to the client.
 enum Given {
     Part(Bytes),
-    /// All of it was given.
     End,
 }
 
 /// The end of a body at which it is made. Dropping it cuts the body off.
 pub(super) struct Outgoing {
     to: mpsc::Sender<Given>,
-    /// How long the client may take for a part.
     patience: Duration,
     /// Asks whether it may still have more; none: nobody can take that right away.
     recheck: Option<(Recheck, ApiState)>,
 }
 
 impl Outgoing {
-    /// What answers that request, and the body that it is answered with.
     pub(super) fn answering(request: &mut Request, state: &ApiState) -> (Self, Body) {
         let recheck = request.extensions_mut().remove::<Recheck>();
         Self::new(state.settings.part_timeout, recheck.map(|recheck| (recheck, state.clone())))
@@ -82,7 +78,6 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Ends it well.
     pub(super) async fn end(&self) -> Result<(), Cut> {
         self.has_room().await?.send(Given::End);
         Ok(())
@@ -129,7 +124,7 @@ mod tests {
     const PART: Bytes = Bytes::from_static(b"part");
 
     #[tokio::test]
-    async fn a_part_is_given_when_the_one_before_was_taken_and_the_body_ends_well_only_if_it_was_ended() {
+    async fn parts_follow_each_other_until_a_clean_end() {
         let (outgoing, body) = Outgoing::new(Duration::from_secs(3_600), None);
         let mut parts = body.into_data_stream();
         outgoing.part(PART).await.unwrap();
@@ -147,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_takes_nothing_or_has_gone_gets_no_more() {
+    async fn stalled_or_gone_client_gets_no_more() {
         let (outgoing, _body) = Outgoing::new(Duration::ZERO, None);
         outgoing.part(PART).await.unwrap();
         assert!(matches!(outgoing.part(PART).await, Err(Cut::Client)));

@@ -7,8 +7,8 @@ use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
 use super::problem::Problem;
-use crate::model::base64url;
 use crate::store::keyset::{Keyset, Towards};
+use bellwire_core::base64url;
 
 /// Rows in a page unless the request says otherwise.
 const LIMIT_DEFAULT: u16 = 50;
@@ -29,11 +29,8 @@ pub(crate) struct Paging {
 /// A checked [`Paging`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
-    /// Rows in the page.
     pub limit: u16,
-    /// Which way the page lies.
     pub towards: Towards,
-    /// Beyond which key.
     beyond: Uuid,
 }
 
@@ -213,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_or_goes_between_pages_neither_repeats_nor_hides_a_row() {
+    fn changes_between_pages_repeat_and_hide_nothing() {
         let first = page(paging(2, None), &[1, 2, 3, 4]);
         let second = page(paging(2, first.iterator.as_ref()), &[1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(second.data, [2, 1]);

@@ -6,12 +6,12 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
 use argon2::{Algorithm, Argon2, Params, Version};
 use aws_lc_rs::rand;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use zeroize::Zeroizing;
 
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 
 /// Memory of one hash, in KiB; passes over it; threads. What OWASP's Password Storage Cheat Sheet asks of argon2id.
 const COST: (u32, u32, u32) = (19 * 1024, 2, 1);
@@ -62,29 +62,23 @@ impl Password {
     }
 }
 
-/// Who wants something hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Anybody.
     ByAnybody,
     /// Somebody who has signed in from there before, is signed in, or shows a one-time link.
     ByKnown,
 }
 
-/// A place in line for one hash.
 pub(super) struct Place {
     _place: OwnedSemaphorePermit,
     _as_stranger: Option<OwnedSemaphorePermit>,
 }
 
-/// Hashes passwords, few at a time.
 #[derive(Clone)]
 pub(crate) struct Passwords {
     /// A place for each hash that is computed or waits.
     places: Arc<Semaphore>,
-    /// Those of them that anybody may take.
     strangers: Arc<Semaphore>,
-    /// A turn for each hash that is computed.
     turns: Arc<Semaphore>,
 }
 
@@ -165,8 +159,7 @@ fn argon2id() -> Argon2<'static> {
 /// 503: too many sign-ins at once.
 fn busy() -> Problem {
     let detail = "Too many people are signing in at this moment. Try again shortly.";
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "sign_in_busy", detail)
-        .with_header(header::RETRY_AFTER, HeaderValue::from_static("2"))
+    Problem::new(ProblemCode::SignInBusy, detail).with_header(header::RETRY_AFTER, HeaderValue::from_static("2"))
 }
 
 #[cfg(test)]
@@ -178,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_is_kept_as_argon2id_with_owasps_parameters_and_known_again() {
+    async fn password_is_stored_as_argon2id() {
         let passwords = Passwords::new();
         let hash = passwords.hash(password("correct horse")).await.unwrap();
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
@@ -195,12 +188,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_sign_ins_than_can_wait_are_refused_and_told_when_to_come_back() {
+    async fn excess_sign_ins_are_refused_with_a_time() {
         let passwords = Passwords::new();
         let all = u32::try_from(AT_ONCE + WAITING_MAX).unwrap();
         let taken = passwords.places.clone().try_acquire_many_owned(all).unwrap();
         let refused = passwords.hash(password("correct horse")).await.unwrap_err();
-        assert_eq!((refused.status, refused.code.as_str()), (StatusCode::SERVICE_UNAVAILABLE, "sign_in_busy"));
+        assert_eq!(refused.code, ProblemCode::SignInBusy);
         drop(taken);
         let strangers: Vec<_> = std::iter::from_fn(|| passwords.place(Wanted::ByAnybody).ok()).collect();
         assert_eq!(strangers.len(), AT_ONCE + WAITING_MAX - KEPT_FREE);
@@ -211,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_password_is_long_and_not_the_address() {
+    fn new_password_is_long_and_not_the_address() {
         let fault = |text: &str| password(text).fault("ann@example.com");
         for good in ["correct horse", "ann likes horses", "ünlängliches!"] {
             assert_eq!(fault(good), None, "{good}");

@@ -5,19 +5,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use super::problem::Problem;
-use crate::model::id::AppId;
+use super::problem::{Problem, ProblemCode};
+use bellwire_core::id::AppId;
 
 /// How those are told of it who waited in vain.
 pub(super) struct Busy {
-    /// By which programs know it.
-    pub code: &'static str,
-    /// For people.
+    pub code: ProblemCode,
     pub detail: &'static str,
 }
 
@@ -59,8 +57,7 @@ impl Places {
             Some(Place { _place: place, _of_share: of_share })
         };
         timeout(patience, both).await.ok().flatten().ok_or_else(|| {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, busy.code, busy.detail)
-                .with_header(header::RETRY_AFTER, HeaderValue::from_static("5"))
+            Problem::new(busy.code, busy.detail).with_header(header::RETRY_AFTER, HeaderValue::from_static("5"))
         })
     }
 
@@ -85,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    const BUSY: Busy = Busy { code: "charts_busy", detail: "Too many." };
+    const BUSY: Busy = Busy { code: ProblemCode::ChartsBusy, detail: "Too many." };
     const PATIENCE: Duration = Duration::from_secs(3_600);
 
     fn app(n: u128) -> Option<AppId> {
@@ -97,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_app_has_half_of_the_places_and_others_find_theirs() {
+    async fn one_app_has_half_the_slots() {
         let places = Places::new(4);
         let mut mine = join_all((0..2).map(|_| take(&places, app(1)))).await;
         assert!(take(&places, app(1)).now_or_never().is_none(), "two of four");
@@ -110,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_single_place_whoever_comes_later_gets_it_before_those_who_have_asked_for_it_many_times() {
+    async fn single_slot_prefers_a_newcomer_to_repeaters() {
         let places = Places::new(1);
         let held = take(&places, app(1)).await;
         let mut crowd: Vec<_> = (0..100).map(|_| Box::pin(take(&places, app(1)))).collect();
@@ -126,13 +123,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_waits_for_ever_and_nothing_is_remembered_of_who_has_gone() {
+    async fn waiting_is_bounded_and_leaves_no_memory() {
         let places = Places::new(1);
         let held = take(&places, app(1)).await;
         let refused = places.take(app(2), Duration::ZERO, &BUSY).await.unwrap_err();
-        assert_eq!((refused.status, &*refused.code), (StatusCode::SERVICE_UNAVAILABLE, "charts_busy"));
+        assert_eq!(refused.code, ProblemCode::ChartsBusy);
         let crowded = places.take(app(1), Duration::ZERO, &BUSY).await.unwrap_err();
-        assert_eq!(crowded.code, "charts_busy", "within its own share");
+        assert_eq!(crowded.code, ProblemCode::ChartsBusy, "within its own share");
         drop(held);
         for n in 0..100 {
             take(&places, app(n)).await;

@@ -13,21 +13,22 @@ use super::auth::{Caller, MayRead, MaySetPolicies, Server};
 use super::extract::{At, Json, Query, TopicName};
 use super::paging::{Page, Paging};
 use super::problem::{Faults, FieldError, Problem};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::SubscriptionId;
-use crate::model::permission::Speaker;
-use crate::model::scope::Scope;
-use crate::policy::{DEPRECATED, Guide, Layer, Parsed, Place, Places, Policy, Preset, Terms};
+use super::routes::routes;
+use super::subscriptions;
 use crate::store::Written;
+use crate::store::audience::subscriptions::Right;
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::keyset::key_of;
-use crate::store::{audience::topics, queue::policies, queue::throttles};
+use crate::store::{audience::aliases, audience::topics, queue::policies, queue::throttles};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::permission::Speaker;
+use bellwire_core::scope::Scope;
+use bellwire_rules::policy::{DEPRECATED, Guide, Layer, Parsed, Place, Places, Policy, PolicyError, Preset, Terms};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list))
@@ -82,11 +83,8 @@ pub(crate) struct Overview {
     presets: Vec<&'static str>,
 }
 
-impl Terms {
-    /// What a policy of this app is checked against.
-    pub(super) fn of(app: &App, place: Place) -> Self {
-        Self { place, max_retries: app.max_retries.unsigned_abs().into() }
-    }
+pub(super) fn terms_of(app: &App, place: Place) -> Terms {
+    Terms { place, max_retries: app.max_retries.unsigned_abs().into() }
 }
 
 impl PolicyView {
@@ -114,7 +112,7 @@ pub(super) fn written(policy: &Policy) -> Value {
 
 /// A stored policy, if it can be read, and what to say about it.
 pub(super) fn restore(app: &App, place: Place, policy: Option<&Value>) -> (Option<Layer>, Vec<FieldError>) {
-    match policy.map(|policy| Layer::restore(policy, &Terms::of(app, place))) {
+    match policy.map(|policy| Layer::restore(policy, &terms_of(app, place))) {
         None => (None, Vec::new()),
         Some(Ok(Parsed { layer, warnings })) => (Some(layer), warnings.into_iter().map(|w| w.under("")).collect()),
         Some(Err(errors)) => {
@@ -124,9 +122,13 @@ pub(super) fn restore(app: &App, place: Place, policy: Option<&Value>) -> (Optio
     }
 }
 
-impl crate::policy::PolicyError {
-    /// As a complaint about a body that has the policy at `pointer`.
-    pub(super) fn under(self, pointer: &str) -> FieldError {
+/// A fault of a policy, as a fault of the body that has the policy at `pointer`.
+pub(super) trait PolicyFault {
+    fn under(self, pointer: &str) -> FieldError;
+}
+
+impl PolicyFault for PolicyError {
+    fn under(self, pointer: &str) -> FieldError {
         FieldError::member(format!("{pointer}{}", self.pointer), self.detail)
     }
 }
@@ -156,16 +158,14 @@ pub(super) fn kept(mut policy: Value) -> Value {
 /// Checks a policy that is a body of its own. Returns what to store, and what its author should know all the same.
 fn accept(app: &App, place: Place, policy: Value) -> Result<(Value, Vec<FieldError>), Problem> {
     let mut faults = Faults::default();
-    let parsed = check(&policy, &Terms::of(app, place), "", &mut faults);
+    let parsed = check(&policy, &terms_of(app, place), "", &mut faults);
     faults.finish()?;
     let warnings = parsed.map(|parsed| parsed.warnings).unwrap_or_default();
     Ok((kept(policy), warnings.into_iter().map(|warning| warning.under("")).collect()))
 }
 
 /// Shows what is set where: every tier, with what holds for it, and the topics that have a policy.
-#[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Overview)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/policies", tag = "Policies", responses((status = 200, body = Overview)))]
 pub(crate) async fn list(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
@@ -186,8 +186,7 @@ pub(crate) async fn list(
 
 /// Shows what an app sets for a tier, and what holds for it.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
-    security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyView)))]
 pub(crate) async fn show_tier(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
@@ -199,9 +198,8 @@ pub(crate) async fn show_tier(
 
 /// Sets an app's policy for a tier. It holds for everything that is sent, or tried again, a minute later.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyView)))]
 pub(crate) async fn set_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -214,9 +212,7 @@ pub(crate) async fn set_tier(
 }
 
 /// Takes an app's policy for a tier away: the built-in default holds again.
-#[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("tier" = String, Path, description = "Name, or 1, 2, 3")),
-    security(("api_key" = ["policies"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/policies/tiers/{tier}", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn unset_tier(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -226,18 +222,18 @@ pub(crate) async fn unset_tier(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What is entered into the audit log for a policy that is set or taken away.
 fn entry(server: &Server<MaySetPolicies>, place: Place, name: &str, policy: Option<&Value>) -> Entry {
     let action = if policy.is_some() { Action::PolicySet } else { Action::PolicyRemoved };
     server.did(action, format!("{}:{name}", place.name()))
 }
 
-/// The policy of a new subscription, to be stored, and by whom it was set.
+/// The policy of a new subscription or topic, to be stored, and the actor that sets it.
 type Given = Option<(Value, Actor)>;
 
-/// Checks the policy that a subscription is registered with, at `/policy` of the body: as much a server's word, with the
-/// scope for policies, as one that is set later. Returns what to store, and by whom, and what to know about it all the same.
-pub(super) fn of_new_subscription(
+/// Checks the policy at `/policy` of a body that creates a subscription or topic. As for a policy that is set later, the caller needs the
+/// scope for policies. Returns the policy to store, its actor, and warnings about it.
+pub(super) fn of_new(
+    place: Place,
     policy: Option<Value>,
     app: &App,
     caller: Option<&Caller>,
@@ -245,9 +241,9 @@ pub(super) fn of_new_subscription(
 ) -> Result<(Given, Vec<FieldError>), Problem> {
     let Some(policy) = policy else { return Ok((None, Vec::new())) };
     let caller = caller.filter(|caller| caller.may(Scope::Policies)).ok_or_else(|| {
-        Problem::forbidden("A subscription's policy is set with an API key that has the scope `policies`.")
+        Problem::forbidden(format!("A {}'s policy is set with an API key that has the scope `policies`.", place.name()))
     })?;
-    let parsed = check(&policy, &Terms::of(app, Place::Subscription), "/policy", faults);
+    let parsed = check(&policy, &terms_of(app, place), "/policy", faults);
     let warnings =
         parsed.into_iter().flat_map(|parsed| parsed.warnings).map(|warning| warning.under("/policy")).collect();
     Ok((Some((kept(policy), caller.actor())), warnings))
@@ -260,7 +256,7 @@ async fn write_tier(
     policy: Option<&Value>,
 ) -> Result<(), Problem> {
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     policies::set_tier(&mut *tx, server.app.id, tier, policy, now).await?;
     entry(server, Place::Tier, tier.name(), policy).record(&mut tx, 1, now).await?;
     Ok(tx.commit().await?)
@@ -268,8 +264,7 @@ async fn write_tier(
 
 /// Shows a topic's policy.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyView)))]
 pub(crate) async fn show_topic(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
@@ -282,9 +277,8 @@ pub(crate) async fn show_topic(
 
 /// Sets the policy of messages that are addressed to a topic. A topic that nobody has joined yet comes about.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyView)))]
 pub(crate) async fn set_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -293,7 +287,7 @@ pub(crate) async fn set_topic(
 ) -> Result<Answer<PolicyView>, Problem> {
     let (policy, warnings) = accept(&server.app, Place::Topic, policy)?;
     let (app, now) = (server.app.id, state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let (_, missing) = topics::ensure(&mut tx, app, std::slice::from_ref(&topic), &Speaker::Server, now).await?;
     if !missing.is_empty() {
         return Err(Problem::too_many_topics());
@@ -312,15 +306,13 @@ pub(crate) async fn set_topic(
 }
 
 /// Takes a topic's policy away.
-#[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
-    security(("api_key" = ["policies"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies", responses((status = 204)))]
 pub(crate) async fn unset_topic(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<StatusCode, Problem> {
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if policies::set_topic(&mut tx, server.app.id, &topic.0, None).await? == Written::Unknown {
         return Err(Problem::not_found("topic"));
     }
@@ -331,13 +323,13 @@ pub(crate) async fn unset_topic(
 
 /// Shows a subscription's policy, and what waits for it.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyView)))]
 pub(crate) async fn show_subscription(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<SubscriptionId>,
 ) -> Result<Answer<PolicyView>, Problem> {
+    let id = subscriptions::current(&state, &app, id).await?;
     let own = policies::subscription(&state.pool, app.id, id).await?;
     let policy = own.ok_or_else(|| Problem::not_found("subscription"))?.policy;
     let waiting = throttles::backlog(&state.pool, id).await?;
@@ -349,9 +341,8 @@ pub(crate) async fn show_subscription(
 
 /// Sets a subscription's policy. A browser that subscribes anew takes it along.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
-    security(("api_key" = ["policies"])), responses((status = 200, body = PolicyView)))]
+    responses((status = 200, body = PolicyView)))]
 pub(crate) async fn set_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -359,15 +350,14 @@ pub(crate) async fn set_subscription(
     Json(policy, _): Json<Value>,
 ) -> Result<Answer<PolicyView>, Problem> {
     let (policy, warnings) = accept(&server.app, Place::Subscription, policy)?;
-    write_subscription(&state, &server, id, Some(&policy)).await?;
+    let id = write_subscription(&state, &server, id, Some(&policy)).await?;
     let (place, name) = (Place::Subscription, id.to_string());
     Ok(Answer(PolicyView { place, name, policy: Some(policy), in_force: None, backlog: None, warnings }))
 }
 
 /// Takes a subscription's policy away.
 #[utoipa::path(delete, path = "/v1/apps/{app}/policies/subscriptions/{subscription}", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("api_key" = ["policies"])), responses((status = 204)))]
+    responses((status = 204)))]
 pub(crate) async fn unset_subscription(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -377,18 +367,20 @@ pub(crate) async fn unset_subscription(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Returns the id of the subscription whose policy was set: of a replaced one, its successor's.
 async fn write_subscription(
     state: &ApiState,
     server: &Server<MaySetPolicies>,
     id: SubscriptionId,
     policy: Option<&Value>,
-) -> Result<(), Problem> {
-    let mut tx = state.pool.begin().await?;
-    if policies::set_subscription(&mut *tx, server.app.id, id, policy).await? == Written::Unknown {
-        return Err(Problem::not_found("subscription"));
-    }
+) -> Result<SubscriptionId, Problem> {
+    let mut tx = state.begin().await?;
+    let row = aliases::lock_current(&mut tx, &state.vault, server.app.id, id, Right::Server).await?;
+    let id = row.ok_or_else(subscriptions::unknown)?.id;
+    policies::set_subscription(&mut *tx, server.app.id, id, policy).await?;
     entry(server, Place::Subscription, &id.to_string(), policy).record(&mut tx, 1, state.clock.now()).await?;
-    Ok(tx.commit().await?)
+    tx.commit().await?;
+    Ok(id)
 }
 
 #[cfg(test)]

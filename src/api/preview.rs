@@ -11,19 +11,20 @@ use utoipa::{IntoParams, ToSchema};
 use super::ApiState;
 use super::auth::{MayRead, Server};
 use super::extract::{Json, Query, TOPIC_NAME_RULE, TopicName};
-use super::policies::{check, restore, written};
+use super::policies::{PolicyFault as _, check, restore, terms_of, written};
 use super::problem::{Faults, FieldError, Problem};
-use crate::model::delivery::{Tier, TierSchema};
-use crate::model::id::SubscriptionId;
-use crate::policy::chart::{Curve, timetable_svg};
-use crate::policy::preview::{self, Timetable};
-use crate::policy::{self, Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, Terms, TierDefaults};
+use super::routes::routes;
+use super::subscriptions;
 use crate::store::keys::apps::App;
 use crate::store::queue::policies;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::openapi::TierSchema;
+use bellwire_rules::policy::chart::{Curve, timetable_svg};
+use bellwire_rules::policy::preview::{self, Timetable};
+use bellwire_rules::policy::{self, Guide, Layer, Phased, Place, Places, Policy, Preset, Retry, TierDefaults};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(presets)).routes(routes!(preview))
 }
@@ -43,7 +44,6 @@ pub(crate) struct PreviewBody {
     /// The topic that the message would be addressed to.
     topic: Option<String>,
     /// The subscription that it would go to.
-    #[schema(value_type = Option<String>)]
     subscription: Option<SubscriptionId>,
 }
 
@@ -73,7 +73,7 @@ enum Format {
 pub(crate) struct Preview {
     /// The tier that it is about.
     tier: Tier,
-    /// The tier's time to live in seconds: a retry that is due later is not made, unless the message says otherwise.
+    /// The tier's time to live in seconds, which bounds the timetables. A message may have another one.
     ttl_s: u32,
     /// The policy in force, defaults filled in. Its members may stem from several places and forms.
     #[schema(value_type = Object)]
@@ -157,7 +157,6 @@ impl Said {
 }
 
 impl PreviewBody {
-    /// The tier that it is about.
     pub(super) fn tier(&self) -> Tier {
         self.tier.unwrap_or(Tier::Promotional)
     }
@@ -169,7 +168,7 @@ impl PreviewBody {
         let place = self.place.unwrap_or(Place::Message);
         faults.require(self.place.is_none() || self.policy.is_some(), "/place", "may stand only beside `policy`");
         let tried =
-            self.policy.as_ref().map(|policy| (place, check(policy, &Terms::of(app, place), "/policy", &mut faults)));
+            self.policy.as_ref().map(|policy| (place, check(policy, &terms_of(app, place), "/policy", &mut faults)));
         said.stored(app, Place::Tier, policies::tier(&state.pool, app.id, tier).await?.as_ref());
         match self.topic.map(|name| name.parse()) {
             None => {}
@@ -181,6 +180,7 @@ impl PreviewBody {
             },
         }
         if let Some(id) = self.subscription {
+            let id = subscriptions::current(state, app, id).await?;
             match policies::subscription(&state.pool, app.id, id).await? {
                 None => faults.refuse("/subscription", "is no subscription of this app"),
                 Some(own) => said.stored(app, Place::Subscription, own.policy.as_ref()),
@@ -197,8 +197,6 @@ impl PreviewBody {
 
 /// Shows what would hold for a delivery, and when its retries would be made. Nothing is sent.
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/preview", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), PreviewQuery), request_body = PreviewBody,
-    security(("api_key" = ["read"])),
     responses((status = 200, content((Preview = "application/json"), (String = "text/plain"), (String = "image/svg+xml")))))]
 pub(crate) async fn preview(
     Server { app, .. }: Server<MayRead>,
@@ -210,8 +208,10 @@ pub(crate) async fn preview(
     let said = body.gather(&state, &app).await?;
     let places = said.places(state.settings.policy);
     let policy = Policy::in_force(tier, &places);
-    let timetable = preview::preview(&policy);
-    let throttled = policy.retry.when_throttled().map(|retry| preview::preview(&Policy { retry, ..policy.clone() }));
+    let ttl_s = TierDefaults::of(tier).ttl_s;
+    let timetable = preview::preview(&policy, Some(ttl_s));
+    let throttled = policy.retry.when_throttled().map(|retry| Policy { retry, ..policy.clone() });
+    let throttled = throttled.map(|policy| preview::preview(&policy, Some(ttl_s)));
     match query.format {
         Format::Json => {}
         Format::Text => {
@@ -224,7 +224,7 @@ pub(crate) async fn preview(
     let name = |place: Option<Place>| place.map_or("default", Place::name);
     Ok(Answer(Preview {
         tier,
-        ttl_s: TierDefaults::of(tier).ttl_s,
+        ttl_s,
         policy: written(&policy),
         set_by: SetByView { retry: name(set_by.retry), throttle: name(set_by.throttle), request: name(set_by.request) },
         when_throttled: throttled,
@@ -234,7 +234,6 @@ pub(crate) async fn preview(
     .into_response())
 }
 
-/// The timetable as a chart.
 fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) -> Response {
     let curve = Curve { name: tier.name(), table: timetable };
     let throttled = when_throttled.map(|table| Curve { name: "after a throttling answer", table });
@@ -247,11 +246,10 @@ fn drawn(tier: Tier, timetable: &Timetable, when_throttled: Option<&Timetable>) 
 
 /// Lists the policies that can be named instead of written, with their timetables.
 #[utoipa::path(get, path = "/v1/apps/{app}/policies/presets", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = Vec<PresetView>)))]
+    responses((status = 200, body = Vec<PresetView>)))]
 pub(crate) async fn presets(_: Server<MayRead>) -> Answer<Vec<PresetView>> {
     let view = |(name, retry)| {
-        let timetable = preview::preview(&Policy { retry, ..Policy::tier_default(Tier::Promotional) });
+        let timetable = preview::preview(&Policy { retry, ..Policy::tier_default(Tier::Promotional) }, None);
         PresetView { name, policy: json!({ "preset": name }), timetable }
     };
     let fixed = Preset::ALL.into_iter().map(|preset| (preset.name(), Retry::Phased(Phased::preset(preset))));

@@ -1,14 +1,17 @@
 //! Every refusal of the API: an RFC 9457 problem with a stable `code` and the places of what is wrong.
 
+mod code;
+
 use std::ops::{Deref, DerefMut};
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::problems;
+pub(crate) use code::ProblemCode;
+pub(super) use code::{PROBLEM_KINDS, ProblemKind};
 
 /// Why a request is refused. Boxed, since every fallible function here returns one and hardly any does.
 #[derive(Debug, Clone)]
@@ -29,76 +32,64 @@ impl DerefMut for Problem {
 }
 
 /// What a refused request is answered with, as `application/problem+json`.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Details {
     /// Where this kind of problem is described: `/docs/problems/` and the code.
     #[serde(rename = "type")]
     pub kind: String,
     /// The status in words.
-    pub title: String,
+    pub title: &'static str,
     /// The HTTP status.
     #[schema(value_type = u16)]
-    #[serde(with = "status_number")]
+    #[serde(serialize_with = "as_number")]
     pub status: StatusCode,
     /// Names this kind of problem for programs; never changes.
-    pub code: String,
+    #[schema(value_type = String)]
+    pub code: ProblemCode,
     /// What went wrong this time, for people.
     pub detail: String,
     /// Path of the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The request's `X-Request-Id`, by which the log knows it too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// Each thing that is wrong with the request.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
     #[serde(skip)]
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// One thing that is wrong with a request, and where.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct FieldError {
     /// RFC 6901 pointer into the body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pointer: Option<String>,
     /// Name of a query or path parameter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub parameter: Option<String>,
     /// Name of a header.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
     /// What is wrong and what is allowed.
     pub detail: String,
 }
 
-mod status_number {
-    use axum::http::StatusCode;
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u16(status.as_u16())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusCode, D::Error> {
-        StatusCode::from_u16(u16::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
+fn as_number<S: Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
 }
 
 impl Problem {
-    /// A problem of that status and code.
-    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        debug_assert!(
-            problems::kind(code).is_some_and(|kind| kind.status == status.as_u16()),
-            "{status} {code} has no page"
-        );
+    pub(crate) fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        let kind = code.kind();
         Self(Box::new(Details {
-            kind: format!("{}{code}", problems::PAGES),
-            title: status.canonical_reason().unwrap_or("Refused").into(),
-            status,
-            code: code.into(),
+            kind: kind.page(),
+            title: kind.title(),
+            status: kind.status,
+            code,
             detail: detail.into(),
             instance: None,
             request_id: None,
@@ -107,15 +98,15 @@ impl Problem {
         }))
     }
 
-    /// 401: no key or token, or one that is not valid (any more).
+    /// 401: no key or token, or an invalid one.
     pub(crate) fn unauthorized(detail: &'static str) -> Self {
-        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+        Self::new(ProblemCode::Unauthorized, detail)
             .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Bearer realm="bellwire""#))
     }
 
-    /// 403: who asks is known, but may not.
+    /// 403: the caller is known, but may not do this.
     pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+        Self::new(ProblemCode::Forbidden, detail)
     }
 
     /// 403 with one pointer: the rest would have been allowed.
@@ -126,20 +117,15 @@ impl Problem {
         problem
     }
 
-    /// 404: not there, or not for the one who asks.
+    /// 404: does not exist, or the caller may not see it.
     pub(crate) fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
+        Self::new(ProblemCode::NotFound, format!("There is no such {what}."))
     }
 
-    /// 409: the app has as many topics as it may.
+    /// 409: the app has the maximum number of topics.
     pub(crate) fn too_many_topics() -> Self {
         let max = crate::store::audience::topics::TOPICS_MAX;
-        Self::conflict("too_many_topics", format!("An app may have at most {max} topics."))
-    }
-
-    /// 409: the state of things does not allow it.
-    pub(crate) fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
-        Self::new(StatusCode::CONFLICT, code, detail)
+        Self::new(ProblemCode::TooManyTopics, format!("An app may have at most {max} topics."))
     }
 
     /// 422: well-formed, but members of the body are wrong.
@@ -148,7 +134,7 @@ impl Problem {
             [FieldError { pointer: Some(pointer), detail, .. }] => format!("{pointer}: {detail}"),
             errors => format!("{} members of the body are wrong.", errors.len()),
         };
-        let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
+        let mut problem = Self::new(ProblemCode::Invalid, detail);
         problem.errors = errors;
         problem
     }
@@ -161,8 +147,7 @@ impl Problem {
     /// 400: a query or path parameter is wrong.
     pub(crate) fn invalid_parameter(parameter: impl Into<String>, detail: impl Into<String>) -> Self {
         let (parameter, detail) = (parameter.into(), detail.into());
-        let mut problem =
-            Self::new(StatusCode::BAD_REQUEST, "invalid_parameter", format!("Parameter `{parameter}`: {detail}"));
+        let mut problem = Self::new(ProblemCode::InvalidParameter, format!("Parameter `{parameter}`: {detail}"));
         problem.errors = vec![FieldError { pointer: None, parameter: Some(parameter), header: None, detail }];
         problem
     }
@@ -170,14 +155,14 @@ impl Problem {
     /// 400: a header is wrong.
     pub(crate) fn invalid_header(name: &'static str, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        let mut problem = Self::new(StatusCode::BAD_REQUEST, "invalid_header", format!("Header `{name}`: {detail}"));
+        let mut problem = Self::new(ProblemCode::InvalidHeader, format!("Header `{name}`: {detail}"));
         problem.errors = vec![FieldError { pointer: None, parameter: None, header: Some(name.into()), detail }];
         problem
     }
 
-    /// 500: our fault. What happened is for the log only.
+    /// 500: the server failed. The cause goes to the log only.
     pub(crate) fn internal() -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something went wrong here. The log tells what.")
+        Self::new(ProblemCode::Internal, "Something went wrong here. The log tells what.")
     }
 
     /// The same of a body that is part of another one, at `place`.
@@ -193,7 +178,6 @@ impl Problem {
         self
     }
 
-    /// Adds a header to the answer.
     pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
@@ -217,7 +201,6 @@ impl FieldError {
 pub(crate) struct Faults(Vec<FieldError>);
 
 impl Faults {
-    /// Notes one more.
     pub(crate) fn refuse(&mut self, pointer: impl Into<String>, detail: impl Into<String>) {
         self.0.push(FieldError::member(pointer, detail));
     }
@@ -227,6 +210,14 @@ impl Faults {
         if !holds {
             self.refuse(pointer, detail);
         }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn into_errors(self) -> Vec<FieldError> {
+        self.0
     }
 
     /// The problem, if anything was noted.
@@ -249,14 +240,32 @@ impl From<sqlx::Error> for Problem {
 impl From<&sqlx::Error> for Problem {
     /// The only place where a failing database is logged.
     fn from(error: &sqlx::Error) -> Self {
-        let unavailable = crate::store::is_transient(error) || matches!(error, sqlx::Error::PoolClosed);
-        tracing::error!(error = %error, unavailable, "a request failed in the database");
-        if unavailable {
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            return Self::new(status, "database_unavailable", "The database cannot be reached. Try again shortly.")
-                .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if crate::store::is_unstorable(error) {
+            tracing::warn!(error = %error, "a request contained a value that the database does not store");
+            return Self::new(
+                ProblemCode::Invalid,
+                "A text contains NUL (U+0000), or a time lies outside the years 1 to 9999.",
+            );
         }
-        Self::internal()
+        let transient = crate::store::is_transient(error) || matches!(error, sqlx::Error::PoolClosed);
+        tracing::error!(error = %error, transient, "a request failed in the database");
+        if !transient {
+            return Self::internal();
+        }
+        let (code, detail) = if crate::store::is_conflict(error) {
+            (
+                ProblemCode::DatabaseConflict,
+                "Other transactions kept changing what this request needs, so that it was undone. Try again shortly.",
+            )
+        } else if crate::store::is_statement_timeout(error) {
+            (
+                ProblemCode::DatabaseTimeout,
+                "A statement took longer than it may, so that the request was undone. Try again shortly.",
+            )
+        } else {
+            (ProblemCode::DatabaseUnavailable, "The database cannot be reached. Try again shortly.")
+        };
+        Self::new(code, detail).with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 }
 

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::problem::Faults;
-use crate::gateway::HostRefused;
-use crate::model::lane::Gateway;
-use crate::model::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
 use crate::store::keys::apps::App;
+use bellwire_core::lane::Gateway;
+use bellwire_core::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
+use bellwire_gateway::HostRefused;
 
 /// What `PushSubscription.toJSON()` gives. Members that we do not know are ignored: browsers add some.
 #[derive(Deserialize, ToSchema)]
@@ -20,7 +21,8 @@ pub(crate) struct PushSubscription {
     pub(super) endpoint: String,
     /// When the push service will drop it, in milliseconds since 1970.
     #[serde(rename = "expirationTime")]
-    pub(super) expiration_time: Option<f64>,
+    #[schema(value_type = Option<f64>)]
+    pub(super) expiration_time: Option<Value>,
     /// What payloads are sealed with.
     pub(super) keys: PushKeys,
 }
@@ -72,26 +74,24 @@ fn field_of(error: &InvalidSubscription) -> &'static str {
     }
 }
 
-/// Checks what the browser gave. The network is asked last, and only about hosts of no known push service.
+/// Checks what the browser gave. The network is asked last, and only about hosts of no known push service. An expiration time that
+/// cannot be read is noted in `details` and left out.
 pub(super) async fn check_address(
     given: &PushSubscription,
     app: &App,
     state: &ApiState,
     hosts: &mut Hosts,
-    faults: &mut Faults,
+    (faults, details): (&mut Faults, &mut Faults),
 ) -> Option<Address> {
     let endpoint = Endpoint::parse(&given.endpoint).map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
     let keys = BrowserKeys::parse(&given.keys.p256dh, &given.keys.auth);
     let keys = keys.map_err(|e| faults.refuse(field_of(&e), e.to_string())).ok();
-    let expires_at = given.expiration_time.and_then(|ms| {
-        let at = (0.0..1e14).contains(&ms).then(|| DateTime::from_timestamp_millis(ms as i64)).flatten();
-        let in_time = at.filter(|at| *at > state.clock.now());
-        faults.require(
-            in_time.is_some(),
-            "/subscription/expirationTime",
-            "must be null or milliseconds since 1970, in the future",
-        );
-        in_time
+    let expires_at = given.expiration_time.as_ref().and_then(|given| {
+        let ms = given.as_f64().or_else(|| given.as_str()?.parse().ok()).filter(|ms| (0.0..1e14).contains(ms));
+        let at = ms.and_then(|ms| DateTime::from_timestamp_millis(ms as i64)).filter(|at| *at > state.clock.now());
+        let rule = "must be null or milliseconds since 1970, in the future";
+        details.require(at.is_some(), "/subscription/expirationTime", rule);
+        at
     });
     let at = field_of(&InvalidSubscription::Endpoint(""));
     let endpoint = endpoint?;

@@ -4,28 +4,27 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::extract::{is_plain_text, parse, read_body};
-use super::problem::Problem;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::ReceiptKind;
-use crate::model::id::AppId;
+use super::problem::{Problem, ProblemCode};
+use super::routes::routes;
 use crate::receipts::NotTaken;
 use crate::store::outcomes::receipts::Receipt;
-use crate::webpush::stamp::parse_receipt;
+use crate::vault::delivery_token::parse_receipt;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::ReceiptKind;
+use bellwire_core::id::AppId;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(take))
 }
 
-/// Most reports in one request.
 const REPORTS_MAX: usize = 100;
 /// Longest name of a button, in characters.
 const ACTION_MAX: usize = 200;
@@ -44,6 +43,8 @@ pub(crate) struct Report {
     kind: ReceiptKind,
     /// Which button was clicked, at most 200 characters.
     action: Option<String>,
+    /// Seconds between the event and this report. By default 0. The event never counts as earlier than the message's acceptance.
+    age: Option<u32>,
 }
 
 /// One report, or up to 100: for the description of the API. The handler looks at the first character.
@@ -70,8 +71,7 @@ pub(crate) struct Taken {
 /// answer comes when they are stored for good; whoever gets none, or 429 or 5xx, reports again later. One is answered 204,
 /// or 400 if its token is not ours; several 202, and wrong ones among them are only counted.
 #[utoipa::path(post, path = "/v1/apps/{app}/receipts", tag = "Receipts",
-    params(("app" = String, Path, description = "Id or slug")),
-    request_body(content((Reports = "application/json"), (String = "text/plain"))), security(()),
+    request_body(content((Reports = "application/json"), (String = "text/plain"))),
     responses((status = 204), (status = 202, body = Taken)))]
 pub(crate) async fn take(
     State(state): State<ApiState>,
@@ -97,7 +97,7 @@ pub(crate) async fn take(
 }
 
 fn not_json() -> Problem {
-    Problem::new(StatusCode::BAD_REQUEST, "malformed_json", "The body is not a JSON array.")
+    Problem::new(ProblemCode::MalformedJson, "The body is not a JSON array.")
 }
 
 fn check(state: &ApiState, report: Report, now: Timestamp) -> Result<Receipt, Problem> {
@@ -106,9 +106,10 @@ fn check(state: &ApiState, report: Report, now: Timestamp) -> Result<Receipt, Pr
         return Err(Problem::invalid_member("/action", detail));
     }
     let Some((message, subscription)) = parse_receipt(&state.vault, &report.receipt) else {
-        return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_receipt", "The receipt is not one of ours."));
+        return Err(Problem::new(ProblemCode::InvalidReceipt, "The receipt is not one of ours."));
     };
-    Ok(Receipt { message, subscription, kind: report.kind, action: report.action, at: now })
+    let age = TimeDelta::seconds(report.age.unwrap_or_default().into());
+    Ok(Receipt { message, subscription, kind: report.kind, action: report.action, at: now - age })
 }
 
 async fn write(state: &ApiState, app: AppId, receipts: Vec<Receipt>) -> Result<(), Problem> {
@@ -117,10 +118,10 @@ async fn write(state: &ApiState, app: AppId, receipts: Vec<Receipt>) -> Result<(
     }
     state.receipts.write(app, receipts).await.map_err(|error| {
         let code = match error {
-            NotTaken::Busy => "too_many_receipts",
-            NotTaken::Failed => "database_unavailable",
+            NotTaken::Busy => ProblemCode::TooManyReceipts,
+            NotTaken::Failed => ProblemCode::DatabaseUnavailable,
         };
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, "The receipts were not stored. Report them again shortly.")
+        Problem::new(code, "The receipts were not stored. Report them again shortly.")
             .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     })
 }

@@ -3,19 +3,33 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::model::permission::{BrowserRight, Refused};
+use super::problem::{Faults, FieldError};
 use crate::store::audience::topics::BROWSER_TOPICS_MAX;
 use crate::store::keys::apps::App;
+use bellwire_core::permission::{BrowserRight, Refused};
+
+/// Maximum unreadable members that are listed.
+const UNREADABLE_MAX: usize = 100;
 
 /// Something that was left out of a browser's request, while the rest of it holds.
-#[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct RefusedView {
     /// Where it stood in the body (RFC 6901).
     pointer: String,
-    /// `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`.
+    /// `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`.
     code: &'static str,
     /// Why, and what would allow it.
     detail: String,
+}
+
+/// Lists optional members that could not be read and were left out.
+pub(crate) fn unreadable(faults: Faults) -> Vec<RefusedView> {
+    let view = |FieldError { pointer, detail, .. }| RefusedView {
+        pointer: pointer.unwrap_or_default(),
+        code: "unreadable",
+        detail: format!("Left out: this {detail}."),
+    };
+    faults.into_errors().into_iter().take(UNREADABLE_MAX).map(view).collect()
 }
 
 /// What to tell of things that were left out of a request to this app, whose body named these topics.

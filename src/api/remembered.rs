@@ -6,12 +6,11 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tokio::sync::Mutex;
 
-use crate::model::clock::{Clock, Timestamp};
+use bellwire_core::clock::{Clock, Timestamp};
 
 /// A value that is read at most once in a while, whoever asks how often. Who comes while it is read waits for it.
 #[derive(Debug)]
 pub(crate) struct Remembered<T> {
-    /// How long a value is good for.
     period: TimeDelta,
     last: Mutex<Option<(Timestamp, T)>>,
 }
@@ -47,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_is_read_once_a_period_however_many_ask() {
+    async fn value_is_read_once_per_period() {
         let (clock, reads) = (Clock::stub(DateTime::UNIX_EPOCH), AtomicU32::new(0));
         let value = Remembered::new(Duration::from_secs(1));
         let ask = || value.get(&clock, async { reads.fetch_add(1, Ordering::Relaxed) });

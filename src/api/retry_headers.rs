@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use super::problem::{Faults, Problem};
-use crate::policy::{Layer, Terms};
+use bellwire_rules::policy::{Layer, Terms};
 
 const RETRIES: [&str; 2] = ["Bellwire-Retries", "Upstash-Retries"];
 const DELAY: [&str; 2] = ["Bellwire-Retry-Delay", "Upstash-Retry-Delay"];
@@ -14,7 +14,6 @@ const TIMETABLE: [&str; 2] = ["retries", "retryDelay"];
 /// Members that stay beside a timetable from headers, whatever the body's form.
 const BESIDE: [&str; 2] = ["throttlePolicy", "requestPolicy"];
 
-/// What a header said.
 #[derive(Debug, PartialEq, Eq)]
 struct Said<T> {
     header: &'static str,
@@ -40,7 +39,6 @@ impl RetryHeaders {
         })
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.retries.is_none() && self.delay.is_none()
     }
@@ -148,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_say_the_same_and_must_not_contradict_each_other() {
+    fn both_spellings_agree_or_conflict() {
         for names in [["Bellwire-Retries", "Bellwire-Retry-Delay"], ["upstash-retries", "upstash-retry-delay"]] {
             let read = headers(&[(names[0], " 3 "), (names[1], "pow(2, retried) * 1000")]).unwrap();
             let policy = json!({"retries": 3, "retryDelay": "pow(2, retried) * 1000"});
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_or_empty_names_its_header() {
+    fn invalid_value_names_its_header() {
         for (name, value) in [
             ("Bellwire-Retries", ""),
             ("Bellwire-Retries", "-1"),
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_beats_the_bodys_timetable_and_leaves_the_rest() {
+    fn header_overrides_only_the_timetable() {
         let two = headers(&[("Bellwire-Retries", "2")]).unwrap();
         for (body, expected) in [
             (json!({}), json!({"retries": 2})),
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_header_is_told_from_a_wrong_body() {
+    fn header_faults_differ_from_body_faults() {
         let check = |given: &[(&'static str, &'static str)], body: Value| {
             let mut faults = Faults::default();
             let checked = headers(given).unwrap().check(Some(&body), &Terms::default(), &mut faults)?;

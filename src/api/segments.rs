@@ -13,10 +13,10 @@ use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayRead, MaySteerMessages, Server};
-use super::extract::{At, Json, Query, is_plain_text};
+use super::extract::{At, Json, PathParam, Query, is_plain_text};
 use super::paging::{Page, Paging};
-use super::problem::{Faults, FieldError, Problem};
-use crate::model::filter::{Expression, Filter};
+use super::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::routes::routes;
 use crate::store::Written;
 use crate::store::audience::judge;
 use crate::store::audience::reach::{self, Reach};
@@ -24,13 +24,11 @@ use crate::store::audience::segments::{self, SEGMENTS_MAX, SegmentRow, Set};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
 use crate::store::keyset::key_of;
+use bellwire_segment::{Expression, Filter};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// Longest description of a segment, in characters.
 const DESCRIPTION_MAX: usize = 500;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(preview)).routes(routes!(show, set, remove))
 }
@@ -52,6 +50,10 @@ impl FromStr for SegmentName {
             && text != "preview"; // a route of its own
         if fits { Ok(Self(text.to_owned())) } else { Err(NAME_RULE) }
     }
+}
+
+impl PathParam for SegmentName {
+    const NAME: &'static str = "segment";
 }
 
 /// A stored segment.
@@ -132,7 +134,6 @@ impl From<Reach> for ReachView {
 /// A segment that somebody chose, by name or by its expression.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    /// Who belongs to it.
     pub expression: Expression,
     /// What its author should know all the same.
     pub warnings: Vec<String>,
@@ -154,7 +155,6 @@ impl Chosen {
         }
     }
 
-    /// Everybody who belongs to it.
     pub(super) fn filter(&self) -> Filter {
         self.expression.clone().into()
     }
@@ -172,8 +172,7 @@ async fn warnings(state: &ApiState, app: &App, expression: &Expression) -> Resul
 
 /// Lists segments, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/segments", tag = "Segments",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<SegmentView>)))]
+    responses((status = 200, body = Page<SegmentView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -187,8 +186,7 @@ pub(crate) async fn list(
 
 /// Shows a segment. Its members are listed by `GET …/subscriptions?segment=…`.
 #[utoipa::path(get, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
-    params(("app" = String, Path, description = "Id or slug"), ("segment" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = SegmentView)))]
+    responses((status = 200, body = SegmentView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -204,8 +202,6 @@ async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<Segment
 
 /// Sets a segment: makes it, or makes it say something else. Messages keep what it said when they were sent.
 #[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
-    params(("app" = String, Path, description = "Id or slug"), ("segment" = String, Path)), request_body = SegmentBody,
-    security(("api_key" = ["messages"])),
     responses((status = 200, body = SegmentView), (status = 201, body = SegmentView, description = "It is new")))]
 pub(crate) async fn set(
     server: Server<MaySteerMessages>,
@@ -223,14 +219,14 @@ pub(crate) async fn set(
     faults.finish()?;
     let text = expression.expect("what does not parse was refused").to_string();
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let set = segments::set(&mut tx, server.app.id, &name.0, description, &text, now).await?;
     let status = match set {
         Set::Made => StatusCode::CREATED,
         Set::Changed => StatusCode::OK,
         Set::TooMany => {
             let detail = format!("An app may have at most {SEGMENTS_MAX} segments.");
-            return Err(Problem::conflict("too_many_segments", detail));
+            return Err(Problem::new(ProblemCode::TooManySegments, detail));
         }
     };
     let detail = json!({"expression": text});
@@ -240,16 +236,14 @@ pub(crate) async fn set(
 }
 
 /// Removes a segment. Messages keep what it said when they were sent.
-#[utoipa::path(delete, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
-    params(("app" = String, Path, description = "Id or slug"), ("segment" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(name): At<SegmentName>,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if segments::remove(&mut tx, server.app.id, &name.0).await? == Written::Unknown {
         return Err(Problem::not_found("segment"));
     }
@@ -261,8 +255,7 @@ pub(crate) async fn remove(
 /// Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the
 /// size of the app, or counted. It is a search, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/segments/preview", tag = "Segments",
-    params(("app" = String, Path, description = "Id or slug")), request_body = SegmentPreviewBody,
-    security(("api_key" = ["read"])), responses((status = 200, body = SegmentPreview)))]
+    responses((status = 200, body = SegmentPreview)))]
 pub(crate) async fn preview(
     server: Server<MayRead>,
     State(state): State<ApiState>,

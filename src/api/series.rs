@@ -20,19 +20,19 @@ use super::ApiState;
 use super::auth::{MayRead, Server, Watcher};
 use super::extract::{AppRef, named_app};
 use super::places::Busy;
-use super::problem::Problem;
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, MessageId};
-use crate::model::lane::Gateway;
+use super::problem::{Problem, ProblemCode};
+use super::routes::routes;
 use crate::store::outcomes::rollups::{self, LaneOf, Piece, ROWS_MAX, Row, Wanted};
+use crate::store::transactions::begin_with;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, MessageId};
+use bellwire_core::lane::Gateway;
 use chart::{Chart, POINTS_MAX, Point, TooMany};
 use measure::{Dimension, Measure};
 use pieces::from_then_on;
 use query::Query;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(chart_all)).routes(routes!(chart))
 }
@@ -103,7 +103,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
     let wanted = wanted(app, &query, &lanes, &messages);
     let _place = state.charts.take(app, state.settings.place_patience, &BUSY).await?;
     // One snapshot, so that what is active and what was won and lost add up.
-    let mut tx = state.reads.pool().begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
+    let mut tx = begin_with(state.reads.pool(), "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
     let mut chart = Chart::new(&query, &lanes);
     for_each(&mut tx, &wanted, &query.pieces, |row| chart.add(row)).await?;
     if query.measures.contains(&Measure::SubscriptionsActive) {
@@ -120,7 +120,8 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
 }
 
 /// Each chart may read many rows, so few are made at a time.
-const BUSY: Busy = Busy { code: "charts_busy", detail: "More charts are asked for than this process makes at a time." };
+const BUSY: Busy =
+    Busy { code: ProblemCode::ChartsBusy, detail: "More charts are asked for than this process makes at a time." };
 
 /// Which rows are read, and what of them.
 fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> Wanted {
@@ -166,7 +167,6 @@ fn by_lane(app: Option<AppId>, query: &Query) -> bool {
     app.is_some() || told_apart || is_filtered
 }
 
-/// The lanes that are asked for.
 async fn lanes(state: &ApiState, app: Option<AppId>, query: &Query) -> Result<Vec<LaneOf>, Problem> {
     let mut apps = Vec::new();
     for name in &query.filters.apps {
@@ -248,8 +248,7 @@ impl From<TooMany> for Problem {
         ("filters[status]" = Option<Vec<String>>, Query, description = "Of `attempts`, only these: 2xx, 3xx, gone, 429, 4xx, 5xx, \
           none"),
         ("filters[reason]" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these: gone, unsubscribed, \
-          replaced, expired, suspended, deleted")),
-    security(("api_key" = ["operator"]), ("session" = ["viewer"])), responses((status = 200, body = ChartView)))]
+          replaced, expired, suspended, deleted")), responses((status = 200, body = ChartView)))]
 pub(crate) async fn chart_all(
     _: Watcher,
     State(state): State<ApiState>,
@@ -263,7 +262,6 @@ pub(crate) async fn chart_all(
 /// As those of all apps, but for the dimension and the filter `app`.
 #[utoipa::path(get, path = "/v1/apps/{app}/metrics", tag = "Operations",
     params(
-        ("app" = String, Path, description = "Id or slug"),
         ("time[start]" = String, Query, description = "From when on (RFC 3339)"),
         ("time[end]" = String, Query, description = "Until when, not included (RFC 3339)"),
         ("granularity" = Option<String>, Query, description = "Length of a step; absent: one sum for the whole range"),
@@ -276,7 +274,7 @@ pub(crate) async fn chart_all(
         ("filters[outcome]" = Option<Vec<String>>, Query, description = "Of `ended`, only these outcomes"),
         ("filters[status]" = Option<Vec<String>>, Query, description = "Of `attempts`, only these"),
         ("filters[reason]" = Option<Vec<String>>, Query, description = "Of `subscriptions_lost`, only these")),
-    security(("api_key" = ["read"])), responses((status = 200, body = ChartView)))]
+    responses((status = 200, body = ChartView)))]
 pub(crate) async fn chart(
     server: Server<MayRead>,
     State(state): State<ApiState>,

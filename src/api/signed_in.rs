@@ -8,17 +8,15 @@ use super::extract::Recheck;
 use super::limits::Account;
 use super::problem::Problem;
 use super::session::cookie::{self, Renewal};
-use crate::model::clock::Timestamp;
-use crate::model::id::SessionId;
-use crate::model::role::Grants;
 use crate::store::keys::api_keys::{self, ApiKey};
 use crate::store::keys::audit::Who;
 use crate::store::keys::sessions::{self, Owner, Session};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SessionId;
+use bellwire_core::role::Grants;
 
-/// Who is signed in.
 #[derive(Debug, Clone)]
 pub(crate) struct SignedIn {
-    /// The session.
     pub session: Session,
     /// The operator's key that it acts as; none: it acts as its teammate.
     pub key: Option<ApiKey>,
@@ -27,14 +25,12 @@ pub(crate) struct SignedIn {
 /// In the extensions of a request that was made in a session: which one, and what its teammate may do, as it was read then.
 #[derive(Debug, Clone)]
 pub(crate) struct Entered {
-    /// The session.
     pub session: SessionId,
     /// Its teammate's roles; none for a key's.
     pub grants: Grants,
 }
 
 impl SignedIn {
-    /// Whom its requests count against.
     pub(super) fn owner_id(&self) -> Uuid {
         match self.session.owner {
             Owner::Teammate(id) => id.into(),

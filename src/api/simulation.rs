@@ -5,7 +5,6 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
-use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 use utoipa::{IntoParams, ToSchema};
@@ -15,14 +14,13 @@ use super::auth::{MayRead, Server};
 use super::extract::{Json, Query};
 use super::places::Busy;
 use super::preview::PreviewBody;
-use super::problem::{FieldError, Problem};
-use crate::model::delivery::Tier;
-use crate::policy::Policy;
-use crate::simulate::policies::{self, BuiltIn, Fault, Report, Scenario, TooLong};
+use super::problem::{FieldError, Problem, ProblemCode};
+use super::routes::routes;
+use bellwire_core::delivery::Tier;
+use bellwire_rules::policy::Policy;
+use bellwire_simulator::policies::{self, BuiltIn, Fault, Report, Scenario, TooLong};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(simulate))
 }
@@ -33,11 +31,12 @@ const DELIVERIES_DEFAULT: u32 = 10_000;
 const DELIVERIES_MAX: u32 = 20_000;
 /// Fewest: below, nothing can be said of shares.
 const DELIVERIES_MIN: u32 = 100;
-/// Entries of a load.
 const LOAD_MAX: usize = 300;
 
-const BUSY: Busy =
-    Busy { code: "simulations_busy", detail: "More simulations are asked for than this process makes at a time." };
+const BUSY: Busy = Busy {
+    code: ProblemCode::SimulationsBusy,
+    detail: "More simulations are asked for than this process makes at a time.",
+};
 
 /// What to simulate.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -105,8 +104,7 @@ pub(crate) struct Simulation {
 /// the database cost no time. Of the load each entry is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes so
 /// many retries that it would take too long; `bellwire policy simulate` has more patience.
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/simulate", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug"), SimulationQuery), request_body = PreviewBody,
-    security(("api_key" = ["read"])), responses((status = 200, body = Simulation)))]
+    responses((status = 200, body = Simulation)))]
 pub(crate) async fn simulate(
     Server { app, .. }: Server<MayRead>,
     State(state): State<ApiState>,
@@ -140,7 +138,6 @@ fn drawable(report: Report) -> Report {
 
 impl From<TooLong> for Problem {
     fn from(too_long: TooLong) -> Self {
-        let detail = format!("The simulation {too_long}.");
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "simulation_too_long", detail)
+        Self::new(ProblemCode::SimulationTooLong, format!("The simulation {too_long}."))
     }
 }

@@ -10,13 +10,12 @@ use super::ApiState;
 use super::auth::{MayRead, MaySetPolicies, Server};
 use super::extract::Json;
 use super::problem::{Faults, Problem};
-use crate::model::delivery::Tier;
+use super::routes::routes;
 use crate::store::keys::audit::Action;
 use crate::store::outcomes::slas;
+use bellwire_core::delivery::Tier;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change))
 }
@@ -50,9 +49,7 @@ impl Slas {
 }
 
 /// Shows what the app wants of each tier.
-#[utoipa::path(get, path = "/v1/apps/{app}/slas", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = Slas)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/slas", tag = "Policies", responses((status = 200, body = Slas)))]
 pub(crate) async fn show(server: Server<MayRead>, State(state): State<ApiState>) -> Result<axum::Json<Slas>, Problem> {
     let mut shown = Slas::default();
     for (tier, seconds) in slas::read(&state.pool, server.app.id).await? {
@@ -62,9 +59,7 @@ pub(crate) async fn show(server: Server<MayRead>, State(state): State<ApiState>)
 }
 
 /// Replaces what the app wants of each tier.
-#[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies",
-    params(("app" = String, Path, description = "Id or slug")), request_body = Slas,
-    security(("api_key" = ["policies"])), responses((status = 200, body = Slas)))]
+#[utoipa::path(put, path = "/v1/apps/{app}/slas", tag = "Policies", responses((status = 200, body = Slas)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,
     State(state): State<ApiState>,
@@ -78,7 +73,7 @@ pub(crate) async fn change(
     faults.finish()?;
     let wanted = Tier::ALL.map(|tier| (tier, *body.of(tier)));
     let (app, now) = (server.app.id, state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     slas::write(&mut *tx, app, &wanted, now).await?;
     server.did(Action::SlasChanged, app).with(json!(body)).record(&mut tx, 1, now).await?;
     tx.commit().await?;

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::{PgPool, Postgres, Transaction};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ use super::known_keys::KnownKeys;
 use super::limits::{Limits, Rate};
 use super::passwords::Passwords;
 use super::places::{Busy, Place, Places};
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 use super::remembered::Remembered;
 use super::session::cookie::Cookies;
 use super::session::oidc;
@@ -21,15 +21,9 @@ use super::session::relying_party::RelyingParty;
 use super::turns::Turns;
 use super::{batch, checks as api_checks, cors, example, health};
 use crate::checks;
-use crate::gateway::Gateways;
 use crate::live::{self, Live};
 use crate::metrics::Metrics;
-use crate::model::clock::Clock;
-use crate::model::id::AppId;
 use crate::otlp::Tracer;
-use crate::policy;
-use crate::policy::lane_state::LaneState;
-use crate::policy::runaway::Guard;
 use crate::receipts::{self as receipts_engine, Receipts};
 use crate::store::connections::primary::Primary;
 use crate::store::connections::replica::Reads;
@@ -37,7 +31,14 @@ use crate::store::outcomes::rollups::MetricsKept;
 use crate::store::queue::flows::Flow;
 use crate::store::queue::sending::Born;
 use crate::store::queue::stops::Stop;
+use crate::store::transactions;
 use crate::vault::Vault;
+use bellwire_core::clock::Clock;
+use bellwire_core::id::AppId;
+use bellwire_gateway::Gateways;
+use bellwire_rules::policy;
+use bellwire_rules::policy::lane_state::LaneState;
+use bellwire_rules::policy::runaway::Guard;
 
 /// Imports and exports that one process makes at a time.
 const TRANSFERS_AT_ONCE: usize = 4;
@@ -48,33 +49,22 @@ pub struct ApiState(Arc<Shared>);
 
 /// What the API asks of its surroundings.
 pub struct Shared {
-    /// The database.
     pub pool: PgPool,
     /// Where to read what may lag: not what was just written.
     pub reads: Reads,
-    /// How the database stands.
     pub(crate) primary: Primary,
-    /// Seals, opens, and makes tokens.
     pub vault: Vault,
-    /// The only clock.
     pub clock: Clock,
-    /// Knows push services by their hosts.
     pub gateways: Gateways,
-    /// This process's dispatch.
     pub engine: Engine,
-    /// What this process counts.
     pub metrics: Arc<Metrics>,
-    /// What traces requests.
     pub tracer: Tracer,
-    /// Limits.
     pub settings: Arc<Settings>,
     pub(super) limits: Arc<Limits>,
     pub(super) intake: Intake,
-    /// Who has which idempotency key of a send.
     pub(super) turns: Turns,
     pub(super) receipts: Receipts,
     pub(super) live: Live,
-    /// Places for charts that are made at a time.
     pub(super) charts: Places,
     /// Places for simulations of policies, each of which keeps a core busy.
     pub(super) simulations: Places,
@@ -87,7 +77,6 @@ pub struct Shared {
     pub(super) known_apps: Arc<cors::KnownApps>,
     pub(super) schema_checked: Arc<tokio::sync::OnceCell<()>>,
     pub(super) readiness: Arc<Remembered<Result<(), Problem>>>,
-    /// What checks found over the network.
     pub(super) outside: Arc<Remembered<Vec<checks::Finding>>>,
 }
 
@@ -236,6 +225,10 @@ impl Deref for ApiState {
 }
 
 impl ApiState {
+    pub(crate) async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
+        transactions::begin(&self.pool).await
+    }
+
     /// Puts it together; rate limits and counts begin fresh. Sends go through `sending_pool`, whose connections plan by index
     /// only.
     pub fn new(
@@ -292,7 +285,7 @@ impl ApiState {
     /// Waits for a place to take in or out what an app has, be it long. 503: too many do, or the app itself does so too often.
     pub(super) async fn place_to_transfer(&self, app: AppId) -> Result<Place, Problem> {
         const BUSY: Busy = Busy {
-            code: "transfers_busy",
+            code: ProblemCode::TransfersBusy,
             detail: "More imports and exports are under way than this process makes at a time.",
         };
         self.transfers.take(Some(app), self.settings.place_patience, &BUSY).await
@@ -300,8 +293,10 @@ impl ApiState {
 
     /// Waits for a place to search through whom an app has, or what it has sent. 503: too many search, or the app itself does so too often.
     pub(super) async fn place_to_search(&self, app: AppId) -> Result<Place, Problem> {
-        const BUSY: Busy =
-            Busy { code: "searches_busy", detail: "More searches are asked for than this process makes at a time." };
+        const BUSY: Busy = Busy {
+            code: ProblemCode::SearchesBusy,
+            detail: "More searches are asked for than this process makes at a time.",
+        };
         self.searches.take(Some(app), self.settings.place_patience, &BUSY).await
     }
 }

@@ -5,7 +5,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use axum::extract::{Extension, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::response::sse::{self, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
@@ -17,17 +17,17 @@ use utoipa::IntoParams;
 use super::ApiState;
 use super::auth::{Caller, MayRead, Onlooker, Server};
 use super::extract::Query;
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
+use super::routes::routes;
 use super::signed_in::Entered;
 use crate::http_server::Stopping;
-use crate::live::{Event, Heard, Kind, Listener, Refused, Right, Wanted};
-use crate::model::id::AppId;
+use crate::live::{Event, Heard, Listener, Refused, Right, Wanted};
 use crate::store::outcomes::stream::Position;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::AppId;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use uuid::Uuid;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(all)).routes(routes!(of_app))
 }
@@ -53,18 +53,19 @@ pub(crate) struct StreamQuery {
 }
 
 impl StreamQuery {
-    fn kinds(&self) -> Result<Option<Vec<Kind>>, Problem> {
+    fn kinds(&self) -> Result<Option<Vec<EventType>>, Problem> {
         let Some(given) = &self.kinds else { return Ok(None) };
+        let streamed: Vec<_> = EventType::ALL.into_iter().filter(|kind| kind.is_streamed()).collect();
         let mut kinds = Vec::new();
         for word in given.split(',') {
-            let is_meant = |kind: &Kind| {
+            let is_meant = |kind: &EventType| {
                 kind.name() == word || kind.name().split_once('.').is_some_and(|(group, _)| group == word)
             };
-            if !Kind::ALL.iter().any(is_meant) {
-                let known = Kind::ALL.map(Kind::name).join(", ");
+            if !streamed.iter().any(is_meant) {
+                let known = streamed.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
                 return Err(Problem::invalid_parameter("kinds", format!("must be of {known}, separated by commas")));
             }
-            kinds.extend(Kind::ALL.into_iter().filter(is_meant));
+            kinds.extend(streamed.iter().copied().filter(is_meant));
             kinds.sort_unstable();
             kinds.dedup();
         }
@@ -82,8 +83,7 @@ impl StreamQuery {
 /// once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is
 /// missing that is not kept any more. Comments every 15 seconds keep the connection alive.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "Events",
-    params(StreamQuery, ("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
-    security(("api_key" = ["operator"]), ("session" = ["viewer", "any_app"])),
+    params(("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn all(
     onlooker: Onlooker,
@@ -99,9 +99,8 @@ pub(crate) async fn all(
 
 /// Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
 #[utoipa::path(get, path = "/v1/apps/{app}/events/stream", tag = "Events",
-    params(("app" = String, Path, description = "Id or slug"), StreamQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
-    security(("api_key" = ["read"])), responses((status = 200, content_type = "text/event-stream", body = String)))]
+    params(("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
+    responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn of_app(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -165,27 +164,25 @@ fn refused(refused: Refused) -> Problem {
     match refused {
         Refused::Full => {
             let detail = "This process has as many listeners as it lets in.";
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "listeners_full", detail)
+            Problem::new(ProblemCode::ListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
         Refused::AppFull => {
             let detail =
                 "An app has as many listeners as one app may have, or as there are places left for the others.";
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "app_listeners_full", detail)
+            Problem::new(ProblemCode::AppListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
         Refused::KeyFull => {
             let detail = "This API key has as many listeners as one key may have.";
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "key_listeners_full", detail)
+            Problem::new(ProblemCode::KeyListenersFull, detail)
                 .with_header(axum::http::header::RETRY_AFTER, HeaderValue::from_static("10"))
         }
         Refused::Database(error) => error.into(),
     }
 }
 
-/// What ends a stream from this side.
 struct Until {
-    /// The server stops.
     stopping: Option<Stopping>,
     /// Whoever is signed in has to show again that they still are, and what they may.
     renewal: Option<Instant>,
@@ -213,13 +210,9 @@ impl Until {
     }
 }
 
-/// Where a stream stands.
 enum Telling {
-    /// Before its first word.
     Hello(Listener, Until),
-    /// In the middle.
     On(Listener, Until),
-    /// After its last word.
     Over,
 }
 

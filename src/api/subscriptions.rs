@@ -1,43 +1,47 @@
 //! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, looked after by whoever holds their token.
 
+use std::collections::HashMap;
+
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
-use super::auth::{Client, MayChangeSubscribers, MayRead, Server, read_token, write_token};
+use super::auth::{Client, MayChangeSubscribers, MayRead, read_token, write_token};
 use super::consent::{ConsentView, NewConsent};
 use super::cors::allowed_origin;
-use super::details::{Attributes, Said};
-use super::extract::{At, Json, Query, nullable};
+use super::extract::{At, Json, nullable};
 use super::identity_keys::check_user;
-use super::paging::{Cut, Page, Paging};
 use super::policies;
-use super::problem::{Faults, FieldError, Problem};
+use super::problem::{Faults, FieldError, Problem, ProblemCode};
 use super::push_address::{Hosts, PushSubscription, check_address};
 use super::refused::{self, RefusedView};
-use super::segments::Chosen;
+use super::routes::routes;
+use super::subscription_input::{Said, user_id};
+use super::subscription_list;
 use super::users;
 use super::{ApiState, Work};
-use crate::model::id::{SubscriptionId, VapidKeyId};
-use crate::model::lane::Gateway;
-use crate::model::permission::Refused;
-use crate::model::subscription::SubscriptionState;
-use crate::store::audience::reach;
+use crate::store::audience::aliases;
 use crate::store::audience::registration::{self, Registered, Registration};
-use crate::store::audience::subscriptions::{self, Changed, Filter, Listed, Merge, Right, SubscriptionRow};
+use crate::store::audience::subscriptions::{self, Changed, Merge, Right, SubscriptionRow};
 use crate::store::keys::apps::App;
 use crate::store::keys::vapid_keys;
-use crate::store::keyset::Towards;
+use bellwire_core::id::{SubscriptionId, VapidKeyId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::permission::Refused;
+use bellwire_core::subscription::SubscriptionState;
+use bellwire_rules::policy::Place;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
-    let routes = OpenApiRouter::new().routes(routes!(list, register)).routes(routes!(show, change, unsubscribe));
+    let routes = OpenApiRouter::new().routes(routes!(subscription_list::list, register)).routes(routes!(
+        show,
+        change,
+        unsubscribe
+    ));
     routes.routes(routes!(users::erase_subscription))
 }
 
@@ -45,14 +49,12 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SubscriptionView {
     /// Its id.
-    #[schema(value_type = String)]
     id: SubscriptionId,
     /// Whether it is sent to, or how it ended.
     state: SubscriptionState,
     /// The push service behind its endpoint.
     gateway: Gateway,
     /// The VAPID key that it was made with.
-    #[schema(value_type = String)]
     vapid_key_id: VapidKeyId,
     /// The user it belongs to; null: nobody in particular.
     user_id: Option<String>,
@@ -77,6 +79,9 @@ pub(crate) struct SubscriptionView {
     created_at: DateTime<Utc>,
     /// When it stopped being active.
     ended_at: Option<DateTime<Utc>>,
+    /// Active or ended subscription that the id of a replaced one leads to, over all replacements since. Null: not replaced, or the
+    /// successor is not to get messages to this id: it has another user, or took the endpoint with other keys.
+    replaced_by: Option<SubscriptionId>,
     /// When and where its person agreed to be sent something; null: not known.
     consent: Option<ConsentView>,
     /// What this request said and a browser may not say in this app: it was left out, and the rest holds.
@@ -92,6 +97,10 @@ pub(crate) struct SubscriptionView {
 }
 
 impl SubscriptionView {
+    pub(super) fn id(&self) -> SubscriptionId {
+        self.id
+    }
+
     /// Shows a row.
     pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
         let consent = row.consent();
@@ -111,6 +120,7 @@ impl SubscriptionView {
             last_seen: row.last_seen,
             created_at: row.created_at,
             ended_at: row.ended_at,
+            replaced_by: None,
             consent: ConsentView::of(consent),
             refused: Vec::new(),
             warnings: Vec::new(),
@@ -129,25 +139,29 @@ pub(crate) struct NewSubscription {
     /// `user_token`.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
-    user_id: Option<Option<String>>,
+    user_id: Option<Option<Value>>,
     /// The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id.
     user_token: Option<String>,
     /// All tags, at most 50 of at most 64 characters. From a browser only if the app lets it.
-    tags: Option<Vec<String>>,
+    #[schema(value_type = Option<Vec<String>>)]
+    tags: Option<Value>,
     /// All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it.
     #[schema(value_type = Option<Object>)]
-    attributes: Option<Attributes>,
+    attributes: Option<Value>,
     /// All topics, at most 50. From a browser: those that there are and that anyone may join; the others stay as they are.
-    topics: Option<Vec<String>>,
-    /// A language tag.
-    locale: Option<String>,
-    /// An IANA time zone.
-    timezone: Option<String>,
+    #[schema(value_type = Option<Vec<String>>)]
+    topics: Option<Value>,
+    /// A language tag (BCP 47). Also read: POSIX names such as `de_AT.UTF-8`, and the first language of a list.
+    #[schema(value_type = Option<String>)]
+    locale: Option<Value>,
+    /// An IANA time zone. Also read: an offset such as `+03:00`, as `Etc/GMT-3`.
+    #[schema(value_type = Option<String>)]
+    timezone: Option<Value>,
     /// When and where its person agreed to be sent something. Left out: a browser that is new, or had unsubscribed, has agreed by
     /// registering; of any other it stays as it is.
-    consent: Option<NewConsent>,
+    #[schema(value_type = Option<NewConsent>)]
+    consent: Option<Value>,
     /// The VAPID key that the subscription was made with; by default the active one.
-    #[schema(value_type = Option<String>)]
     vapid_key_id: Option<VapidKeyId>,
     /// The subscription that this one takes the place of, with its tags, attributes and topics, also if it was gone, and
     /// everything that waits for it, or has still to reach it. A message that was for both reaches this one alone, once. From a browser, its user does not come along, nor what was addressed to them, unless
@@ -164,7 +178,6 @@ pub(crate) struct NewSubscription {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replaced {
     /// Its id.
-    #[schema(value_type = String)]
     id: SubscriptionId,
     /// Its token. Servers need none.
     token: Option<String>,
@@ -177,55 +190,29 @@ pub(crate) struct SubscriptionChange {
     /// The user it belongs to. From a browser, anything but null takes a `user_token`.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
-    user_id: Option<Option<String>>,
+    user_id: Option<Option<Value>>,
     /// The word of the site's backend that it is `user_id`.
     user_token: Option<String>,
     /// All tags. From a browser only if the app lets it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
-    tags: Option<Option<Vec<String>>>,
+    tags: Option<Option<Value>>,
     /// Attributes to set, or with null to remove. From a browser only if the app lets it.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Object>)]
-    attributes: Option<Option<Attributes>>,
+    attributes: Option<Option<Value>>,
     /// All topics. From a browser: those that there are and that anyone may join; the others stay as they are.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Vec<String>>)]
-    topics: Option<Option<Vec<String>>>,
-    /// A language tag.
+    topics: Option<Option<Value>>,
+    /// A language tag, read as on registration.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
-    locale: Option<Option<String>>,
-    /// An IANA time zone.
+    locale: Option<Option<Value>>,
+    /// An IANA time zone, read as on registration.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
-    timezone: Option<Option<String>>,
-}
-
-/// What a list of subscriptions is narrowed to.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct SubscriptionQuery {
-    /// Rows per page, 1 to 250; 50 by default.
-    limit: Option<u16>,
-    /// `iterator` or `prev_iterator` of another page.
-    iterator: Option<String>,
-    /// Only those of this user.
-    user_id: Option<String>,
-    /// The topic they are in.
-    topic: Option<String>,
-    /// A tag they carry.
-    tag: Option<String>,
-    /// Their state.
-    #[param(inline)]
-    state: Option<SubscriptionState>,
-    /// Their push service.
-    #[param(inline)]
-    gateway: Option<Gateway>,
-    /// Only those active ones who belong to this segment, a name or an expression. It stands alone. A page may end early:
-    /// `done` says whether there may be more.
-    segment: Option<String>,
+    timezone: Option<Option<Value>>,
 }
 
 /// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no
@@ -234,11 +221,11 @@ pub(crate) struct SubscriptionQuery {
 ///
 /// The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser
 /// before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another
-/// user and their `user_token`, it begins anew, without anything that it was. Other keys take the place of those stored as
-/// long as no receipt has shown that those are the browser's, and it begins anew, too; after that it is 409 `endpoint_taken`.
-#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug")), request_body = NewSubscription,
-    security((), ("browser_token" = []), ("api_key" = ["subscribers"])),
+/// user and their `user_token`, it begins anew, without anything that it was. Stored keys have a rank: unproven; vouched for by a
+/// `user_token`, an API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher
+/// rank make a new subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused
+/// with 409 `endpoint_taken`. The same ranks protect `expirationTime`.
+#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions", security(()),
     responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
 pub(crate) async fn register(
     client: Client<MayChangeSubscribers>,
@@ -249,21 +236,23 @@ pub(crate) async fn register(
     if !client.server && allowed_origin(&headers, &client.app.origins).is_none() {
         return Err(Problem::forbidden("Browsers register from one of the app's origins. Servers show an API key."));
     }
-    let user = body.user_id.as_ref().and_then(Option::as_deref);
-    check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
-    let mut faults = Faults::default();
-    let topics_named = body.topics.clone().unwrap_or_default();
+    let (mut faults, mut details) = (Faults::default(), Faults::default());
+    let user_id = user_id(body.user_id, &mut details);
+    // The token of a user id that is left out proves nothing.
+    let token = body.user_token.as_deref().filter(|_| details.is_empty());
+    check_user(&state, &client.app, client.server, user_id.as_ref().and_then(Option::as_deref), token).await?;
+    let topics_named = texts_of(body.topics.as_ref());
     let said = Said {
         by: client.speaker(),
-        user_id: body.user_id,
+        user_id,
         tags: body.tags,
         attributes: body.attributes,
         topics: body.topics,
-        locale: body.locale.map(Some),
-        timezone: body.timezone.map(Some),
+        locale: body.locale,
+        timezone: body.timezone,
     };
-    let wanted = said.check(Merge::Replace, &mut faults);
-    let consent = body.consent.map(|consent| consent.check(client.server, state.clock.now(), &mut faults));
+    let wanted = said.check(Merge::Replace, &mut details);
+    let consent = body.consent.and_then(|it| NewConsent::read(it, client.server, state.clock.now(), &mut details));
     let replaced_token = check_replaces(body.replaces.as_ref(), client.server, &mut faults);
     let vapid_key = match body.vapid_key_id {
         Some(id) => vapid_keys::find(&state.pool, client.app.id, id).await?.map(|key| key.id),
@@ -271,8 +260,9 @@ pub(crate) async fn register(
     };
     faults.require(vapid_key.is_some(), "/vapid_key_id", "is no key of this app");
     let (policy, warnings) =
-        policies::of_new_subscription(body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
-    let address = check_address(&body.subscription, &client.app, &state, &mut Hosts::default(), &mut faults).await;
+        policies::of_new(Place::Subscription, body.policy, &client.app, client.caller.as_ref(), &mut faults)?;
+    let noted = (&mut faults, &mut details);
+    let address = check_address(&body.subscription, &client.app, &state, &mut Hosts::default(), noted).await;
     faults.finish()?;
     let (address, vapid_key) = address.zip(vapid_key).expect("whatever is missing was refused");
     let replaces = body.replaces.map(|replaced| {
@@ -296,7 +286,15 @@ pub(crate) async fn register(
         unsubscribed_at: None,
     };
     let registered = registration::register(&state.pool, &state.vault, &request, state.clock.now()).await?;
-    answer_registered(&state, registered, warnings, |refused| refused::tell(&client.app, &topics_named, refused))
+    let refused = |refused| [refused::tell(&client.app, &topics_named, refused), refused::unreadable(details)].concat();
+    answer_registered(&state, registered, warnings, refused)
+}
+
+/// Returns the strings of an array, or a single one, as the caller named them.
+fn texts_of(value: Option<&Value>) -> Vec<String> {
+    let items =
+        value.map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice)).unwrap_or_default();
+    items.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// The token of the subscription that is replaced, if one was shown: a browser has to.
@@ -318,17 +316,18 @@ fn answer_registered(
         Registered::New(row, topics, refused) => (StatusCode::CREATED, row, topics, refused),
         Registered::Known(row, topics, refused) => (StatusCode::OK, row, topics, refused),
         Registered::Taken => {
-            let detail = "This endpoint is registered. Refreshing it takes the same keys, its token, or an API key.";
-            return Err(Problem::conflict("endpoint_taken", detail));
+            let detail = "This endpoint is registered with other keys of a higher rank, or its person unsubscribed. Register it \
+                          with the same keys, or let the browser subscribe anew, which gives another endpoint.";
+            return Err(Problem::new(ProblemCode::EndpointTaken, detail));
         }
         Registered::BelongsToUser => {
             let detail = "This subscription belongs to a user. Refreshing it takes its token, that user's `user_token`, or an \
                           API key. With `\"user_id\": null` it begins anew, as nobody's.";
-            return Err(Problem::conflict("belongs_to_user", detail));
+            return Err(Problem::new(ProblemCode::BelongsToUser, detail));
         }
         Registered::OtherKey => {
             let detail = "This endpoint is registered under another VAPID key.";
-            return Err(Problem::conflict("vapid_key_differs", detail));
+            return Err(Problem::new(ProblemCode::VapidKeyDiffers, detail));
         }
         Registered::ReplacesUnknown => {
             return Err(Problem::invalid_member("/replaces", "is no subscription that you may replace"));
@@ -358,13 +357,37 @@ pub(super) fn unknown() -> Problem {
 
 /// 409: it has ended.
 pub(super) fn ended() -> Problem {
-    Problem::conflict("subscription_ended", "The subscription has ended. Registering it again brings it back.")
+    Problem::new(ProblemCode::SubscriptionEnded, "The subscription has ended. Registering it again brings it back.")
 }
 
-/// Shows a subscription.
+/// Returns the subscription that answers to an id: the successor of a replaced one, else the one with that id.
+pub(super) async fn current(state: &ApiState, app: &App, id: SubscriptionId) -> Result<SubscriptionId, Problem> {
+    Ok(aliases::successor(&state.pool, &state.vault, app.id, id).await?.unwrap_or(id))
+}
+
+/// Shows rows, those of replaced subscriptions with their successors.
+pub(super) async fn shown(
+    state: &ApiState,
+    app: &App,
+    rows: Vec<(SubscriptionRow, Vec<String>)>,
+) -> Result<Vec<SubscriptionView>, Problem> {
+    let is_replaced = |row: &&(SubscriptionRow, _)| row.0.state == SubscriptionState::Replaced;
+    let replaced: Vec<SubscriptionId> = rows.iter().filter(is_replaced).map(|(row, _)| row.id).collect();
+    let successors = match replaced.is_empty() {
+        true => HashMap::new(),
+        false => aliases::resolve(&mut *state.pool.acquire().await?, &state.vault, app.id, &replaced).await?,
+    };
+    let show = |(row, topics): (SubscriptionRow, _)| {
+        let replaced_by = successors.get(&row.id).copied().flatten();
+        SubscriptionView { replaced_by, ..SubscriptionView::new(row, topics) }
+    };
+    Ok(rows.into_iter().map(show).collect())
+}
+
+/// Shows a subscription. A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the subscription that
+/// sends, changes, topics, policies and deletion by this id concern.
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("browser_token" = []), ("api_key" = ["read"])), responses((status = 200, body = SubscriptionView)))]
+    responses((status = 200, body = SubscriptionView)))]
 pub(crate) async fn show(
     client: Client<MayRead>,
     State(state): State<ApiState>,
@@ -372,16 +395,15 @@ pub(crate) async fn show(
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     client.must_show_something()?;
     let found = subscriptions::find(&state.pool, client.app.id, id).await?;
-    let (row, topics) = found.filter(|(row, _)| client.right().covers(&state.vault, row)).ok_or_else(unknown)?;
-    Ok(axum::Json(SubscriptionView::new(row, topics)))
+    let found = found.filter(|(row, _)| client.right().covers(&state.vault, row)).ok_or_else(unknown)?;
+    shown(&state, &client.app, vec![found]).await?.pop().map(axum::Json).ok_or_else(unknown)
 }
 
 /// Changes a subscription. Browsers find in the answer the token that holds from now on: a change of `user_id` ends the
 /// one before, also if a server makes it. What browsers may not say in this app is left
-/// out, and told in `refused`.
+/// out, and told in `refused`. So is what a browser says that cannot be read; a server gets 422. By the id of a replaced
+/// subscription, a server changes its successor; a browser gets 409.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    request_body = SubscriptionChange, security(("browser_token" = []), ("api_key" = ["subscribers"])),
     responses((status = 200, body = SubscriptionView)))]
 pub(crate) async fn change(
     client: Client<MayChangeSubscribers>,
@@ -390,28 +412,33 @@ pub(crate) async fn change(
     Json(body, _): Json<SubscriptionChange>,
 ) -> Result<axum::Json<SubscriptionView>, Problem> {
     client.must_show_something()?;
-    let user = body.user_id.as_ref().and_then(Option::as_deref);
-    check_user(&state, &client.app, client.server, user, body.user_token.as_deref()).await?;
     let mut faults = Faults::default();
+    // The person of a subscription is no detail: one who cannot be read must not be confused with the person before.
+    let user_id = user_id(body.user_id, &mut faults);
+    let (user, token) = (user_id.as_ref().and_then(Option::as_deref), body.user_token.as_deref());
+    check_user(&state, &client.app, client.server, user, token.filter(|_| faults.is_empty())).await?;
     let no_attributes = body.attributes == Some(None);
-    let topics_named = body.topics.clone().flatten().unwrap_or_default();
+    let topics_named = texts_of(body.topics.as_ref().and_then(Option::as_ref));
     let said = Said {
         by: client.speaker(),
-        user_id: body.user_id,
+        user_id,
         tags: body.tags.map(Option::unwrap_or_default),
         attributes: body.attributes.map(Option::unwrap_or_default),
         topics: body.topics.map(Option::unwrap_or_default),
-        locale: body.locale,
-        timezone: body.timezone,
+        locale: body.locale.map(Option::unwrap_or_default),
+        timezone: body.timezone.map(Option::unwrap_or_default),
     };
-    let wanted = said.check(if no_attributes { Merge::Replace } else { Merge::Patch }, &mut faults);
+    let mut details = Faults::default();
+    let merge = if no_attributes { Merge::Replace } else { Merge::Patch };
+    let wanted = said.check(merge, if client.server { &mut faults } else { &mut details });
     faults.finish()?;
     let (app, now) = (client.app.id, state.clock.now());
     match subscriptions::change(&state.pool, &state.vault, app, id, client.right(), &wanted, now).await? {
         Changed::Done(row, topics, refused) => {
             let row = *row;
             let view = if client.server { SubscriptionView::new(row, topics) } else { with_token(&state, row, topics) };
-            Ok(axum::Json(SubscriptionView { refused: refused::tell(&client.app, &topics_named, refused), ..view }))
+            let refused = [refused::tell(&client.app, &topics_named, refused), refused::unreadable(details)].concat();
+            Ok(axum::Json(SubscriptionView { refused, ..view }))
         }
         Changed::Unknown => Err(unknown()),
         Changed::Ended => Err(ended()),
@@ -421,10 +448,10 @@ pub(crate) async fn change(
 }
 
 /// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer. What
-/// is in flight by then ends as its push service answers.
+/// is in flight by then ends as its push service answers. The id of a replaced subscription ends its successor; for a browser only
+/// if both have the same user.
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("browser_token" = []), ("api_key" = ["subscribers"])), responses((status = 204)))]
+    responses((status = 204)))]
 pub(crate) async fn unsubscribe(
     client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -435,61 +462,4 @@ pub(crate) async fn unsubscribe(
     let stop = subscriptions::unsubscribe(&state.pool, &state.vault, app, id, client.right(), now).await?;
     (state.engine.tell)(Work::Stop(stop.ok_or_else(unknown)?));
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Lists subscriptions, the newest first.
-///
-/// For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it
-/// may hold fewer than were asked for, or none, and yet lead on by its `iterator`. Such lists, and those of a segment's members, are
-/// searches, of which a few are made at a time: 503 (`searches_busy`).
-#[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), SubscriptionQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<SubscriptionView>)))]
-pub(crate) async fn list(
-    server: Server<MayRead>,
-    State(state): State<ApiState>,
-    uri: Uri,
-    Query(query): Query<SubscriptionQuery>,
-) -> Result<Response, Problem> {
-    let cut = Paging { limit: query.limit, iterator: query.iterator }.cut()?;
-    let texts = [("user_id", &query.user_id), ("topic", &query.topic), ("tag", &query.tag)];
-    if let Some((name, _)) = texts.into_iter().find(|(_, text)| text.as_ref().is_some_and(|text| text.contains('\0'))) {
-        return Err(Problem::invalid_parameter(name, "must not hold NUL"));
-    }
-    if let Some(segment) = &query.segment {
-        let others = [query.user_id.is_some(), query.topic.is_some(), query.tag.is_some(), query.state.is_some()];
-        if others.contains(&true) || query.gateway.is_some() {
-            return Err(Problem::invalid_parameter("segment", "cannot stand beside what else narrows the list"));
-        }
-        return Ok(members(&state, &server.app, segment, cut).await?.answer(&uri));
-    }
-    let filter = Filter {
-        user_id: query.user_id,
-        topic: query.topic,
-        tag: query.tag,
-        state: query.state,
-        gateway: query.gateway,
-    };
-    let _place = match filter.takes_all() {
-        true => None,
-        false => Some(state.place_to_search(server.app.id).await?),
-    };
-    let Listed { rows, looked_to } = subscriptions::list(state.reads.pool(), server.app.id, &filter, cut.ask()).await?;
-    let show = |(row, topics)| SubscriptionView::new(row, topics);
-    Ok(cut.page_of_search(rows, looked_to.map(Into::into), |(row, _)| row.id, show).answer(&uri))
-}
-
-/// The newest of those who belong to a segment.
-async fn members(state: &ApiState, app: &App, segment: &str, cut: Cut) -> Result<Page<SubscriptionView>, Problem> {
-    let chosen = Chosen::read(state, app, segment).await?;
-    let filter = chosen.map_err(|what| Problem::invalid_parameter("segment", what))?.filter();
-    let _place = state.place_to_search(app.id).await?;
-    let (ids, looked_to) = reach::members(state.reads.pool(), app.id, &filter, cut.ask(), state.clock.now()).await?;
-    let mut rows = subscriptions::of_ids(state.reads.pool(), app.id, &ids).await?;
-    // In the order in which they were found.
-    if cut.towards == Towards::Newer {
-        rows.reverse();
-    }
-    let show = |(row, topics)| SubscriptionView::new(row, topics);
-    Ok(cut.page_of_search(rows, looked_to, |(row, _)| row.id, show))
 }

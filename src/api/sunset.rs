@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::problem::Faults;
-use crate::model::delivery::Tier;
-use crate::model::duration;
-use crate::model::filter::Sunset;
+use bellwire_core::delivery::Tier;
+use bellwire_core::duration;
+use bellwire_segment::Sunset;
 
 /// Most messages, of which none was clicked, that a rule asks for.
 const UNCLICKED_MAX: u16 = 100;

@@ -14,23 +14,22 @@ use super::ApiState;
 use super::auth::TeamAdmin;
 use super::email::{EMAIL_RULE, normal_email};
 use super::extract::{AppRef, At, Json, Query, named_app};
-use super::once::{Instead, Making, Pending};
+use super::idempotency::{Instead, Making, Pending};
 use super::paging::{Page, Paging};
-use super::problem::{Faults, Problem};
+use super::problem::{Faults, Problem, ProblemCode};
+use super::routes::routes;
 use super::session::{GrantView, LINK_PREFIX, link_mac};
-use crate::model::base64url;
-use crate::model::clock::Timestamp;
-use crate::model::id::TeammateId;
-use crate::model::role::{Grant, Grants, Role};
 use crate::store::keys::audit::Action;
 use crate::store::keys::oidc::{self, Account};
 use crate::store::keys::sessions::{self, Owner};
 use crate::store::keys::team::{self, Removed, Teammate};
 use crate::vault::{Purpose, Vault};
+use bellwire_core::base64url;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::TeammateId;
+use bellwire_core::role::{Grant, Grants, Role};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, invite))
@@ -39,7 +38,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(unlink))
 }
 
-/// How long a one-time link works.
 const LINK_LASTS: TimeDelta = TimeDelta::days(3);
 /// Where a page takes a link's token in. It stands behind the `#`, which browsers send to no server.
 const LINK_PAGE: &str = "/admin/invite#";
@@ -49,7 +47,6 @@ const ROLES_MAX: usize = 100;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TeammateView {
     /// Their id.
-    #[schema(value_type = String)]
     id: TeammateId,
     /// Their address, in lower case: what they sign in as.
     email: String,
@@ -139,8 +136,7 @@ pub(crate) struct TeammateChange {
 }
 
 /// Lists the team, the latest invited first.
-#[utoipa::path(get, path = "/v1/team", tag = "Team", params(Paging), security(("session" = ["admin"])),
-    responses((status = 200, body = Page<TeammateView>)))]
+#[utoipa::path(get, path = "/v1/team", tag = "Team", responses((status = 200, body = Page<TeammateView>)))]
 pub(crate) async fn list(
     _: TeamAdmin,
     State(state): State<ApiState>,
@@ -153,8 +149,7 @@ pub(crate) async fn list(
 }
 
 /// Shows a teammate.
-#[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", params(("teammate" = String, Path)),
-    security(("session" = ["admin"])), responses((status = 200, body = TeammateView)))]
+#[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateView)))]
 pub(crate) async fn show(
     _: TeamAdmin,
     State(state): State<ApiState>,
@@ -172,7 +167,7 @@ fn unknown() -> Problem {
 }
 
 /// Invites somebody: makes a teammate, and a one-time link that works for three days. It is for you to send.
-#[utoipa::path(post, path = "/v1/team", tag = "Team", request_body = Invitation, security(("session" = ["admin"])),
+#[utoipa::path(post, path = "/v1/team", tag = "Team", request_body = Invitation,
     responses((status = 201, body = Invited)))]
 pub(crate) async fn invite(
     admin: TeamAdmin,
@@ -190,7 +185,7 @@ pub(crate) async fn invite(
     let mut once = pending.begin(&state).await?;
     admin.must_still_be(once.conn()).await?;
     if !team::add(once.conn(), id, &email, now).await? {
-        return Err(Problem::conflict("email_taken", "There is a teammate of that address.").into());
+        return Err(Problem::new(ProblemCode::EmailTaken, "There is a teammate of that address.").into());
     }
     team::forget_removed(once.conn(), &removed_email(&state.vault, &email)).await?;
     team::set_grants(once.conn(), id, &grants).await?;
@@ -202,8 +197,7 @@ pub(crate) async fn invite(
 }
 
 /// Changes a teammate's roles, or shuts them out. It holds from the next request on.
-#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", params(("teammate" = String, Path)),
-    request_body = TeammateChange, security(("session" = ["admin"])), responses((status = 200, body = TeammateView)))]
+#[utoipa::path(patch, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateView)))]
 pub(crate) async fn change(
     admin: TeamAdmin,
     State(state): State<ApiState>,
@@ -218,7 +212,7 @@ pub(crate) async fn change(
     };
     faults.finish()?;
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     admin.must_still_be(&mut tx).await?;
     if !team::lock(&mut tx, id).await? {
         return Err(unknown());
@@ -242,8 +236,7 @@ pub(crate) async fn change(
 /// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have. The password is
 /// forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
 /// Nobody resets themselves: you change your own password by the one before.
-#[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", params(("teammate" = String, Path)),
-    security(("session" = ["admin"])), responses((status = 200, body = Invited)))]
+#[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", responses((status = 200, body = Invited)))]
 pub(crate) async fn reset(
     admin: TeamAdmin,
     State(state): State<ApiState>,
@@ -258,7 +251,7 @@ pub(crate) async fn reset(
     if !team::lock(once.conn(), id).await? {
         return Err(unknown().into());
     }
-    team::set_password(once.conn(), id, None).await?;
+    team::set_password(once.conn(), &state.vault, id, None).await?;
     sessions::end_all(once.conn(), Owner::Teammate(id), None, now).await?;
     let link = make_link(once.conn(), &state, id, now).await?;
     admin.caller.did(None, Action::TeammateReset, id).record(once.conn(), 1, now).await?;
@@ -268,8 +261,7 @@ pub(crate) async fn reset(
 
 /// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account that comes with their address
 /// is linked in its place: do so if they have a new one, and shut them out first if somebody else has their address.
-#[utoipa::path(delete, path = "/v1/team/{teammate}/oidc", tag = "Team", params(("teammate" = String, Path)),
-    security(("session" = ["admin"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/team/{teammate}/oidc", tag = "Team", responses((status = 204)))]
 pub(crate) async fn unlink(
     admin: TeamAdmin,
     State(state): State<ApiState>,
@@ -277,7 +269,7 @@ pub(crate) async fn unlink(
 ) -> Result<StatusCode, Problem> {
     admin.must_not_be(id)?;
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     admin.must_still_be(&mut tx).await?;
     if !team::lock(&mut tx, id).await? {
         return Err(unknown());
@@ -293,15 +285,14 @@ pub(crate) async fn unlink(
 
 /// Removes a teammate for good. The audit log keeps their id, and the API keys that they made stay valid. Whoever was removed does not
 /// come back by the OpenID provider as a newcomer, unless they are invited again.
-#[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", params(("teammate" = String, Path)),
-    security(("session" = ["admin"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn remove(
     admin: TeamAdmin,
     State(state): State<ApiState>,
     At(id): At<TeammateId>,
 ) -> Result<StatusCode, Problem> {
     admin.must_not_be(id)?;
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     admin.must_still_be(&mut tx).await?;
     if !team::lock(&mut tx, id).await? {
         return Err(unknown());
@@ -314,7 +305,6 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Remembers whom to refuse who is being removed.
 async fn remember(conn: &mut PgConnection, state: &ApiState, id: TeammateId, now: Timestamp) -> Result<(), Problem> {
     let email = read(&mut *conn, id).await?.email;
     let accounts = oidc::accounts(conn, id).await?;

@@ -15,20 +15,20 @@ use super::auth::{MaySend, Server};
 use super::compose::{To, check_segment, check_to};
 use super::extract::{Json, USER_ID_RULE, is_plain_text};
 use super::problem::{Faults, FieldError, Problem};
+use super::routes::routes;
+use super::subscriptions;
 use super::templated::{Resolved, TemplateRef, Templates};
-use crate::classify::DeadReason;
-use crate::model::id::SubscriptionId;
-use crate::model::message::{Content, Notification};
-use crate::model::scope::Scope;
 use crate::store::audience::people::{self, Behind, Member};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Audience;
-use crate::template::{Compiled, DATA_MAX, Fault, Filled, Kind, Person};
-use crate::webpush::payload;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::message::{Content, Notification};
+use bellwire_core::scope::Scope;
+use bellwire_rules::classify::DeadReason;
+use bellwire_template::{Compiled, DATA_MAX, Fault, Filled, Kind, Person};
+use bellwire_webpush::payload;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(preview)).routes(routes!(check))
 }
@@ -40,7 +40,6 @@ const PAGE: i64 = 500;
 const TRIED_AT_ONCE: usize = 20;
 /// A check tries nobody any more after this. One recipient is a few ms at most: the template language counts steps and octets.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
-/// Failures that one check tells of.
 const FAILURES_MAX: usize = 20;
 
 /// A template to try, and for whom: at most one of `subscription`, `user` and `recipient`.
@@ -53,7 +52,6 @@ pub(crate) struct TemplatePreviewBody {
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
     /// For this subscription. It takes a key that has the scope `read`, too.
-    #[schema(value_type = Option<String>)]
     subscription: Option<SubscriptionId>,
     /// For the first active subscription of this user. It takes a key that has the scope `read`, too.
     user: Option<String>,
@@ -108,8 +106,7 @@ pub(crate) struct VariantPreview {
 /// Fills a template in, in every language that it has. Nothing is sent. What comes of it tells what the app knows of a `user` or a
 /// `subscription`, so that these take the scope `read`, too.
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/preview", tag = "Templates",
-    params(("app" = String, Path, description = "Id or slug")), request_body = TemplatePreviewBody,
-    security(("api_key" = ["send"])), responses((status = 200, body = TemplatePreview)))]
+    responses((status = 200, body = TemplatePreview)))]
 pub(crate) async fn preview(
     Server { app, caller, .. }: Server<MaySend>,
     State(state): State<ApiState>,
@@ -166,7 +163,7 @@ async fn whom(
 ) -> Result<Arc<Person>, Problem> {
     let audience = match (subscription, user, recipient) {
         (None, None, recipient) => return somebody(recipient.unwrap_or_default()).map(Arc::new),
-        (Some(id), None, None) => Audience::Subscriptions(vec![id]),
+        (Some(id), None, None) => Audience::Subscriptions(vec![subscriptions::current(state, app, id).await?]),
         (None, Some(user), None) if is_plain_text(&user, 255) => Audience::Users(vec![user]),
         (None, Some(_), None) => return Err(Problem::invalid_member("/user", USER_ID_RULE)),
         _ => {
@@ -221,7 +218,6 @@ pub(crate) struct TemplateCheck {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TrialFailure {
     /// For whom.
-    #[schema(value_type = String)]
     subscription: SubscriptionId,
     /// What the delivery would end with: `unrenderable` or `too_long`.
     reason: DeadReason,
@@ -233,8 +229,7 @@ pub(crate) struct TrialFailure {
 /// Tries a template on everybody whom a message would reach, for up to ten seconds, without sending anything. Recipients are read in
 /// pages, as a message's would be. It is a search, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/check", tag = "Templates",
-    params(("app" = String, Path, description = "Id or slug")), request_body = TemplateCheckBody,
-    security(("api_key" = ["send"])), responses((status = 200, body = TemplateCheck)))]
+    responses((status = 200, body = TemplateCheck)))]
 pub(crate) async fn check(
     Server { app, .. }: Server<MaySend>,
     State(state): State<ApiState>,
@@ -323,11 +318,11 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::template::{AppNames, Templated};
+    use bellwire_core::template::{AppNames, Templated};
 
     #[tokio::test]
-    async fn a_check_whose_time_is_up_tries_nobody_any_more_and_does_not_say_that_it_is_done() {
-        let template: crate::model::template::Template =
+    async fn timed_out_check_stops_and_is_incomplete() {
+        let template: bellwire_core::template::Template =
             serde_json::from_value(json!({"content": {"title": "Hi {{ user_id }}"}})).unwrap();
         let app = AppNames { slug: "shop".into(), name: "Shop".into() };
         let templated = Templated { template: template.clone(), data: Map::new(), app, site: None };

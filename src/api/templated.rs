@@ -13,14 +13,14 @@ use super::ApiState;
 use super::compose::Composed;
 use super::extract::{TEMPLATE_NAME_RULE, TemplateName};
 use super::problem::{Faults, FieldError, Problem};
-use crate::model::id::AppId;
-use crate::model::template::{AppNames, Template, Templated};
 use crate::store::audience::people::{self, Behind, Member};
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Addressed;
 use crate::store::queue::templates::{self, TemplateRow};
-use crate::template::{Compiled, Fault, Kind};
 use crate::vault::TEMPLATE;
+use bellwire_core::id::AppId;
+use bellwire_core::template::{AppNames, Template, Templated};
+use bellwire_template::{Compiled, Fault, Kind};
 
 /// Recipients that a message's template is tried on before the message is taken.
 const TRIED: i64 = 5;
@@ -30,9 +30,7 @@ const SEARCHED: i64 = 1_000;
 /// A template as requests give it: the name of a stored one, or one in the same form.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TemplateRef {
-    /// The stored one of that name.
     Named(String),
-    /// This one.
     Inline(Box<Template>),
 }
 
@@ -91,7 +89,6 @@ impl ToSchema for TemplateRef {
 #[derive(Debug, Clone)]
 pub(crate) struct Resolved {
     template: Template,
-    /// The name of the stored one that it is.
     name: Option<String>,
 }
 
@@ -137,12 +134,9 @@ pub(crate) struct Trial {
     pub(super) compiled: Compiled,
 }
 
-/// The templates that one request is about.
 #[derive(Default)]
 pub(crate) struct Templates {
-    /// Stored ones that were read.
     stored: HashMap<String, Template>,
-    /// On whom those of them were tried that were.
     tried: HashMap<String, Arc<[Member]>>,
 }
 
@@ -225,7 +219,6 @@ async fn sample(state: &ApiState, app: AppId, addressed: &Addressed) -> Result<V
     Ok(taken)
 }
 
-/// Opens a stored template.
 pub(super) fn open(state: &ApiState, row: &TemplateRow) -> Result<Template, Problem> {
     let plain = zeroize::Zeroizing::new(state.vault.open(TEMPLATE, row.id, &row.content)?);
     serde_json::from_slice(&plain).map_err(|_| Problem::internal())

@@ -11,18 +11,18 @@ use super::ApiState;
 use super::auth::{MayRead, MaySteerMessages, Server};
 use super::extract::{At, Json, Query, TemplateName};
 use super::paging::{Page, Paging};
-use super::problem::{Faults, Problem};
+use super::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::routes::routes;
 use super::templated::open;
-use crate::model::template::Template;
 use crate::store::Written;
 use crate::store::keys::audit::Action;
 use crate::store::queue::templates::{self, Listed, Put, TEMPLATES_MAX};
-use crate::template::Compiled;
 use crate::vault::TEMPLATE;
+use bellwire_core::locale::language_tag;
+use bellwire_core::template::Template;
+use bellwire_template::Compiled;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, put, remove))
 }
@@ -39,18 +39,22 @@ pub(crate) struct TemplateView {
     created_at: DateTime<Utc>,
     /// When it was last written.
     changed_at: DateTime<Utc>,
+    /// Languages that can match no recipient; only in the answer of the request that sets the template.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    warnings: Vec<FieldError>,
 }
 
 impl From<Listed> for TemplateView {
     fn from(row: Listed) -> Self {
-        Self { name: row.name, template: None, created_at: row.created_at, changed_at: row.changed_at }
+        let (template, warnings) = (None, Vec::new());
+        Self { name: row.name, template, created_at: row.created_at, changed_at: row.changed_at, warnings }
     }
 }
 
 /// Lists an app's templates, the newest first, without what they say.
 #[utoipa::path(get, path = "/v1/apps/{app}/templates", tag = "Templates",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<TemplateView>)))]
+    responses((status = 200, body = Page<TemplateView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -64,8 +68,7 @@ pub(crate) async fn list(
 
 /// Shows a template.
 #[utoipa::path(get, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
-    params(("app" = String, Path, description = "Id or slug"), ("template" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = TemplateView)))]
+    responses((status = 200, body = TemplateView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -74,15 +77,13 @@ pub(crate) async fn show(
     let row = templates::find(&state.pool, server.app.id, &name.0).await?;
     let row = row.ok_or_else(|| Problem::not_found("template"))?;
     let template = Some(open(&state, &row)?);
-    Ok(axum::Json(TemplateView { name: row.name, template, created_at: row.created_at, changed_at: row.changed_at }))
+    let (created_at, changed_at, warnings) = (row.created_at, row.changed_at, Vec::new());
+    Ok(axum::Json(TemplateView { name: row.name, template, created_at, changed_at, warnings }))
 }
 
 /// Makes a template, or puts this one in the place of the one that has its name. Messages that were taken before say what they said:
 /// each has a copy of its own.
 #[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
-    params(("app" = String, Path, description = "Id or slug"), ("template" = String, Path,
-        description = "1 to 64 lower-case letters, digits and dashes")),
-    request_body = Template, security(("api_key" = ["messages"])),
     responses((status = 201, body = TemplateView), (status = 200, body = TemplateView, description = "It was there before")))]
 pub(crate) async fn put(
     server: Server<MaySteerMessages>,
@@ -97,7 +98,7 @@ pub(crate) async fn put(
     faults.finish()?;
     let plain = zeroize::Zeroizing::new(serde_json::to_vec(&template).map_err(|_| Problem::internal())?);
     let (app, now) = (server.app.id, state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let id = templates::lock(&mut tx, app, &name, state.clock.uuid()).await?;
     let sealed = state.vault.seal(TEMPLATE, id, &plain);
     let (status, row) = match templates::put(&mut tx, app, id, &name, &sealed, now).await? {
@@ -105,28 +106,29 @@ pub(crate) async fn put(
         Put::Replaced(row) => (StatusCode::OK, row),
         Put::TooMany => {
             let detail = format!("An app may have at most {TEMPLATES_MAX} templates.");
-            return Err(Problem::conflict("too_many_templates", detail));
+            return Err(Problem::new(ProblemCode::TooManyTemplates, detail));
         }
         Put::Taken => {
             let detail = "Another request has just made a template of this name. Try again.";
-            return Err(Problem::conflict("template_exists", detail));
+            return Err(Problem::new(ProblemCode::TemplateExists, detail));
         }
     };
     server.did(Action::TemplateSet, &name).record(&mut tx, 1, now).await?;
     tx.commit().await?;
-    Ok((status, axum::Json(TemplateView { template: Some(template), ..row.into() })).into_response())
+    let unmatched = template.locales.keys().filter(|locale| language_tag(locale).is_none());
+    let rule = "can match no recipient: a language has 2 or 3 letters, such as `de`";
+    let warnings = unmatched.map(|locale| FieldError::member(format!("/locales/{locale}"), rule)).collect();
+    Ok((status, axum::Json(TemplateView { template: Some(template), warnings, ..row.into() })).into_response())
 }
 
 /// Removes a template. Messages that were taken before are sent as if it were there.
-#[utoipa::path(delete, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
-    params(("app" = String, Path, description = "Id or slug"), ("template" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/templates/{template}", tag = "Templates", responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(TemplateName(name)): At<TemplateName>,
 ) -> Result<StatusCode, Problem> {
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if templates::remove(&mut tx, server.app.id, &name).await? == Written::Unknown {
         return Err(Problem::not_found("template"));
     }

@@ -6,29 +6,31 @@ use axum::http::{StatusCode, Uri};
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::PgExecutor;
 use utoipa::ToSchema;
 
 use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, Json, Query, TOPIC_NAME_RULE, TopicName};
-use super::once::{Instead, Making};
+use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
-use super::problem::Problem;
+use super::policies::of_new;
+use super::problem::{Faults, FieldError, Problem, ProblemCode};
+use super::routes::routes;
 use super::subscriptions::{ended, unknown};
-use crate::model::id::SubscriptionId;
-use crate::model::permission::{Join, Maker};
 use crate::store::Written;
 use crate::store::audience::membership::{self, Membership};
 use crate::store::audience::topics::{self, Made, Removed, TopicRow};
 use crate::store::keys::apps::App;
-use crate::store::keys::audit::Action;
+use crate::store::keys::audit::{Action, Entry};
 use crate::store::keyset::{Keyset, key_of};
+use crate::store::queue::policies;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::permission::{Join, Maker};
+use bellwire_rules::policy::Place;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -49,12 +51,15 @@ pub(crate) struct TopicView {
     members: i64,
     /// When it was made.
     created_at: DateTime<Utc>,
+    /// Warnings about the policy that it was created with.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<FieldError>,
 }
 
 impl From<TopicRow> for TopicView {
     fn from(row: TopicRow) -> Self {
         let TopicRow { name, join, made_by, members, created_at, .. } = row;
-        Self { name, join, made_by, members, created_at }
+        Self { name, join, made_by, members, created_at, warnings: Vec::new() }
     }
 }
 
@@ -67,6 +72,10 @@ pub(crate) struct NewTopic {
     /// Who may join it; `anyone` by default.
     #[serde(default)]
     join: Join,
+    /// Delivery policy of messages to it, in one of the three forms; takes the scope `policies`, too.
+    #[serde(default)]
+    #[schema(value_type = Option<Object>)]
+    policy: Option<Value>,
 }
 
 /// What to change of a topic.
@@ -78,9 +87,7 @@ pub(crate) struct TopicChange {
 }
 
 /// Lists topics, the newest first.
-#[utoipa::path(get, path = "/v1/apps/{app}/topics", tag = "Topics",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<TopicView>)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/topics", tag = "Topics", responses((status = 200, body = Page<TopicView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -94,8 +101,7 @@ pub(crate) async fn list(
 
 /// Shows a topic.
 #[utoipa::path(get, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = TopicView)))]
+    responses((status = 200, body = TopicView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -110,34 +116,38 @@ async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<To
 }
 
 /// Makes a topic.
-#[utoipa::path(post, path = "/v1/apps/{app}/topics", tag = "Topics",
-    params(("app" = String, Path, description = "Id or slug")), request_body = NewTopic,
-    security(("api_key" = ["subscribers"])), responses((status = 201, body = TopicView)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/topics", tag = "Topics", request_body = NewTopic,
+    responses((status = 201, body = TopicView)))]
 pub(crate) async fn create(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     Making(body, pending): Making<NewTopic>,
 ) -> Result<Response, Instead> {
-    if body.name.parse::<TopicName>().is_err() {
-        return Err(Problem::invalid_member("/name", TOPIC_NAME_RULE).into());
-    }
+    let mut faults = Faults::default();
+    faults.require(body.name.parse::<TopicName>().is_ok(), "/name", TOPIC_NAME_RULE);
+    let (policy, warnings) = of_new(Place::Topic, body.policy, &server.app, Some(&server.caller), &mut faults)?;
+    faults.finish()?;
     let (app, now) = (server.app.id, state.clock.now());
     let mut once = pending.begin(&state).await?;
     match topics::create(once.conn(), app, &body.name, body.join, now).await? {
         Made::Done => {}
-        Made::Exists => return Err(Problem::conflict("topic_exists", "The app has a topic of this name.").into()),
+        Made::Exists => return Err(Problem::new(ProblemCode::TopicExists, "The app has a topic of this name.").into()),
         Made::TooMany => return Err(Problem::too_many_topics().into()),
     }
     let detail = json!({"join": body.join});
     server.did(Action::TopicCreated, &body.name).with(detail).record(once.conn(), 1, now).await?;
+    if let Some((policy, by)) = policy {
+        policies::set_topic(once.conn(), app, &body.name, Some(&policy)).await?;
+        let target = format!("{}:{}", Place::Topic.name(), body.name);
+        Entry::new(by, Some(app), Action::PolicySet, target).record(once.conn(), 1, now).await?;
+    }
     let made = find(once.conn(), &server.app, &body.name).await?;
-    once.finish(&state, StatusCode::CREATED, &made).await
+    once.finish(&state, StatusCode::CREATED, &TopicView { warnings, ..made }).await
 }
 
 /// Changes a topic.
 #[utoipa::path(patch, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)), request_body = TopicChange,
-    security(("api_key" = ["subscribers"])), responses((status = 200, body = TopicView)))]
+    responses((status = 200, body = TopicView)))]
 pub(crate) async fn change(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -145,7 +155,7 @@ pub(crate) async fn change(
     Json(body, _): Json<TopicChange>,
 ) -> Result<axum::Json<TopicView>, Problem> {
     if let Some(join) = body.join {
-        let mut tx = state.pool.begin().await?;
+        let mut tx = state.begin().await?;
         if topics::change(&mut tx, server.app.id, &topic.0, join).await? == Written::Done {
             let entry = server.did(Action::TopicChanged, &topic.0).with(json!({"join": join}));
             entry.record(&mut tx, 1, state.clock.now()).await?;
@@ -157,22 +167,20 @@ pub(crate) async fn change(
 
 /// Removes a topic and its policy. Nobody is in it any more, and the subscriptions themselves stay. 409 while a message is
 /// still being fanned out to it.
-#[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path)),
-    security(("api_key" = ["subscribers"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
     At(topic): At<TopicName>,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     match topics::remove(&mut tx, server.app.id, &topic.0, now).await? {
         Removed::Done => {}
         Removed::Unknown => return Err(Problem::not_found("topic")),
         Removed::InUse(message) => {
             let detail = format!("The message {message} is still being fanned out to this topic: wait, or cancel it.");
-            return Err(Problem::conflict("topic_in_use", detail));
+            return Err(Problem::new(ProblemCode::TopicInUse, detail));
         }
     }
     server.did(Action::TopicRemoved, &topic.0).record(&mut tx, 1, now).await?;
@@ -182,8 +190,7 @@ pub(crate) async fn remove(
 
 /// Puts a subscription into a topic.
 #[utoipa::path(put, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["subscribers"])), responses((status = 204)))]
+    responses((status = 204)))]
 pub(crate) async fn join(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -195,8 +202,7 @@ pub(crate) async fn join(
 
 /// Takes a subscription out of a topic.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", tag = "Topics",
-    params(("app" = String, Path, description = "Id or slug"), ("topic" = String, Path), ("subscription" = String, Path)),
-    security(("api_key" = ["subscribers"])), responses((status = 204)))]
+    responses((status = 204)))]
 pub(crate) async fn leave(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -214,7 +220,7 @@ async fn set(
     member: bool,
 ) -> Result<StatusCode, Problem> {
     let now = state.clock.now();
-    match membership::set_membership(&state.pool, server.app.id, id, &topic.0, member, now).await? {
+    match membership::set_membership(&state.pool, &state.vault, (server.app.id, id), &topic.0, member, now).await? {
         Membership::Done => Ok(StatusCode::NO_CONTENT),
         Membership::Unknown => Err(unknown()),
         Membership::Ended => Err(ended()),

@@ -15,17 +15,16 @@ use utoipa::ToSchema;
 use super::auth::{Client, MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, UserId};
 use super::problem::Problem;
+use super::routes::routes;
 use super::subscriptions::unknown;
 use super::{ApiState, Work};
-use crate::model::id::{AppId, ErasureId, SubscriptionId};
 use crate::store;
 use crate::store::audience::erasures::{self, Asked, Erasure};
 use crate::store::keys::audit::{Action, Entry};
 use crate::vault::{Purpose, Vault};
+use bellwire_core::id::{AppId, ErasureId, SubscriptionId};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     let erasing = OpenApiRouter::new().routes(routes!(erase)).routes(routes!(show_erasure));
     erasing.routes(routes!(export::export))
@@ -38,7 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErasureView {
     /// Its id.
-    #[schema(value_type = String)]
     id: ErasureId,
     /// Subscriptions that were unsubscribed and forgotten so far, former ones of the same browsers included.
     subscriptions: i64,
@@ -75,8 +73,6 @@ impl From<Erasure> for ErasureView {
 ///
 /// 200: nothing names the user any more. 202: messages are still being looked through; `Location` tells when that is done.
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("user" = String, Path, description = "`user_id`")),
-    security(("api_key" = ["subscribers"])),
     responses((status = 200, body = ErasureView), (status = 202, body = ErasureView)))]
 pub(crate) async fn erase(
     server: Server<MayChangeSubscribers>,
@@ -85,7 +81,7 @@ pub(crate) async fn erase(
 ) -> Result<Response, Problem> {
     let (app, now) = (server.app.id, state.clock.now());
     let entry = server.did(Action::UserErased, label(&state.vault, app, &user.0));
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let begun = erasures::begin(&mut tx, app, &user.0, &entry.actor.who.name(), now).await?;
     let entry = entry.with(json!({"erasure": begun.id}));
     let n = erasures::subscriptions_of(&mut tx, app, &user.0).await?;
@@ -118,8 +114,7 @@ async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem
 /// and what its open dead letters hold; its former subscriptions, too. Its bare id remains, since the accounts of past messages
 /// count it. For a user with all their browsers there is `DELETE …/users/{user}`.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/erase", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("subscription" = String, Path)),
-    security(("browser_token" = []), ("api_key" = ["subscribers"])), responses((status = 204)))]
+    responses((status = 204)))]
 pub(crate) async fn erase_subscription(
     client: Client<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -149,8 +144,7 @@ pub(crate) async fn erase_subscription(
 
 /// Shows how far the erasure of a user has come.
 #[utoipa::path(get, path = "/v1/apps/{app}/erasures/{erasure}", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("erasure" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = ErasureView)))]
+    responses((status = 200, body = ErasureView)))]
 pub(crate) async fn show_erasure(
     server: Server<MayRead>,
     State(state): State<ApiState>,

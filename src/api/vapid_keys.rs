@@ -12,20 +12,19 @@ use utoipa::ToSchema;
 use super::ApiState;
 use super::auth::{MayExport, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, Query};
-use super::once::{Instead, Making};
+use super::idempotency::{Instead, Making};
 use super::paging::{Page, Paging};
-use super::problem::{Faults, Problem};
-use crate::model::base64url;
-use crate::model::id::{AppId, VapidKeyId};
+use super::problem::{Faults, Problem, ProblemCode};
+use super::routes::routes;
 use crate::store::Written;
 use crate::store::keys::audit::Action;
 use crate::store::keys::vapid_keys::{self, Added, Role, VapidKey};
 use crate::vault::VAPID_PRIVATE;
-use crate::webpush::keys::{KeyError, SigningKey, check_subject};
+use bellwire_core::base64url;
+use bellwire_core::id::{AppId, VapidKeyId};
+use bellwire_webpush::keys::{KeyError, SigningKey, check_subject};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, change)).routes(routes!(export))
 }
@@ -34,7 +33,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VapidKeyView {
     /// Its id.
-    #[schema(value_type = String)]
     id: VapidKeyId,
     /// What pages subscribe with (`applicationServerKey`), in base64url.
     public_key: String,
@@ -99,7 +97,6 @@ pub(crate) struct VapidKeyExport {
     private_key_pem: String,
 }
 
-/// Stores a key pair, sealed.
 pub(super) async fn add(
     conn: &mut PgConnection,
     state: &ApiState,
@@ -122,7 +119,7 @@ pub(super) async fn add(
     let sealed = state.vault.seal(VAPID_PRIVATE, key.id, pair.expose_private());
     match vapid_keys::add(conn, &key, &sealed).await? {
         Added::Done => Ok(VapidKeyView::new(key, None)),
-        Added::Known => Err(Problem::conflict("vapid_key_known", "The app has this VAPID key already.")),
+        Added::Known => Err(Problem::new(ProblemCode::VapidKeyKnown, "The app has this VAPID key already.")),
     }
 }
 
@@ -144,9 +141,8 @@ fn read_pair(body: &NewVapidKey, faults: &mut Faults) -> Option<SigningKey> {
 
 /// Generates a key, or imports one. An active one takes over from the one before, which keeps signing for its own
 /// subscriptions.
-#[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
-    params(("app" = String, Path, description = "Id or slug")), request_body = NewVapidKey,
-    security(("api_key" = ["keys"])), responses((status = 201, body = VapidKeyView)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys", request_body = NewVapidKey,
+    responses((status = 201, body = VapidKeyView)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -175,8 +171,7 @@ pub(crate) async fn create(
 
 /// Lists the app's keys, the newest first, each with the number of active subscriptions that depend on it.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys", tag = "VAPID keys",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<VapidKeyView>)))]
+    responses((status = 200, body = Page<VapidKeyView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -190,8 +185,7 @@ pub(crate) async fn list(
 
 /// Shows a key.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
-    params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = VapidKeyView)))]
+    responses((status = 200, body = VapidKeyView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -202,8 +196,7 @@ pub(crate) async fn show(
 
 /// Changes the contact of a key.
 #[utoipa::path(patch, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
-    params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
-    request_body = VapidKeyChange, security(("api_key" = ["keys"])), responses((status = 200, body = VapidKeyView)))]
+    responses((status = 200, body = VapidKeyView)))]
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -211,7 +204,7 @@ pub(crate) async fn change(
     Json(body, _): Json<VapidKeyChange>,
 ) -> Result<axum::Json<VapidKeyView>, Problem> {
     check_subject(&body.subject).map_err(|error| Problem::invalid_member("/subject", error.to_string()))?;
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if vapid_keys::set_subject(&mut *tx, server.app.id, id, &body.subject).await? == Written::Done {
         server.did(Action::VapidKeyChanged, id).record(&mut tx, 1, state.clock.now()).await?;
         tx.commit().await?;
@@ -221,8 +214,7 @@ pub(crate) async fn change(
 
 /// Hands out a whole key pair, so that the app's subscribers can move to another server.
 #[utoipa::path(post, path = "/v1/apps/{app}/vapid-keys/{vapid_key}/export", tag = "VAPID keys",
-    params(("app" = String, Path, description = "Id or slug"), ("vapid_key" = String, Path)),
-    security(("api_key" = ["export"])), responses((status = 200, body = VapidKeyExport)))]
+    responses((status = 200, body = VapidKeyExport)))]
 pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
@@ -230,7 +222,7 @@ pub(crate) async fn export(
 ) -> Result<axum::Json<VapidKeyExport>, Problem> {
     let not_found = || Problem::not_found("VAPID key");
     let key = find(&state, server.app.id, id).await?;
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let sealed = vapid_keys::private_key(&mut *tx, server.app.id, id).await?.ok_or_else(not_found)?;
     server.did(Action::VapidKeyExported, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;

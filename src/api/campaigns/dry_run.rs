@@ -7,23 +7,23 @@ use serde::Serialize;
 use sqlx::PgConnection;
 use utoipa::ToSchema;
 
-use super::orders::is_past;
+use super::transitions::is_past;
 use super::{CampaignRef, find, open};
 use crate::api::ApiState;
 use crate::api::auth::{MaySend, Server};
 use crate::api::extract::At;
 use crate::api::problem::{FieldError, Problem};
-use crate::campaign::parts::{self, Part};
-use crate::campaign::plan::{Audience, Plan, WHOLE};
-use crate::campaign::schedule::When;
-use crate::model::clock::Timestamp;
-use crate::model::id::{AppId, CampaignId};
 use crate::store::queue::calendars;
 use crate::store::queue::sending::{self, Audience as SentTo};
+use crate::vault::Vault;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{AppId, CampaignId};
+use bellwire_rules::campaign::parts::{self, Part};
+use bellwire_rules::campaign::plan::{Audience, Plan, WHOLE};
+use bellwire_rules::campaign::schedule::When;
 
 /// Messages that are shown, and estimated: each takes a sample of the audience.
 const MESSAGES_MAX: usize = 100;
-/// Later runs that are shown.
 const LATER_RUNS: usize = 5;
 
 /// What a campaign would do if it were started now.
@@ -62,8 +62,7 @@ pub(crate) struct CampaignDryRunMessage {
 /// Tells what a campaign would do if it were started now: when it runs, and whom each of its messages would reach. Nothing is sent.
 /// It is a search, of which a few are made at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/dry-run", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["send"])), responses((status = 200, body = CampaignDryRun)))]
+    responses((status = 200, body = CampaignDryRun)))]
 pub(crate) async fn dry_run(
     server: Server<MaySend>,
     State(state): State<ApiState>,
@@ -74,7 +73,7 @@ pub(crate) async fn dry_run(
     let _place = state.place_to_search(server.app.id).await?;
     let (begins_at, later_runs) = runs(&plan, now);
     let home = calendars::read(&state.pool, server.app.id).await?.zone;
-    let all = messages_of(&plan, begins_at.unwrap_or(now), home, now);
+    let all = messages_of(&plan, begins_at.unwrap_or(now), home);
     let more_messages = all.len().saturating_sub(MESSAGES_MAX);
     let mut refused = Vec::new();
     if is_past(&plan, now) {
@@ -84,7 +83,7 @@ pub(crate) async fn dry_run(
     let mut conn = state.pool.acquire().await?;
     let (mut messages, mut lacks_topic) = (Vec::with_capacity(all.len().min(MESSAGES_MAX)), false);
     for (part, is_of_winner) in all.iter().take(MESSAGES_MAX) {
-        match estimate(&mut conn, server.app.id, row.id, &plan, part, now).await? {
+        match estimate(&mut conn, (&state.vault, server.app.id), row.id, &plan, part, now).await? {
             Some((estimate, margin)) => messages.push(shown(&plan, part, *is_of_winner, estimate, margin)),
             None => lacks_topic = true,
         }
@@ -115,8 +114,8 @@ fn runs(plan: &Plan, now: Timestamp) -> (Option<Timestamp>, Vec<Timestamp>) {
 }
 
 /// The messages of a run that begins then, by time, and of each whether it is of the variant that wins.
-fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz, now: Timestamp) -> Vec<(Part, bool)> {
-    let mut all: Vec<_> = parts::of_run(plan, begins_at, home, now).into_iter().map(|part| (part, false)).collect();
+fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz) -> Vec<(Part, bool)> {
+    let mut all: Vec<_> = parts::of_run(plan, begins_at, home).into_iter().map(|part| (part, false)).collect();
     if let Some(test) = plan.test.filter(|test| u32::from(plan.holdout) + u32::from(test.share) < u32::from(WHOLE)) {
         let decided_at = begins_at + TimeDelta::seconds(test.after_s);
         if plan.expires_at.is_none_or(|end| decided_at < end) {
@@ -130,7 +129,7 @@ fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz, now: Timestamp) -> V
 /// How many a message would reach, and how far that may be off. None: its topic is gone, and it would be left out.
 async fn estimate(
     conn: &mut PgConnection,
-    app: AppId,
+    (vault, app): (&Vault, AppId),
     id: CampaignId,
     plan: &Plan,
     part: &Part,
@@ -142,7 +141,7 @@ async fn estimate(
         Audience::Topic { name, may_be_missing } => SentTo::Topic { name, may_be_missing },
         Audience::All => SentTo::All,
     };
-    let sent = sending::dry_run(conn, app, &audience, filter.as_ref(), now).await?;
+    let sent = sending::dry_run(conn, vault, (app, &audience), filter.as_ref(), now).await?;
     Ok((!sent.lacks_topic).then_some((sent.estimate, sent.margin)))
 }
 

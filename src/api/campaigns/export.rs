@@ -4,11 +4,11 @@ use super::plan::{CampaignBody, Stored};
 use super::{CampaignRef, find_any};
 use crate::api::ApiState;
 use crate::api::problem::Problem;
-use crate::campaign::schedule::When;
-use crate::campaign::state::State;
-use crate::model::id::CampaignId;
 use crate::store::keys::apps::App;
 use crate::vault::PLAN;
+use bellwire_core::id::CampaignId;
+use bellwire_rules::campaign::schedule::When;
+use bellwire_rules::campaign::state::State;
 
 /// The plan of a campaign as another server takes it. None: it is not taken along. Drafts are, and what recurs; what goes out once and
 /// was started is this server's to finish, and what follows a campaign that stays here has nothing to follow there.

@@ -1,17 +1,17 @@
 //! `/v1/apps/{app}/campaigns`: plans that end in messages.
 
+mod breakdowns;
 mod dry_run;
 mod export;
-mod orders;
 mod plan;
 mod runs;
 mod story;
+mod transitions;
 mod view;
 
-use aws_lc_rs::digest;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, Uri};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
@@ -20,28 +20,29 @@ use super::ApiState;
 use super::accept::accept_under;
 use super::accepted::Accepted;
 use super::auth::{MayRead, MaySend, MaySteerMessages, Server};
+use super::compose::Composed;
 use super::extract::{At, Json, PathParam, Query};
-use super::messages::idempotency_key;
-use super::once::{Instead, Making, Once};
+use super::idempotency::{Instead, Making, Once, first_response, idempotency_key};
 use super::paging::{Page, Paging};
-use super::problem::Problem;
+use super::problem::{Problem, ProblemCode};
 use super::retry_headers::RetryHeaders;
+use super::routes::routes;
 use super::templated::Templates;
-use crate::campaign::plan::Plan;
-use crate::campaign::state::State as CampaignState;
-use crate::model::id::CampaignId;
 use crate::store::campaigns::{self, CampaignRow, Changed, Made, NewCampaign};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::Action;
+use crate::store::operations::retrying::retrying;
 use crate::vault::PLAN;
+use bellwire_core::id::CampaignId;
+use bellwire_rules::campaign::plan::Plan;
+use bellwire_rules::campaign::state::State as CampaignState;
+use breakdowns::{GatewaysView, LocalesView};
 pub(super) use export::plan_for_export;
 use plan::{CampaignBody, SLUG_RULE, Stored, is_slug};
 pub(super) use story::part_of;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
-use view::{CampaignView, GatewaysView, LocalesView};
+use view::CampaignView;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -52,10 +53,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(show_locales))
         .routes(routes!(show_gateways))
         .routes(routes!(dry_run::dry_run))
-        .routes(routes!(orders::start))
-        .routes(routes!(orders::pause))
-        .routes(routes!(orders::resume))
-        .routes(routes!(orders::cancel))
+        .routes(routes!(transitions::start))
+        .routes(routes!(transitions::pause))
+        .routes(routes!(transitions::resume))
+        .routes(routes!(transitions::cancel))
         .routes(routes!(clone))
         .routes(routes!(test))
 }
@@ -65,7 +66,6 @@ const TEST: &str = "POST /v1/apps/{app}/campaigns/{campaign}/test";
 /// A campaign as requests name it: by id or slug.
 #[derive(Debug, Clone)]
 pub(crate) enum CampaignRef {
-    /// `cmp_…`
     Id(CampaignId),
     /// Its slug, which never looks like an id: a slug has no underscore.
     Slug(String),
@@ -99,8 +99,7 @@ pub(crate) struct ListQuery {
 
 /// Lists campaigns, the newest first.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ListQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<CampaignView>)))]
+    responses((status = 200, body = Page<CampaignView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -115,9 +114,8 @@ pub(crate) async fn list(
 }
 
 /// Makes a campaign, as a draft. Everything is checked as it would be when it is sent, its messages as messages are.
-#[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug")), request_body = CampaignBody,
-    security(("api_key" = ["messages"])), responses((status = 201, body = CampaignView)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/campaigns", tag = "Campaigns", request_body = CampaignBody,
+    responses((status = 201, body = CampaignView)))]
 pub(crate) async fn create(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -156,7 +154,7 @@ async fn make(
         Made::SlugTaken => return Err(slug_taken().into()),
         Made::TooMany => {
             let detail = format!("An app may have at most {} campaigns.", campaigns::CAMPAIGNS_MAX);
-            return Err(Problem::conflict("too_many_campaigns", detail).into());
+            return Err(Problem::new(ProblemCode::TooManyCampaigns, detail).into());
         }
     }
     server.did(Action::CampaignCreated, id).with(json!({"slug": new.slug})).record(once.conn(), 1, now).await?;
@@ -192,13 +190,12 @@ fn new_campaign<'a>(stored: &'a Stored, sealed: &'a [u8]) -> NewCampaign<'a> {
 }
 
 fn slug_taken() -> Problem {
-    Problem::conflict("campaign_exists", "The app has a campaign of this slug.")
+    Problem::new(ProblemCode::CampaignExists, "The app has a campaign of this slug.")
 }
 
 /// Shows a campaign and how it goes.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -210,7 +207,7 @@ pub(crate) async fn show(
 
 async fn view(state: &ApiState, app: &App, row: &CampaignRow) -> Result<axum::Json<CampaignView>, Problem> {
     let plan = open(state, row)?.checked;
-    let progress = view::progress(&state.pool, row.id, &plan, state.clock.now()).await?;
+    let progress = view::progress(&state.pool, row, &plan, state.clock.now()).await?;
     Ok(axum::Json(CampaignView::new(app, row).with(progress)))
 }
 
@@ -228,8 +225,7 @@ async fn find(state: &ApiState, app: &App, named: &CampaignRef) -> Result<Campai
 
 /// Shows what the author of a campaign wrote.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/plan", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["send"])), responses((status = 200, body = CampaignBody)))]
+    responses((status = 200, body = CampaignBody)))]
 pub(crate) async fn show_plan(
     server: Server<MaySend>,
     State(state): State<ApiState>,
@@ -242,8 +238,7 @@ pub(crate) async fn show_plan(
 /// Shows how a campaign goes by the language of browsers. Every delivery is looked at: that takes seconds for a million, and a few such
 /// searches are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/locales", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = LocalesView)))]
+    responses((status = 200, body = LocalesView)))]
 pub(crate) async fn show_locales(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -251,14 +246,13 @@ pub(crate) async fn show_locales(
 ) -> Result<axum::Json<LocalesView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
-    Ok(axum::Json(view::locales(&state.pool, server.app.id, row.id).await?))
+    Ok(axum::Json(breakdowns::locales(&state.pool, server.app.id, row.id).await?))
 }
 
 /// Shows what browsers reported of a campaign, by push service. Every report is looked at: that takes seconds for a million, and a few
 /// such searches are made at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/gateways", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = GatewaysView)))]
+    responses((status = 200, body = GatewaysView)))]
 pub(crate) async fn show_gateways(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -266,13 +260,12 @@ pub(crate) async fn show_gateways(
 ) -> Result<axum::Json<GatewaysView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     let _place = state.place_to_search(server.app.id).await?;
-    Ok(axum::Json(view::gateways(&state.pool, server.app.id, row.id).await?))
+    Ok(axum::Json(breakdowns::gateways(&state.pool, server.app.id, row.id).await?))
 }
 
 /// Writes a draft anew. 409 once it was started: clone it.
 #[utoipa::path(put, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    request_body = CampaignBody, security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignView)))]
 pub(crate) async fn replace(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -285,7 +278,7 @@ pub(crate) async fn replace(
     let stored = Stored { given: body, checked };
     let sealed = seal(&state, row.id, &stored)?;
     let new = new_campaign(&stored, &sealed);
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     match campaigns::change(&mut tx, row.id, &new, now).await? {
         Changed::Done => {}
         Changed::NoDraft => return Err(no_draft()),
@@ -298,27 +291,31 @@ pub(crate) async fn replace(
 }
 
 fn no_draft() -> Problem {
-    Problem::conflict("campaign_started", "This campaign was started, so its plan stays as it is. Clone it.")
+    Problem::new(ProblemCode::CampaignStarted, "This campaign was started, so its plan stays as it is. Clone it.")
 }
 
 /// Deletes a draft, or a campaign that is over; its messages stay. 409 while it is under way: cancel it.
-#[utoipa::path(delete, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["messages"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/campaigns/{campaign}", tag = "Campaigns", responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
     At(campaign): At<CampaignRef>,
 ) -> Result<StatusCode, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
-    let mut tx = state.pool.begin().await?;
-    if !campaigns::delete(&mut tx, row.id).await? {
-        return Err(Problem::conflict("campaign_under_way", "This campaign is under way: cancel it first."));
+    // What it cascades to may be in the hands of retention, in another order.
+    let deleted = retrying(|| async {
+        let mut tx = state.begin().await?;
+        if !campaigns::delete(&mut tx, row.id).await? {
+            return Ok(false);
+        }
+        let entry = server.did(Action::CampaignDeleted, row.id).with(json!({"slug": row.slug}));
+        entry.record(&mut tx, 1, state.clock.now()).await?;
+        tx.commit().await.map(|()| true)
+    });
+    match deleted.await? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Problem::new(ProblemCode::CampaignUnderWay, "This campaign is under way: cancel it first.")),
     }
-    let entry = server.did(Action::CampaignDeleted, row.id).with(json!({"slug": row.slug}));
-    entry.record(&mut tx, 1, state.clock.now()).await?;
-    tx.commit().await?;
-    Ok(StatusCode::NO_CONTENT)
 }
 
 /// What a copy of a campaign is called.
@@ -332,8 +329,7 @@ pub(crate) struct CampaignClone {
 
 /// Makes a draft with the plan of another campaign.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/clone", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    request_body = CampaignClone, security(("api_key" = ["messages"])), responses((status = 201, body = CampaignView)))]
+    request_body = CampaignClone, responses((status = 201, body = CampaignView)))]
 pub(crate) async fn clone(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -366,8 +362,7 @@ pub(crate) struct CampaignTestSend {
 
 /// Sends a campaign's message to named users at once, as a message of its own that does not count as the campaign's.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/test", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    request_body = CampaignTestSend, security(("api_key" = ["send"])), responses((status = 202, body = Accepted)))]
+    responses((status = 202, body = Accepted)))]
 pub(crate) async fn test(
     server: Server<MaySend>,
     State(state): State<ApiState>,
@@ -377,15 +372,25 @@ pub(crate) async fn test(
 ) -> Result<Response, Problem> {
     let key = idempotency_key(&headers)?;
     let row = find(&state, &server.app, &campaign).await?;
+    let keyed = |key| server.keyed_request(&state.vault, TEST, key, &[row.id.0.as_bytes(), &octets]);
+    let request = key.map(keyed);
     let given = open(&state, &row)?.given;
+    match compose_test(&state, &server.app, &given, body).await {
+        Ok(composed) => accept_under(&state, &server.app, request, composed.sent_by(server.caller.counted_as())).await,
+        Err(refused) => first_response(&state, request.as_ref(), refused).await.map(IntoResponse::into_response),
+    }
+}
+
+async fn compose_test(
+    state: &ApiState,
+    app: &App,
+    given: &CampaignBody,
+    body: CampaignTestSend,
+) -> Result<Composed, Problem> {
     let message = given.message_to(json!({"users": body.users}), body.variant.as_deref());
     let mut message = message.ok_or_else(|| Problem::invalid_member("/variant", "is no variant of this campaign"))?;
-    let template = Templates::default().resolve(&state, server.app.id, message.template.take()).await?;
-    let composed = message.compose(&state, &server.app, &RetryHeaders::default(), None, template).map_err(to_users)?;
-    let composed = composed.sent_by(server.caller.counted_as());
-    let request = [row.id.0.as_bytes(), &octets[..]].concat();
-    let digest = digest::digest(&digest::SHA256, &request).as_ref().to_vec();
-    accept_under(&state, &server.app, TEST, key, digest, composed).await
+    let template = Templates::default().resolve(state, app.id, message.template.take()).await?;
+    message.compose(state, app, &RetryHeaders::default(), None, template).map_err(to_users)
 }
 
 /// What is wrong with the message's `to` is wrong with the request's `users`.

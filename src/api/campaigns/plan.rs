@@ -14,22 +14,22 @@ use crate::api::later;
 use crate::api::problem::{Faults, Problem};
 use crate::api::retry_headers::RetryHeaders;
 use crate::api::templated::Templates;
-use crate::campaign::plan::{
-    Audience, Body, DidNot, Follow, Otherwise, Pace, Plan, Test, VARIANTS_MAX, Variant, WHOLE,
-};
-use crate::campaign::schedule::{Recurrence, When};
-use crate::campaign::zones::Past;
-use crate::model::clock::Timestamp;
-use crate::model::id::CampaignId;
-use crate::model::named;
-use crate::policy::calendar;
 use crate::store::keys::apps::App;
 use crate::store::queue::sending::Audience as SentTo;
 use crate::vault::CONTENT;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::CampaignId;
+use bellwire_core::named;
+use bellwire_core::request_time;
+use bellwire_rules::campaign::plan::{
+    Audience, Body, DidNot, Follow, Otherwise, Pace, Plan, Test, VARIANTS_MAX, Variant, WHOLE,
+};
+use bellwire_rules::campaign::schedule::{Recurrence, When};
+use bellwire_rules::campaign::zones::Past;
+use bellwire_rules::policy::calendar;
 
 /// How far ahead a campaign may be scheduled, or expire.
 const AHEAD_MAX: TimeDelta = TimeDelta::days(366);
-/// What a slug looks like, for whoever got it wrong.
 pub(super) const SLUG_RULE: &str =
     "must be 1 to 64 lower-case letters, digits or `-`, and begin with a letter or digit";
 const NAME_RULE: &str = "must be 1 to 200 characters without control characters";
@@ -66,7 +66,7 @@ pub(crate) struct CampaignBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<ScheduleBody>,
     /// Nothing of it goes out from then on.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
     expires_at: Option<DateTime<Utc>>,
     /// How fast each of its messages goes out; by default as fast as it goes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,6 @@ named! {
     /// At which hour of the day each recipient gets a campaign.
     #[schema(as = CampaignHour)]
     pub(crate) enum Hour {
-        /// When the campaign is due.
         Campaign = "campaign",
         /// Within the 24 hours that begin then, at the hour at which they click most; if too little is known of that, when the
         /// campaign is due.
@@ -193,14 +192,11 @@ pub(crate) struct FollowBody {
 /// What is sealed of a campaign.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Stored {
-    /// As it was written.
     pub given: CampaignBody,
-    /// What that was checked to mean.
     pub checked: Plan,
 }
 
 impl CampaignBody {
-    /// What people call it.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.slug)
     }
@@ -482,7 +478,6 @@ fn share(of_one: f64) -> Option<u16> {
     (0.0..=0.5).contains(&of_one).then(|| (of_one * f64::from(WHOLE)).round() as u16)
 }
 
-/// Whether a text may be a slug.
 pub(super) fn is_slug(text: &str) -> bool {
     let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     (1..=64).contains(&text.len())

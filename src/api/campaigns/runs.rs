@@ -18,14 +18,13 @@ use super::super::paging::{Page, Paging};
 use super::super::problem::Problem;
 use super::view::{self, CampaignCounts, CampaignReports, CampaignVariantView};
 use super::{CampaignRef, find, open};
-use crate::campaign::plan::Plan;
-use crate::campaign::winner::{Count, is_better};
-use crate::model::id::CampaignId;
 use crate::store::campaigns::progress::{Outcomes, Reports, RunRow};
 use crate::store::campaigns::runs::{self, RunMessages};
 use crate::store::keyset::{Keyset, key_of};
+use bellwire_core::id::CampaignId;
+use bellwire_rules::campaign::plan::Plan;
+use bellwire_rules::campaign::winner::{Count, is_better};
 
-/// A run's number, as paths name it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunNumber(i32);
 
@@ -85,8 +84,7 @@ pub(crate) struct CampaignRunChange {
 
 /// Lists the runs of a campaign, the latest first, with the figures of each.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<CampaignRunFigures>)))]
+    responses((status = 200, body = Page<CampaignRunFigures>)))]
 pub(crate) async fn list_runs(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -104,9 +102,7 @@ pub(crate) async fn list_runs(
 
 /// Shows a run of a campaign with its figures.
 #[utoipa::path(get, path = "/v1/apps/{app}/campaigns/{campaign}/runs/{run}", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug"),
-        ("run" = i32, Path, description = "Its number, from 1")),
-    security(("api_key" = ["read"])), responses((status = 200, body = CampaignRunFigures)))]
+    responses((status = 200, body = CampaignRunFigures)))]
 pub(crate) async fn show_run(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -124,8 +120,8 @@ pub(crate) async fn show_run(
 /// What is counted of some runs and those before them.
 struct Figures {
     messages: Vec<RunMessages>,
-    outcomes: Vec<(i32, Outcomes)>,
-    reports: Vec<(i32, Reports)>,
+    outcomes: Vec<Outcomes>,
+    reports: Vec<Reports>,
 }
 
 /// What a run comes to, its variants together.
@@ -152,11 +148,11 @@ impl Figures {
     }
 
     fn outcomes_of(&self, run: i32) -> Vec<Outcomes> {
-        self.outcomes.iter().filter(|(of, _)| *of == run).map(|(_, it)| it.clone()).collect()
+        self.outcomes.iter().filter(|it| it.run == run).cloned().collect()
     }
 
     fn reports_of(&self, run: i32) -> Vec<Reports> {
-        self.reports.iter().filter(|(of, _)| *of == run).map(|(_, it)| *it).collect()
+        self.reports.iter().filter(|it| it.run == run).copied().collect()
     }
 
     fn sum(&self, plan: &Plan, run: i32) -> Sum {

@@ -1,16 +1,16 @@
-//! What a message is within its campaign, for [`explain`](crate::explain): by which zones and which follow-up it was narrowed down.
+//! What a message is within its campaign, for [`explain`](bellwire_rules::explain): by which zones and which follow-up it was narrowed down.
 
 use super::super::ApiState;
 use super::super::problem::Problem;
 use super::{CampaignRef, find_any, open};
-use crate::campaign::plan::DidNot;
-use crate::explain::{ByZone, Followed, Part};
-use crate::model::clock::Timestamp;
-use crate::model::filter::{Expression, Filter};
-use crate::model::id::{MessageId, SubscriptionId};
 use crate::store::campaigns::runs;
 use crate::store::keys::apps::App;
 use crate::store::outcomes::stories;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_rules::campaign::plan::DidNot;
+use bellwire_rules::explain::{ByZone, Followed, Part};
+use bellwire_segment::{Expression, Filter};
 
 /// What a message is within its campaign to a subscription in that zone. None: it is of no campaign, or that was deleted.
 pub(in crate::api) async fn part_of(
@@ -25,7 +25,7 @@ pub(in crate::api) async fn part_of(
         None => None,
         Some(zones) => {
             let beside = runs::parts_beside(&state.pool, &part).await?;
-            let is_its = |narrow: &crate::campaign::parts::Narrow| {
+            let is_its = |narrow: &bellwire_rules::campaign::parts::Narrow| {
                 narrow.zones.as_ref().is_some_and(|zones| zones.holds(timezone))
             };
             let due_at = beside.iter().find(|(_, narrow)| is_its(&narrow.0)).map(|(due_at, _)| *due_at);

@@ -8,26 +8,22 @@ use sqlx::PgPool;
 use utoipa::ToSchema;
 
 use super::super::problem::Problem;
-use crate::campaign::plan::{Plan, WHOLE};
-use crate::campaign::state::State;
-use crate::campaign::winner::Count;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, CampaignId};
-use crate::model::lane::Gateway;
 use crate::store::campaigns::CampaignRow;
-use crate::store::campaigns::progress::{self, OfGateway, OfLocale, Outcomes, Reach, Reports, RunRow, Standing};
+use crate::store::campaigns::progress::{self, EndedRow, HeldRow, Outcomes, Reach, Reports, RunRow, Standing};
 use crate::store::keys::apps::App;
-
-/// Locales that are shown.
-const LOCALES_MAX: usize = 200;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::CampaignId;
+use bellwire_core::lane::Gateway;
+use bellwire_rules::campaign::plan::{Plan, WHOLE};
+use bellwire_rules::campaign::state::State;
+use bellwire_rules::campaign::winner::Count;
 
 /// A campaign.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Campaign)]
 pub(crate) struct CampaignView {
     /// Its id.
-    #[schema(value_type = String)]
     id: CampaignId,
     /// What it is called in URLs.
     slug: String,
@@ -94,10 +90,13 @@ pub(crate) struct CampaignProgress {
     expanded: bool,
     /// What became of all deliveries of all runs: the sum. `runs` has each run's own.
     total: CampaignCounts,
-    /// Deliveries that ended in a second, lately; null: none did, or its messages are too small to be charted.
+    /// Deliveries that ended in a second, over the last minute or two; of a younger message since it began. Null if none did, or if its
+    /// messages are too small to be charted.
     rate_per_second: Option<f64>,
-    /// When the last will have ended if it goes on at that rate; null: not known.
+    /// When the last will have ended if it goes on at that rate. Null if not known, while it is paused, and while `held` is not empty.
     eta: Option<DateTime<Utc>>,
+    /// Push services at which deliveries wait, those that are held longest first. It does not end before they are released.
+    held: Vec<CampaignHold>,
     /// Of its variants, in their order, all runs together.
     variants: Vec<CampaignVariantView>,
     /// By push service, all runs together.
@@ -106,6 +105,15 @@ pub(crate) struct CampaignProgress {
     holdout: f64,
     /// Its last 50 runs, the latest first; `links.runs` leads to all of them, with their figures.
     runs: Vec<CampaignRunView>,
+}
+
+/// A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignHold {
+    /// Which.
+    gateway: Gateway,
+    /// Time the longest hold ends; null: until an operator or the app resumes it.
+    until: Option<DateTime<Utc>>,
 }
 
 /// How far a campaign has come, all of its runs together.
@@ -205,48 +213,6 @@ pub(crate) struct CampaignRunView {
     confidence: Option<f64>,
 }
 
-/// How a campaign goes by language.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = CampaignLocales)]
-pub(crate) struct LocalesView {
-    /// The languages with the most deliveries, up to 200.
-    data: Vec<CampaignLocaleView>,
-}
-
-/// What became of deliveries in browsers of one language.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignLocaleView {
-    /// As browsers tell it; null: they did not.
-    locale: Option<String>,
-    /// Taken by push services.
-    accepted: i64,
-    /// Reported as displayed.
-    displayed: i64,
-    /// Reported as clicked.
-    clicked: i64,
-}
-
-/// What was reported of a campaign, by push service.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = CampaignGateways)]
-pub(crate) struct GatewaysView {
-    /// The push services that deliveries went to, the one that took the most first.
-    data: Vec<CampaignGatewayReports>,
-}
-
-/// What was reported of deliveries by way of one push service.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CampaignGatewayReports {
-    /// Which.
-    gateway: Gateway,
-    /// Taken by it.
-    accepted: i64,
-    /// Reported as displayed; null: its browsers do not report.
-    displayed: Option<i64>,
-    /// Reported as clicked; null: its browsers do not report.
-    clicked: Option<i64>,
-}
-
 impl CampaignView {
     /// Shows a row, without how it goes.
     pub(super) fn new(app: &App, row: &CampaignRow) -> Self {
@@ -332,26 +298,43 @@ impl CampaignCounts {
 
 /// Whether browsers behind a push service report what became of what they show. Safari shows declarative pushes by itself, and
 /// wakes no worker.
-fn reports_from(gateway: Gateway) -> bool {
+pub(super) fn reports_from(gateway: Gateway) -> bool {
     gateway != Gateway::Apple
 }
 
-/// How a campaign goes.
 pub(super) async fn progress(
     pool: &PgPool,
-    id: CampaignId,
+    row: &CampaignRow,
     plan: &Plan,
     now: Timestamp,
 ) -> Result<CampaignProgress, Problem> {
+    let id = row.id;
     let minute = now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now) - TimeDelta::minutes(1);
     let outcomes = progress::outcomes(pool, id).await?;
     let reports = progress::reports(pool, id).await?;
     let reach = progress::reach(pool, id).await?;
     let ended = progress::ended_since(pool, id, minute).await?;
+    let held = progress::held(pool, id, row.tier, now).await?;
     let runs = progress::runs(pool, id).await?;
-    let seconds = (now - minute).num_milliseconds() as f64 / 1e3;
-    let rate = (ended > 0 && seconds > 0.0).then(|| ended as f64 / seconds);
-    Ok(summary(plan, &outcomes, &reports, reach, rate, runs, now))
+    let speed = Speed { rate: rate(&ended, minute, now), is_paused: row.state == State::Paused, held };
+    Ok(summary(plan, &outcomes, &reports, reach, speed, runs, now))
+}
+
+/// How fast a campaign goes, and what holds it up.
+struct Speed {
+    /// Deliveries that end in a second.
+    rate: Option<f64>,
+    is_paused: bool,
+    held: Vec<HeldRow>,
+}
+
+/// Deliveries that end in a second, each message's counted since a minute began, or since the message did if it is younger.
+fn rate(ended: &[EndedRow], minute: Timestamp, now: Timestamp) -> Option<f64> {
+    let per_second = |it: &EndedRow| {
+        let lasted = now - it.accepted_at.max(minute);
+        it.n as f64 / (lasted.num_milliseconds() as f64 / 1e3).max(1.0)
+    };
+    Some(ended.iter().map(per_second).sum()).filter(|rate| *rate > 0.0)
 }
 
 fn summary(
@@ -359,7 +342,7 @@ fn summary(
     outcomes: &[Outcomes],
     reports: &[Reports],
     reach: Reach,
-    rate: Option<f64>,
+    Speed { rate, is_paused, held }: Speed,
     runs: Vec<RunRow>,
     now: Timestamp,
 ) -> CampaignProgress {
@@ -383,7 +366,8 @@ fn summary(
         expanded: reach.expanded && reach.to_make == 0,
         total,
         rate_per_second: rate.map(|rate| (rate * 10.0).round() / 10.0),
-        eta: eta(&total, reach, rate, now),
+        eta: eta(&total, reach, rate, now).filter(|_| !is_paused && held.is_empty()),
+        held: held.into_iter().map(|HeldRow { gateway, until }| CampaignHold { gateway, until }).collect(),
         variants: (0..plan.variants.len()).map(|place| variant(plan, place, outcomes, reports)).collect(),
         gateways: gateways
             .into_iter()
@@ -454,22 +438,4 @@ pub(super) fn reports<'a>(
         click_rate_to: interval.map(|(_, to)| to),
     };
     (reports, count)
-}
-
-/// How a campaign goes by language.
-pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<LocalesView, Problem> {
-    let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
-    let view =
-        |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
-    Ok(LocalesView { data: rows.into_iter().map(view).collect() })
-}
-
-/// What was reported of a campaign, by push service.
-pub(super) async fn gateways(pool: &PgPool, app: AppId, id: CampaignId) -> Result<GatewaysView, Problem> {
-    let view = |OfGateway { gateway, accepted, displayed, clicked }| {
-        let reported = |n| reports_from(gateway).then_some(n);
-        CampaignGatewayReports { gateway, accepted, displayed: reported(displayed), clicked: reported(clicked) }
-    };
-    let rows = progress::by_gateway(pool, app, id).await?;
-    Ok(GatewaysView { data: rows.into_iter().map(view).collect() })
 }

@@ -12,20 +12,19 @@ use super::{Opened, Standing, find, give};
 use crate::api::auth::{Caller, MayRead, MaySteerMessages, Server};
 use crate::api::compose::TTL_MAX_S;
 use crate::api::extract::{At, Json, Query};
-use crate::api::once::{Instead, Making};
+use crate::api::idempotency::{Instead, Making};
 use crate::api::paging::{Page, Paging};
-use crate::api::problem::{Faults, Problem};
+use crate::api::problem::{Faults, Problem, ProblemCode};
 use crate::api::{ApiState, Work};
-use crate::model::id::{ActionId, AppId, DeadLetterId, MessageId};
 use crate::store::outcomes::dead_letters::handling::{self, Action, Found, Operation};
 use crate::store::outcomes::dead_letters::trail::{self, ActionRow};
 use crate::store::outcomes::dead_letters::{By, Filter, Group, groups};
+use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId};
 
 /// Letters that one request handles at most, unless it says otherwise.
 const CAP_DEFAULT: i64 = 10_000;
 /// Letters that one request may handle at most.
 const CAP_MAX: i64 = 100_000;
-/// Messages whose ids are answered.
 const MESSAGES_SHOWN: usize = 1_000;
 
 /// Which dead letters to replay.
@@ -72,7 +71,6 @@ pub(crate) struct Handled {
     /// Whether this was only counted.
     dry_run: bool,
     /// What the trail calls it; null for a dry run.
-    #[schema(value_type = Option<String>)]
     id: Option<ActionId>,
     /// Open dead letters that fit.
     matched: i64,
@@ -86,7 +84,6 @@ pub(crate) struct Handled {
     /// Letters that are left to repeat the request for: those beyond the cap.
     remaining: i64,
     /// The messages that replay them, the first 1,000.
-    #[schema(value_type = Vec<String>)]
     messages: Vec<MessageId>,
     /// With `dry_run`: the dead letters that fit, by why they died.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,9 +117,8 @@ fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filt
 /// It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a
 /// repeat goes on with what is left or has come since; with it, only if the first request broke off. With it, a few are made at a
 /// time: 503 (`searches_busy`).
-#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug")), request_body = ReplayBody,
-    security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters", request_body = ReplayBody,
+    responses((status = 200, body = Handled)))]
 pub(crate) async fn replay(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -153,8 +149,7 @@ pub(crate) async fn replay(
 
 /// Discards dead letters: they stay in the archive, but nothing is expected of them any more.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug")), request_body = DiscardBody,
-    security(("api_key" = ["messages"])), responses((status = 200, body = Handled)))]
+    responses((status = 200, body = Handled)))]
 pub(crate) async fn discard(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -197,8 +192,7 @@ async fn counted(state: &ApiState, operation: Operation, found: Found, left_alon
 
 /// Replays one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/replay", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path), ReplayOne),
-    security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
+    responses((status = 200, body = Opened)))]
 pub(crate) async fn replay_one(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -220,8 +214,7 @@ pub(crate) async fn replay_one(
 
 /// Discards one dead letter. As where it is opened, its content takes the scope `export`, and to have seen it is in the audit log.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/{dead_letter}/discard", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug"), ("dead_letter" = String, Path)),
-    security(("api_key" = ["messages"])), responses((status = 200, body = Opened)))]
+    responses((status = 200, body = Opened)))]
 pub(crate) async fn discard_one(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -241,9 +234,9 @@ fn not_replayable(found: Found) -> Problem {
     if found.user_left > 0 {
         let detail =
             "This letter was addressed to somebody who has left that browser: a replay would show it to another.";
-        return Problem::conflict("user_left", detail);
+        return Problem::new(ProblemCode::UserLeft, detail);
     }
-    Problem::conflict("unreachable", "The subscription of this letter is not active any more.")
+    Problem::new(ProblemCode::Unreachable, "The subscription of this letter is not active any more.")
 }
 
 async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<(), Problem> {
@@ -251,10 +244,10 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
         Standing::Open => Ok(()),
         Standing::Closed => {
             let detail = "What is gone or expired has no way back: its letter is only kept for the record.";
-            Err(Problem::conflict("dead_letter_closed", detail))
+            Err(Problem::new(ProblemCode::DeadLetterClosed, detail))
         }
         Standing::Replayed | Standing::Discarded => {
-            Err(Problem::conflict("dead_letter_settled", "This letter was replayed or discarded already."))
+            Err(Problem::new(ProblemCode::DeadLetterSettled, "This letter was replayed or discarded already."))
         }
     }
 }
@@ -263,7 +256,6 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ActionView {
     /// Its id.
-    #[schema(value_type = String)]
     id: ActionId,
     /// `replay`, `discard` or `export`.
     action: String,
@@ -289,8 +281,7 @@ impl From<ActionRow> for ActionView {
 
 /// Lists who replayed, discarded or exported dead letters, the latest first. What is listed here never changes.
 #[utoipa::path(get, path = "/v1/apps/{app}/dead-letters/audit", tag = "Dead letters",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<ActionView>)))]
+    responses((status = 200, body = Page<ActionView>)))]
 pub(crate) async fn trail(
     server: Server<MayRead>,
     State(state): State<ApiState>,

@@ -15,13 +15,14 @@ use crate::api::extract::{Query, UserId};
 use crate::api::messages::missing;
 use crate::api::paging::{self, Paging};
 use crate::api::problem::Problem;
-use crate::model::clock::{first_uuid_of, time_of};
-use crate::model::delivery::{Ending, Tier};
-use crate::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use crate::model::lane::Gateway;
 use crate::store::keyset::Towards;
 use crate::store::outcomes::search::{self, FoundRow, PAIRS_MAX, Place, Wanted, Whose};
 use crate::store::queue::messages;
+use bellwire_core::clock::{first_uuid_of, time_of};
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_core::request_time;
 
 /// Which deliveries to look for: by `user_id`, `subscription` or `message`, or by one of the former and a message.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -35,10 +36,8 @@ pub(crate) struct DeliveryQuery {
     /// To the subscriptions that this user has now: the newest 20, ended ones included.
     user_id: Option<String>,
     /// To this subscription.
-    #[param(value_type = Option<String>)]
     subscription: Option<SubscriptionId>,
     /// Of this message.
-    #[param(value_type = Option<String>)]
     message: Option<MessageId>,
     /// Where they stand.
     #[param(inline)]
@@ -50,8 +49,10 @@ pub(crate) struct DeliveryQuery {
     #[param(value_type = Option<i32>)]
     lane: Option<LaneId>,
     /// Of messages that were made at this time or later, to the millisecond. Not beside `message`.
+    #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
     /// Of messages that were made before this time. Not beside `message`.
+    #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
 }
 
@@ -59,14 +60,12 @@ pub(crate) struct DeliveryQuery {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FoundDelivery {
     /// What was sent.
-    #[schema(value_type = String)]
     pub(in crate::api) message: MessageId,
     /// When the message was accepted, or is to be sent.
     accepted_at: DateTime<Utc>,
     /// The message's tier.
     tier: Tier,
     /// Whom it goes to.
-    #[schema(value_type = String)]
     pub(in crate::api) subscription: SubscriptionId,
     /// The user that the subscription belongs to now.
     user_id: Option<String>,
@@ -83,9 +82,18 @@ pub(crate) struct FoundDelivery {
     last_attempt: Option<AttemptView>,
 }
 
+fn ending_of(row: &FoundRow) -> Option<Ending> {
+    row.ending.map(|code| Ending::from_code(code).unwrap_or(Ending::Dead))
+}
+
+/// Returns the state of a delivery that a search found.
+pub(in crate::api) fn state_of(row: &FoundRow) -> Standing {
+    standing(row.held, row.retries, ending_of(row))
+}
+
 impl From<FoundRow> for FoundDelivery {
     fn from(row: FoundRow) -> Self {
-        let ending = row.ending.map(|code| Ending::from_code(code).unwrap_or(Ending::Dead));
+        let (state, ending) = (state_of(&row), ending_of(&row));
         let last_attempt = row.attempt.zip(row.at).zip(ending).map(|((attempt, at), ending)| AttemptView {
             attempt,
             at,
@@ -102,7 +110,7 @@ impl From<FoundRow> for FoundDelivery {
             user_id: row.user_id,
             lane: row.lane,
             gateway: row.gateway,
-            state: standing(row.held, row.retries, ending),
+            state,
             due_at: row.due_at,
             last_attempt,
         }
@@ -212,8 +220,7 @@ fn just_before(place: Place, towards: Towards) -> Place {
 /// finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
 /// for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/deliveries", tag = "Messages",
-    params(("app" = String, Path, description = "Id or slug"), DeliveryQuery),
-    security(("api_key" = ["read"])), responses((status = 200, body = FoundDeliveries)))]
+    responses((status = 200, body = FoundDeliveries)))]
 pub(crate) async fn find(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -260,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_iterator_leads_back_to_its_place_and_anything_else_nowhere() {
+    fn iterator_round_trips_and_others_are_refused() {
         let there = Place { message: Uuid::from_u128(7), subscription: Uuid::from_u128(9) };
         let iterator = paging::write(Towards::Older, key(there));
         assert_eq!(place(&iterator), Some((Towards::Older, there)));

@@ -8,15 +8,14 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use maud::{DOCTYPE, Markup, html};
 use serde_json::Value;
 
 use super::ApiState;
-use super::problem::Problem;
-use super::problems::{KINDS, Kind, kind};
+use super::problem::{PROBLEM_KINDS, Problem, ProblemKind};
 
 const STYLE: &str = include_str!("docs.css");
 /// The pages run nothing, and load nothing from anywhere else.
@@ -25,7 +24,6 @@ const POLICY: &str =
 /// Methods in the order in which a path shows them.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// The pages of that description.
 pub(super) fn routes(description: Arc<Value>) -> Router<ApiState> {
     Router::new()
         .route("/docs", get(|| async { Redirect::permanent("/docs/") }))
@@ -39,14 +37,12 @@ pub(super) fn routes(description: Arc<Value>) -> Router<ApiState> {
         .with_state(description)
 }
 
-/// The name that the path ends with.
 type Name = Result<Path<String>, PathRejection>;
 
 fn read(name: Name) -> Result<String, Problem> {
     name.map(|Path(name)| name).map_err(|_| Problem::not_found("page"))
 }
 
-/// A page of that title.
 fn page(title: &str, body: &Markup) -> Response {
     let document = html! {
         (DOCTYPE)
@@ -81,7 +77,6 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Every operation: path, method, and what it is.
 fn operations(description: &Value) -> impl Iterator<Item = (&str, &'static str, &Value)> {
     members(&description["paths"]).flat_map(|(path, item)| {
         METHODS
@@ -160,7 +155,7 @@ fn answer(description: &Value, status: &str, response: &Value) -> Markup {
         p { (words(text(&shared.unwrap_or(response)["description"]))) }
         @if json.is_object() { (content(json)) }
         @if shared.is_some() && number > 0 {
-            p.soft { "Problems: " @for kind in KINDS.iter().filter(|kind| kind.status == number) { (link(kind)) " " } }
+            p.soft { "Problems: " @for kind in PROBLEM_KINDS.iter().filter(|kind| kind.status == number) { (link(kind)) " " } }
         }
     }
 }
@@ -170,29 +165,28 @@ fn problems() -> Response {
         "Problems",
         &html! {
             p {
-                "Whatever is refused is answered as " code { "application/problem+json" } " (RFC 9457). " code { "code" }
+                "The response to a refused request is " code { "application/problem+json" } " (RFC 9457). " code { "code" }
                 " is for programs and never changes, " code { "detail" } " is for people, " code { "errors" }
-                " names every place that is wrong, and " code { "type" } " leads to a page of these."
+                " names every place that is wrong, and " code { "type" } " links to one of these pages."
             }
             table {
                 tr { th { "Code" } th { "Status" } th { "Meaning" } }
-                @for kind in KINDS { tr { td { (link(kind)) } td { (kind.status) } td { (words(kind.means)) } } }
+                @for kind in PROBLEM_KINDS { tr { td { (link(kind)) } td { (kind.status.as_u16()) } td { (words(kind.means)) } } }
             }
         },
     )
 }
 
-fn link(kind: &Kind) -> Markup {
-    html! { a href={ (super::problems::PAGES) (kind.code) } { code { (kind.code) } } }
+fn link(kind: &ProblemKind) -> Markup {
+    html! { a href=(kind.page()) { code { (kind.code) } } }
 }
 
 fn problem(code: &str) -> Result<Response, Problem> {
-    let kind = kind(code).ok_or_else(|| Problem::not_found("kind of problem"))?;
-    let title = StatusCode::from_u16(kind.status).ok().and_then(|status| status.canonical_reason());
+    let kind = ProblemKind::find(code).ok_or_else(|| Problem::not_found("kind of problem"))?;
     Ok(page(
         kind.code,
         &html! {
-            p { strong { (kind.status) " " (title.unwrap_or_default()) } }
+            p { strong { (kind.status.as_u16()) " " (kind.title()) } }
             p { (words(kind.means)) }
             h2 { "What to do" }
             p { (words(kind.remedy)) }
@@ -204,7 +198,6 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// Prose with what stands between backticks as code.
 fn words(prose: &str) -> Markup {
     html! {
         @for (n, part) in prose.split('`').enumerate() {

@@ -10,7 +10,6 @@ use serde_json::Value;
 use super::{Name, items, members, page, read, text, words};
 use crate::api::problem::Problem;
 
-/// Words that bound a value.
 const BOUNDS: [&str; 9] =
     ["format", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "default"];
 
@@ -63,7 +62,6 @@ fn table(schema: &Value) -> Markup {
     }
 }
 
-/// A form that has a name.
 pub(super) async fn show(State(description): State<Arc<Value>>, name: Name) -> Result<Response, Problem> {
     let name = read(name)?;
     let schema = description["components"]["schemas"].get(&name).ok_or_else(|| Problem::not_found("schema"))?;

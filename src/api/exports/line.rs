@@ -7,17 +7,16 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::model::base64url;
-use crate::model::id::SubscriptionId;
-use crate::model::subscription::SubscriptionState;
+use super::super::csv_cells::{NEUTRALISED, neutralise};
 use crate::store::operations::exports::SubscriptionOut;
 use crate::vault::{ADDRESS, Unopenable, Vault};
+use bellwire_core::base64url;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::subscription::SubscriptionState;
 
-/// The type of a subscription's line.
 pub(crate) const SUBSCRIPTION: &str = "subscription";
 /// The type of the last line, without which an export is not whole.
 pub(crate) const END: &str = "end";
-/// The type of an app's first line.
 pub(crate) const APP: &str = "app";
 /// All types, in the order in which they come.
 pub(crate) const KINDS: [&str; 16] = [
@@ -43,14 +42,12 @@ pub(crate) const KINDS: [&str; 16] = [
 const P256DH_LEN: usize = 65;
 const AUTH_LEN: usize = 16;
 
-/// The browser's keys.
 #[derive(Debug, Serialize)]
 struct Keys {
     p256dh: String,
     auth: String,
 }
 
-/// When and where its person agreed.
 #[derive(Debug, Serialize)]
 struct ConsentOut<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,14 +84,12 @@ pub(super) struct SubscriptionLine<'a> {
     created_at: DateTime<Utc>,
     #[serde(skip_serializing_if = "Option::is_none")]
     consent: Option<ConsentOut<'a>>,
-    /// Only of one that is not active.
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unsubscribed_at: Option<DateTime<Utc>>,
 }
 
-/// Why a row is no line.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoLine {
     #[error(transparent)]
@@ -140,45 +135,52 @@ impl<'a> SubscriptionLine<'a> {
         }))
     }
 
-    /// Writes it as a line of JSON.
     pub(super) fn write_json(&self, out: &mut Vec<u8>) -> Result<(), NoLine> {
         serde_json::to_writer(&mut *out, self)?;
         out.push(b'\n');
         Ok(())
     }
 
-    /// Writes it as a row under [`COLUMNS`]. Cells are what they say: they are for programs, no spreadsheet's formulas are disarmed.
-    pub(super) fn write_csv(&self, out: &mut csv::Writer<Vec<u8>>) -> Result<(), NoLine> {
+    /// Writes a row under [`columns`]. Without `raw`, no cell is a formula for a spreadsheet.
+    pub(super) fn write_csv(&self, out: &mut csv::Writer<Vec<u8>>, raw: bool) -> Result<(), NoLine> {
         let list = |items: &[String]| if items.is_empty() { String::new() } else { Value::from(items).to_string() };
         let at = |at: Option<DateTime<Utc>>| at.map(|at| at.to_rfc3339()).unwrap_or_default();
         let json = |json: Option<&'a RawValue>| json.map_or("", RawValue::get);
-        out.write_record([
-            self.r#type,
-            &self.id.to_string(),
-            &self.endpoint,
-            &self.keys.p256dh,
-            &self.keys.auth,
-            &self.vapid_key,
-            self.user_id.unwrap_or_default(),
-            &list(self.tags),
-            json(self.attributes),
-            &list(self.topics),
-            self.locale.unwrap_or_default(),
-            self.timezone.unwrap_or_default(),
-            &at(self.expires_at),
-            json(self.policy),
-            &at(Some(self.created_at)),
-            &at(self.consent.as_ref().and_then(|consent| consent.at)),
-            self.consent.as_ref().and_then(|consent| consent.source).unwrap_or_default(),
-            self.state.unwrap_or_default(),
-            &at(self.unsubscribed_at),
-        ])?;
+        let cells = [
+            self.r#type.to_owned(),
+            self.id.to_string(),
+            self.endpoint.to_string(),
+            self.keys.p256dh.clone(),
+            self.keys.auth.clone(),
+            self.vapid_key.clone(),
+            self.user_id.unwrap_or_default().to_owned(),
+            list(self.tags),
+            json(self.attributes).to_owned(),
+            list(self.topics),
+            self.locale.unwrap_or_default().to_owned(),
+            self.timezone.unwrap_or_default().to_owned(),
+            at(self.expires_at),
+            json(self.policy).to_owned(),
+            at(Some(self.created_at)),
+            at(self.consent.as_ref().and_then(|consent| consent.at)),
+            self.consent.as_ref().and_then(|consent| consent.source).unwrap_or_default().to_owned(),
+            self.state.unwrap_or_default().to_owned(),
+            at(self.unsubscribed_at),
+        ];
+        match raw {
+            true => out.write_record(cells)?,
+            false => out.write_record(cells.map(neutralise).iter().map(String::as_str).chain(["true"]))?,
+        }
         Ok(())
     }
 }
 
-/// The first line of an export as CSV.
-pub(super) const COLUMNS: [&str; 19] = [
+/// Names of the cells that [`SubscriptionLine::write_csv`] writes.
+pub(super) fn columns(raw: bool) -> impl Iterator<Item = &'static str> {
+    COLUMNS.into_iter().chain((!raw).then_some(NEUTRALISED))
+}
+
+const COLUMNS: [&str; 19] = [
     "type",
     "id",
     "endpoint",

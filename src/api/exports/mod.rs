@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::ApiState;
 use super::auth::{MayExport, MayRead, Server};
@@ -20,14 +19,14 @@ use super::extract::Query;
 use super::outgoing::Outgoing;
 use super::paging::{Page, Paging};
 use super::problem::Problem;
-use crate::model::clock::Timestamp;
-use crate::model::id::{ExportId, SubscriptionId};
-use crate::model::named;
+use super::routes::routes;
 use crate::store::keys::audit::Action;
 use crate::store::operations::exports::{self, ExportRow, NewExport};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{ExportId, SubscriptionId};
+use bellwire_core::named;
 use run::Giver;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(list))
 }
@@ -40,10 +39,8 @@ named! {
     #[derive(Default)]
     #[schema(as = ExportContents)]
     pub(crate) enum Contents {
-        /// Everything that the app owns.
         #[default]
         App = "app",
-        /// Its subscriptions alone.
         Subscriptions = "subscriptions",
     }
 }
@@ -62,12 +59,9 @@ named! {
 }
 
 named! {
-    /// Where an export stands.
     #[schema(as = ExportState)]
     pub(crate) enum Standing {
-        /// It is under way.
         Running = "running",
-        /// All of it was handed over.
         Complete = "complete",
         /// Its client went, or its server: what was had is a part.
         BrokenOff = "broken_off",
@@ -79,7 +73,6 @@ named! {
 #[schema(as = Export)]
 pub(crate) struct ExportView {
     /// Its id.
-    #[schema(value_type = String)]
     id: ExportId,
     /// When it began.
     started_at: DateTime<Utc>,
@@ -116,15 +109,16 @@ pub(crate) struct ExportQuery {
     /// The form; lines of JSON by default.
     #[param(inline)]
     format: Option<Format>,
+    /// For `csv`: cells are the stored values. By default a cell that a spreadsheet would evaluate as a formula begins with an apostrophe,
+    /// which an import removes: the column `neutralised` is `true`.
+    #[serde(default)]
+    raw: bool,
     /// Go on behind this subscription, the last whose line was had: no settings, no heading, only the subscriptions that follow.
-    #[param(value_type = Option<String>)]
     after: Option<SubscriptionId>,
 }
 
 /// Lists an app's exports, the newest first; the last 100 are kept.
-#[utoipa::path(get, path = "/v1/apps/{app}/exports", tag = "Apps",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<ExportView>)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/exports", tag = "Apps", responses((status = 200, body = Page<ExportView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -147,8 +141,7 @@ pub(crate) async fn list(
 /// whole, and the connection was cut. `after` goes on behind the last subscription that was had. It is no snapshot: what changes
 /// meanwhile is in it as it was, or as it is.
 #[utoipa::path(get, path = "/v1/apps/{app}/export", tag = "Apps",
-    params(("app" = String, Path, description = "Id or slug"), ExportQuery),
-    security(("api_key" = ["export"])), responses((status = 200, content(
+    responses((status = 200, content(
         (serde_json::Value = "application/x-ndjson"), (String = "text/csv")))))]
 pub(crate) async fn export(
     server: Server<MayExport>,
@@ -163,11 +156,14 @@ pub(crate) async fn export(
             "`csv` takes `only=subscriptions`: an app does not fit into one table",
         ));
     }
+    if query.raw && format != Format::Csv {
+        return Err(Problem::invalid_parameter("raw", "is for `format=csv`: lines of JSON are the stored values"));
+    }
     let place = state.place_to_transfer(server.app.id).await?;
     let (id, now) = (ExportId(state.clock.uuid()), state.clock.now());
     let actor = server.caller.actor().who.name();
     let new = NewExport { id, app: server.app.id, contents: contents.name(), format: format.name(), actor: &actor };
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     exports::begin(&mut tx, new, now).await?;
     let detail = json!({"contents": contents, "format": format, "after": query.after});
     server.did(Action::AppExported, id).with(detail).record(&mut tx, 1, now).await?;
@@ -180,7 +176,7 @@ pub(crate) async fn export(
     let file = format!("attachment; filename=\"{}-{}.{suffix}\"", server.app.slug, now.format("%Y-%m-%d"));
     let file = HeaderValue::try_from(file).map_err(|_| Problem::internal())?;
     let (to, body) = Outgoing::answering(&mut request, &state);
-    Giver { state, app: server.app, id, contents, format, after: query.after, _place: place }.give(to);
+    Giver { state, app: server.app, id, contents, format, raw: query.raw, after: query.after, _place: place }.give(to);
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
         (header::CONTENT_DISPOSITION, file),

@@ -11,13 +11,13 @@ use super::super::ApiState;
 use super::super::outgoing::{Cut, Outgoing};
 use super::super::places::Place;
 use super::super::problem::Problem;
-use super::line::{COLUMNS, END, NoLine, SUBSCRIPTION, SubscriptionLine};
+use super::line::{END, NoLine, SUBSCRIPTION, SubscriptionLine, columns};
 use super::{Contents, Format, settings};
-use crate::model::clock::first_uuid_of;
-use crate::model::id::{ExportId, SubscriptionId};
 use crate::store::keys::apps::App;
 use crate::store::operations::exports::{self, SubscriptionOut};
 use crate::vault::{Unopenable, Vault};
+use bellwire_core::clock::first_uuid_of;
+use bellwire_core::id::{ExportId, SubscriptionId};
 
 /// Subscriptions that are read in a statement.
 const PART: i64 = 1_000;
@@ -62,7 +62,8 @@ pub(super) struct Giver {
     pub id: ExportId,
     pub contents: Contents,
     pub format: Format,
-    /// The last subscription that the client has.
+    /// CSV: formulas are not neutralised.
+    pub raw: bool,
     pub after: Option<SubscriptionId>,
     pub _place: Place,
 }
@@ -74,11 +75,9 @@ impl Giver {
     }
 }
 
-/// The same with what is being handed over.
 pub(super) struct Giving {
     giver: Giver,
     to: Outgoing,
-    /// Lines that are not handed over yet.
     out: Vec<u8>,
     lines: i64,
     counts: BTreeMap<&'static str, i64>,
@@ -115,7 +114,6 @@ impl Giving {
         self.hand_over().await
     }
 
-    /// Adds a line of that type.
     pub(super) async fn line(&mut self, kind: &'static str, members: &impl Serialize) -> Result<(), Broken> {
         #[derive(Serialize)]
         struct Line<'a, T> {
@@ -143,8 +141,8 @@ impl Giving {
 
     /// Gives out the subscriptions that there were when it began: whoever comes meanwhile would let it never end.
     async fn give_subscriptions(&mut self) -> Result<(), Broken> {
-        let Giver { state, app, format, after, .. } = &self.giver;
-        let (pool, vault, app, format) = (state.reads.pool().clone(), state.vault.clone(), app.id, *format);
+        let Giver { state, app, format, raw, after, .. } = &self.giver;
+        let (pool, vault, app, format) = (state.reads.pool().clone(), state.vault.clone(), app.id, (*format, *raw));
         let until = first_uuid_of(state.clock.now() + chrono::TimeDelta::milliseconds(1));
         let mut after = after.map_or(Uuid::nil(), Uuid::from);
         let mut is_first = after.is_nil();
@@ -175,7 +173,12 @@ impl Giving {
 }
 
 /// Writes a part, and how many subscriptions it has: opening and writing a thousand keeps a core busy for milliseconds.
-fn write(rows: &[SubscriptionOut], vault: &Vault, format: Format, is_first: bool) -> Result<(Vec<u8>, i64), NoLine> {
+fn write(
+    rows: &[SubscriptionOut],
+    vault: &Vault,
+    (format, raw): (Format, bool),
+    is_first: bool,
+) -> Result<(Vec<u8>, i64), NoLine> {
     let mut lines = 0;
     let mut out = Vec::with_capacity(rows.len() * 768);
     match format {
@@ -189,11 +192,11 @@ fn write(rows: &[SubscriptionOut], vault: &Vault, format: Format, is_first: bool
         Format::Csv => {
             let mut csv = csv::Writer::from_writer(out);
             if is_first {
-                csv.write_record(COLUMNS)?;
+                csv.write_record(columns(raw))?;
             }
             for row in rows {
                 let Some(line) = SubscriptionLine::of(row, vault)? else { continue };
-                line.write_csv(&mut csv)?;
+                line.write_csv(&mut csv, raw)?;
                 lines += 1;
             }
             out = csv.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;

@@ -11,16 +11,16 @@ use super::super::identity_keys::{Algorithm, algorithm_of};
 use super::line::APP;
 use super::run::{Broken, Giving};
 use crate::hooks::Secret;
-use crate::model::base64url;
-use crate::model::delivery::Tier;
-use crate::model::hook::WebhookState;
-use crate::model::id::AppId;
-use crate::policy::Place;
 use crate::store::keys::{apps::App, identity_keys};
 use crate::store::operations::exports;
 use crate::store::outcomes::slas;
 use crate::store::queue::{calendars, caps, flows, guards, policies};
 use crate::vault::{IDENTITY_SECRET, TEMPLATE, VAPID_PRIVATE, WEBHOOK_SECRET, WEBHOOK_URL};
+use bellwire_core::base64url;
+use bellwire_core::delivery::Tier;
+use bellwire_core::hook::WebhookState;
+use bellwire_core::id::AppId;
+use bellwire_rules::policy::Place;
 
 /// The form of these lines. A server reads those up to its own.
 const VERSION: u32 = 1;

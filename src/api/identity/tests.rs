@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::*;
-use crate::webpush::keys::SigningKey;
+use bellwire_webpush::keys::SigningKey;
 
 const APP: [&str; 2] = ["app_1", "shop"];
 const NOW_S: i64 = 1_800_000_000;
@@ -53,7 +53,7 @@ fn proven(token: &str, keys: &[(IdentityKeyId, Key)]) -> Result<(), Unproven> {
 }
 
 #[test]
-fn a_jwt_under_either_algorithm_proves_a_user_with_any_of_the_keys() {
+fn jwt_of_either_algorithm_proves_a_user() {
     let pair = SigningKey::generate();
     let keys = [(id(1), secret("old")), (id(2), secret("new")), (id(3), Key::Es256(*pair.public()))];
     for token in [hs256(&claims(), b"old"), hs256(&claims(), b"new"), es256(&claims(), &pair)] {
@@ -62,7 +62,7 @@ fn a_jwt_under_either_algorithm_proves_a_user_with_any_of_the_keys() {
 }
 
 #[test]
-fn the_hmac_of_the_user_id_proves_a_user_with_any_of_the_keys_for_it() {
+fn hmac_of_user_id_proves_a_user() {
     let keys = [(id(1), for_hmacs("old")), (id(2), secret("new")), (id(3), for_hmacs("new"))];
     let simple = plain_hmac("ann", b"new");
     let hex: String = simple.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
@@ -75,7 +75,7 @@ fn the_hmac_of_the_user_id_proves_a_user_with_any_of_the_keys_for_it() {
 }
 
 #[test]
-fn a_key_of_one_form_proves_nothing_in_the_other() {
+fn key_of_one_form_proves_no_other() {
     let simple = base64url::encode(plain_hmac("ann", b"s"));
     let pair = SigningKey::generate();
     for key in [secret("s"), Key::Es256(*pair.public())] {
@@ -90,12 +90,15 @@ fn a_key_of_one_form_proves_nothing_in_the_other() {
     assert_eq!(proven(&named, &keys), Err(Unproven::JwtOfHmacKey));
     assert_eq!(proven(&es256(&claims(), &pair), &keys), Err(Unproven::UnknownKey));
     for told in [Unproven::HmacOfJwtKey, Unproven::JwtOfHmacKey] {
-        assert!(told.code() == "user_token_form" && told.to_string().contains("identity-key create"), "{told}");
+        assert!(
+            told.code() == ProblemCode::UserTokenForm && told.to_string().contains("identity-key create"),
+            "{told}"
+        );
     }
 }
 
 #[test]
-fn a_backend_that_computes_hmacs_of_user_ids_signs_no_jwt() {
+fn hmac_backend_signs_no_jwt() {
     let signing_input = |header: &str, claims: &Value| {
         format!("{}.{}", base64url::encode(header), base64url::encode(claims.to_string()))
     };
@@ -114,6 +117,25 @@ fn a_backend_that_computes_hmacs_of_user_ids_signs_no_jwt() {
     for user in ["ann", "ezra.smith", "ann@example.com", "4711", "a.b.c", ".", "bnVsbA.x", "e30"] {
         let tag = base64url::encode(plain_hmac(user, b"s"));
         assert_eq!(prove(&tag, user, APP, &[(id(1), for_hmacs("s"))], now()), Ok(()), "{user}");
+    }
+}
+
+#[test]
+fn tokens_with_header_extensions_are_rejected() {
+    let keys = [(id(1), secret("s"))];
+    for (name, value) in [
+        ("crit", json!(["b64"])),
+        ("crit", json!([])),
+        ("crit", json!(null)),
+        ("crit", json!(1)),
+        ("zip", json!("DEF")),
+        ("zip", json!("no")),
+    ] {
+        let mut header = json!({"typ": "JWT", "alg": "HS256"});
+        header[name] = value;
+        let input = format!("{}.{}", base64url::encode(header.to_string()), base64url::encode(claims().to_string()));
+        let token = format!("{input}.{}", base64url::encode(plain_hmac(&input, b"s")));
+        assert_eq!(proven(&token, &keys), Err(Unproven::Extension), "{header}");
     }
 }
 
@@ -167,7 +189,7 @@ fn no_algorithm_stands_in_for_another() {
 }
 
 #[test]
-fn a_key_id_of_ours_is_obeyed_and_any_other_ignored() {
+fn own_key_id_is_used_others_ignored() {
     let keys = [(id(1), secret("s")), (id(2), secret("t"))];
     let signed = |kid: String| {
         let header = Header { kid: Some(kid), ..Header::new(Algorithm::HS256) };
@@ -189,7 +211,7 @@ fn what_is_no_token_is_malformed() {
 }
 
 #[test]
-fn public_keys_are_read_as_pem_or_jwk_and_nothing_else() {
+fn public_keys_are_pem_or_jwk() {
     let pair = SigningKey::generate();
     let public = PublicKey::from_sec1_bytes(pair.public()).unwrap();
     let pem = p256::pkcs8::EncodePublicKey::to_public_key_pem(&public, p256::pkcs8::LineEnding::LF).unwrap();

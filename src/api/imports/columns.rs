@@ -1,23 +1,24 @@
-//! What the columns of a file mean: their own names, those that other senders give them in their exports, and those that the
-//! request maps.
+//! Meanings of a file's columns: by Bellwire's names, by the names that other systems give them, and by the request's mapping.
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 use super::super::problem::Problem;
 
-/// Names that a request may map.
+/// Most columns of a mapping.
 const MAPPED_MAX: usize = 100;
 
-/// What a column says of a subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
     Endpoint,
     P256dh,
     Auth,
     User,
+    /// Kind of owner that the user id belongs to, such as Laravel's `subscribable_type`.
+    OwnerType,
     Tags,
     Attributes,
-    /// One attribute, of that name.
     Attribute(String),
     Topics,
     Locale,
@@ -26,98 +27,156 @@ pub(super) enum Field {
     CreatedAt,
     ConsentAt,
     ConsentSource,
-    /// An object with both.
     Consent,
     ExpiresAt,
     Policy,
-    /// Whether it is still subscribed.
+    /// True, or a word such as `subscribed`: the line is a subscription.
     Active,
-    /// Whether, or since when, it is not.
+    /// True, or a time: the subscription has ended.
     Ended,
+    /// OneSignal's `notification_types`: above zero means subscribed.
+    NotificationTypes,
+    /// OneSignal's `device_type`: only some are browsers.
+    DeviceType,
+    /// A value means a device of the developers.
+    TestDevice,
     /// An object with members of its own: `subscription` or `keys`.
     Nested,
-    /// Nothing that matters here.
     Nothing,
 }
 
+/// Meanings with their names in faults and mappings, and other names of such columns in lower case without punctuation.
+static FIELDS: [(Field, &str, &str); 23] = [
+    // OneSignal; django-push-notifications.
+    (Field::Endpoint, "endpoint", "identifier registrationid subscriptionendpoint"),
+    // OneSignal; Perfecty; Laravel and web-push-php.
+    (Field::P256dh, "p256dh", "keysp256dh webp256 keyp256dh publickey subscriptionkeysp256dh"),
+    (Field::Auth, "auth", "keysauth webauth keyauth authtoken subscriptionkeysauth"),
+    // OneSignal; Pushpad; Laravel.
+    (Field::User, "user_id", "externaluserid externalid uid subscribableid"),
+    (Field::OwnerType, "owner_type", "subscribabletype notifiabletype"),
+    (Field::Tags, "tags", ""),
+    (Field::Attributes, "attributes", ""),
+    (Field::Topics, "topics", ""),
+    (Field::Locale, "locale", "language"),
+    (Field::Timezone, "timezone", "timezoneid"),
+    (Field::VapidKey, "vapid_key", "vapidkeyid vapidpublickey applicationserverkey"),
+    (Field::CreatedAt, "created_at", "subscribedat datecreated creationtime"),
+    (Field::ConsentAt, "consent_at", "consentedat"),
+    (Field::ConsentSource, "consent_source", ""),
+    (Field::Consent, "consent", "consented hasconsent hasconsented consentgiven"),
+    (Field::ExpiresAt, "expires_at", "expirationtime"),
+    (Field::Policy, "policy", ""),
+    (
+        Field::Active,
+        "active",
+        "isactive enabled isenabled subscribed issubscribed optedin isoptedin optin valid isvalid status state subscriptionstatus \
+         subscriptionstate permission notificationpermission permissionstatus",
+    ),
+    (
+        Field::Ended,
+        "unsubscribed_at",
+        "invalididentifier unsubscribed isunsubscribed endedat deletedat deleted isdeleted disabled isdisabled disabledat optedout \
+         isoptedout optedoutat optout revoked revokedat isrevoked blocked isblocked blockedat banned isbanned inactive isinactive \
+         expired isexpired invalid isinvalid invalidatedat deactivatedat deactivated removed removedat isremoved suspended suspendedat",
+    ),
+    (Field::NotificationTypes, "notification_types", ""),
+    (Field::DeviceType, "device_type", ""),
+    (Field::TestDevice, "test_device", "testtype istest istestdevice testuser istestuser"),
+    (
+        Field::Nested,
+        "subscription",
+        "keys pushsubscription subscriptioninfo subscriptionjson subscriptiondata webpushsubscription",
+    ),
+];
+
+/// Beginnings of words that may decide, in the name of an unknown column, that a line is not a subscription.
+const STATE_STEMS: &str = "state status statut estado activ aktiv actif inactiv inaktiv deactiv enabl disabl subscribed unsub abgemeldet \
+    abbestell désabonn optin optout opted permi grant denied deny allow delet gelösch remov block banned mute paus suspen revok \
+    expired invalid valid bounc unreach uninstal gone dead archiv trash blackl suppress withdr consent erase forgotten cancel reject \
+    declin silenc snooz quarant terminat lapsed churn dnd disturb accepts accepted sandbox stale obsolet failed";
+/// Words that make such a column a time or a count of something else, as in `status_updated_at`.
+const NO_STATE_WORDS: [&str; 4] = ["updated", "changed", "count", "times"];
+
 impl Field {
-    /// As faults name it.
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Endpoint => "endpoint",
-            Self::P256dh => "p256dh",
-            Self::Auth => "auth",
-            Self::User => "user_id",
-            Self::Tags => "tags",
-            Self::Attributes => "attributes",
             Self::Attribute(name) => name,
-            Self::Topics => "topics",
-            Self::Locale => "locale",
-            Self::Timezone => "timezone",
-            Self::VapidKey => "vapid_key",
-            Self::CreatedAt => "created_at",
-            Self::ConsentAt => "consent_at",
-            Self::ConsentSource => "consent_source",
-            Self::Consent => "consent",
-            Self::ExpiresAt => "expires_at",
-            Self::Policy => "policy",
-            Self::Active => "active",
-            Self::Ended => "unsubscribed_at",
-            Self::Nested => "subscription",
-            Self::Nothing => "",
+            field => FIELDS.iter().find(|(of, ..)| of == field).map_or("", |(_, name, _)| *name),
         }
     }
 
-    /// The field that a column of that name is known as; capitals and `_`, `-`, `.`, spaces do not matter.
+    /// Reports whether a subscription is worth nothing without a readable value, or whether the value decides that it is one.
+    pub(super) fn is_vital(&self) -> bool {
+        use Field::{Active, Auth, Consent, DeviceType, Ended, Endpoint, Nested};
+        use Field::{NotificationTypes, OwnerType, P256dh, TestDevice, VapidKey};
+        let is_key = matches!(self, Endpoint | P256dh | Auth | VapidKey | Nested);
+        is_key || matches!(self, Active | Consent | DeviceType | Ended | NotificationTypes | OwnerType | TestDevice)
+    }
+
+    /// Reports whether values must not be shown.
+    pub(super) fn is_secret(&self) -> bool {
+        matches!(self, Self::Endpoint | Self::P256dh | Self::Auth | Self::Nested)
+    }
+
+    /// Returns the meaning of a name. Capitals, `_`, `-`, `.` and spaces do not matter.
     fn known(name: &str) -> Option<Self> {
         if let Some(attribute) = name.strip_prefix("attributes.").filter(|attribute| !attribute.is_empty()) {
             return Some(Self::Attribute(attribute.to_owned()));
         }
         let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-        Some(match plain.as_str() {
-            // OneSignal; django-push-notifications.
-            "endpoint" | "identifier" | "registrationid" => Self::Endpoint,
-            // OneSignal; Perfecty; Laravel and web-push-php.
-            "p256dh" | "keysp256dh" | "webp256" | "keyp256dh" | "publickey" => Self::P256dh,
-            "auth" | "keysauth" | "webauth" | "keyauth" | "authtoken" => Self::Auth,
-            // OneSignal; Pushpad; Laravel.
-            "userid" | "externaluserid" | "externalid" | "uid" | "subscribableid" => Self::User,
-            "tags" => Self::Tags,
-            "attributes" => Self::Attributes,
-            "topics" => Self::Topics,
-            "locale" | "language" => Self::Locale,
-            "timezone" | "timezoneid" => Self::Timezone,
-            "vapidkey" | "vapidkeyid" | "vapidpublickey" | "applicationserverkey" => Self::VapidKey,
-            "createdat" | "subscribedat" | "datecreated" | "creationtime" => Self::CreatedAt,
-            "consentat" | "consentedat" => Self::ConsentAt,
-            "consentsource" => Self::ConsentSource,
-            "consent" => Self::Consent,
-            "expiresat" | "expirationtime" => Self::ExpiresAt,
-            "policy" => Self::Policy,
-            "active" | "isactive" => Self::Active,
-            "invalididentifier" | "unsubscribedat" | "endedat" => Self::Ended,
-            "subscription" | "keys" | "pushsubscription" => Self::Nested,
-            _ => return None,
-        })
+        let is_it = |own: &str, others: &str| {
+            own.bytes().filter(|octet| *octet != b'_').eq(plain.bytes())
+                || others.split_whitespace().any(|other| other == plain)
+        };
+        FIELDS.iter().find(|(_, own, others)| is_it(own, others)).map(|(field, ..)| field.clone())
     }
 
-    /// The field that a mapping names by our name for it.
     fn named(name: &str) -> Option<Self> {
         match name {
             "" => Some(Self::Nothing),
-            "unsubscribed_at" => Some(Self::Ended),
             name => Self::known(name).filter(|field| field.name() == name || matches!(field, Self::Attribute(_))),
         }
     }
 }
 
-/// What columns mean in one file.
+/// Reports whether an unknown column may decide that a line is not a subscription, as `mail_optout` and `isBanned`.
+pub(super) fn looks_like_state(name: &str) -> bool {
+    let mut words = vec![String::new()];
+    let mut was_lower = false;
+    for c in name.chars() {
+        if !c.is_alphanumeric() || c.is_uppercase() && was_lower {
+            words.push(String::new());
+        }
+        was_lower = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    let is = |word: &String, of: &[&str]| of.contains(&word.as_str());
+    let has_time = words.iter().any(|word| is(word, &["last", "first"]));
+    // `last_active` is a time; `last_unsubscribed` may be more.
+    let begins =
+        |word: &String, stem: &str| word.starts_with(stem) && !(has_time && ["activ", "subscribed"].contains(&stem));
+    let has_stem = words.iter().any(|word| STATE_STEMS.split_whitespace().any(|stem| begins(word, stem)));
+    let opts = words.windows(2).any(|pair| pair[0] == "opt" && is(&pair[1], &["in", "out"]));
+    (has_stem || opts) && !words.iter().any(|word| is(word, &NO_STATE_WORDS))
+}
+
+/// Reports whether a value within an unknown object may decide that a line is not a subscription.
+pub(super) fn hides_state(value: &Value, depth: usize) -> bool {
+    let within =
+        |(name, value): (&String, &Value)| !value.is_null() && looks_like_state(name) || hides_state(value, depth - 1);
+    depth > 0 && value.as_object().is_some_and(|members| members.iter().any(within))
+}
+
+/// Meanings of the columns of one file.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Columns(HashMap<String, Field>);
 
 impl Columns {
-    /// Reads `map`: pairs of a column's name and ours, such as `abo:endpoint,kunde:user_id`; nothing after the colon: the column
-    /// is passed over.
+    /// Reads `map`: pairs of a column's name and Bellwire's, such as `abo:endpoint,kunde:user_id`. Without a name after the colon
+    /// the column is ignored.
     pub(super) fn read(map: Option<&str>) -> Result<Self, Problem> {
         let refuse = |what: String| Problem::invalid_parameter("map", what);
         let pairs: Vec<&str> = map.unwrap_or_default().split(',').filter(|pair| !pair.is_empty()).collect();
@@ -129,48 +188,17 @@ impl Columns {
             let rule = "must be pairs such as `their_name:user_id`, separated by commas";
             let (theirs, ours) = pair.rsplit_once(':').ok_or_else(|| refuse(rule.to_owned()))?;
             let field = Field::named(ours.trim()).ok_or_else(|| {
-                refuse("knows endpoint, p256dh, auth, user_id, tags, topics, attributes, attributes.NAME, locale, timezone, \
-                        vapid_key, created_at, consent_at, consent_source, expires_at, active and unsubscribed_at".to_owned())
+                let names: Vec<_> = FIELDS.iter().map(|(_, name, _)| *name).collect();
+                let names = names.join(", ");
+                refuse(format!("knows {names} and attributes.NAME; after the colon nothing: ignore the column"))
             })?;
             columns.insert(theirs.trim().to_owned(), field);
         }
         Ok(Self(columns))
     }
 
-    /// What a column of that name says. None: nothing that we know.
+    /// Returns the meaning of a column. `None`: unknown.
     pub(super) fn field(&self, name: &str) -> Option<Field> {
         self.0.get(name).cloned().or_else(|| Field::known(name))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_are_known_by_the_names_that_other_senders_give_them() {
-        let columns = Columns::default();
-        for (name, field) in [
-            ("endpoint", Field::Endpoint),
-            ("web_auth", Field::Auth),
-            ("web_p256", Field::P256dh),
-            ("expirationTime", Field::ExpiresAt),
-            ("External User ID", Field::User),
-            ("attributes.plan", Field::Attribute("plan".to_owned())),
-        ] {
-            assert_eq!(columns.field(name), Some(field), "{name}");
-        }
-        assert_eq!(columns.field("session_count"), None);
-    }
-
-    #[test]
-    fn a_mapping_goes_before_what_is_known() {
-        let columns = Columns::read(Some("abo:endpoint,uid:attributes.number,tags:")).unwrap();
-        assert_eq!(columns.field("abo"), Some(Field::Endpoint));
-        assert_eq!(columns.field("uid"), Some(Field::Attribute("number".to_owned())));
-        assert_eq!(columns.field("tags"), Some(Field::Nothing));
-        for bad in ["abo", "abo:nonsense", "abo:identifier", "abo:keys"] {
-            assert!(Columns::read(Some(bad)).is_err(), "{bad}");
-        }
     }
 }

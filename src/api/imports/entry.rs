@@ -1,17 +1,32 @@
-//! Reads one record of a file: the same members whatever its form, so that everything behind is one. What is wrong is told by the
-//! name of the field, never by its value.
+//! Reads one record of a file: the same members whatever its form. What is wrong is reported by the name of the field, never by its
+//! value.
 
-use chrono::{DateTime, NaiveDateTime, Utc};
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
-use super::super::details::Attributes;
+use super::super::csv_cells::{NEUTRALISED, restore};
 use super::super::exports::line::{END, KINDS, SUBSCRIPTION};
-use super::columns::{Columns, Field};
+use super::super::nul::{self, NO_NUL, any_text};
+use super::columns::{Columns, Field, hides_state, looks_like_state};
+use super::sample::SampleCell;
+use super::values::{self, Read, is_null, is_rewritten_number, is_subscribed, key, list, parsed, text, time, truth};
 
-/// Columns that say nothing to us and are remembered.
+/// Most unknown columns that are reported.
 const IGNORED_MAX: usize = 20;
-/// Characters of their names that are.
+/// Most characters of their names.
 const IGNORED_CHARS_MAX: usize = 64;
+/// Deepest object around a subscription that is looked into.
+const ENVELOPES_MAX: usize = 6;
+/// Numbers from here on are offsets in seconds, not in hours and minutes as `-0800`.
+const HHMM_END: f64 = 1_500.0;
+/// Values of OneSignal's `device_type` that are not browsers with keys: apps, mail, text messages and Safari of old.
+const OTHER_DEVICES: [&str; 12] = ["0", "1", "2", "3", "4", "6", "7", "9", "10", "11", "13", "14"];
+/// Stands for octets that are not in the file's encoding.
+pub(super) const UNREADABLE: char = '\u{fffd}';
+const ENCODING_RULE: &str =
+    "holds characters that are not UTF-8: save the file as UTF-8, or name its encoding by `charset`";
+const STATE_RULE: &str = "is unknown and may say who is subscribed: map it to `active`, `unsubscribed_at` or another member, or to \
+                          nothing (`NAME:`) to ignore it";
 
 /// What a record says, as far as its form is right.
 #[derive(Debug, Default)]
@@ -19,11 +34,10 @@ pub(super) struct Entry {
     pub endpoint: Option<String>,
     pub p256dh: Option<String>,
     pub auth: Option<String>,
-    /// Milliseconds since 1970.
-    pub expires_at: Option<f64>,
+    pub expires_at: Option<DateTime<Utc>>,
     pub user_id: Option<String>,
     pub tags: Option<Vec<String>>,
-    pub attributes: Option<Attributes>,
+    pub attributes: Option<Map<String, Value>>,
     pub topics: Option<Vec<String>>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
@@ -35,11 +49,14 @@ pub(super) struct Entry {
     /// Of a line of an export: since when it is unsubscribed, and is to stay so.
     pub unsubscribed_at: Option<DateTime<Utc>>,
     pub policy: Option<Value>,
-    /// It is not subscribed any more, or no subscription at all.
+    /// The file says that it is no subscription, or none any longer.
     pub left_out: bool,
+    /// The device is not a browser: without keys it is no subscription.
+    is_other_device: bool,
+    /// Details that could not be read and are left out.
+    pub warnings: Vec<Wrong>,
 }
 
-/// What is wrong with a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wrong {
     pub field: String,
@@ -56,64 +73,103 @@ impl Wrong {
 #[derive(Debug)]
 pub(super) struct Reader {
     columns: Columns,
-    /// The columns of a CSV file, once its heading was read.
+    /// Separator that the file's first line names, as Excel writes it (`sep=;`).
+    separator: Option<u8>,
+    /// Separator and columns of a CSV file, once its heading was read.
     heading: Option<(u8, Vec<String>)>,
-    /// Columns that say nothing to us.
     pub ignored: Vec<String>,
-    /// Whether a line of JSON was one of an export.
+    /// A line of JSON was one of an export.
     is_export: bool,
-    /// Whether its last line was read.
+    /// The last line of an export was read.
     has_end: bool,
+    /// Cells of the record that was read last, if a sample is wanted.
+    pub cells: Option<Vec<SampleCell>>,
 }
 
 impl Reader {
     pub(super) fn new(columns: Columns) -> Self {
-        Self { columns, heading: None, ignored: Vec::new(), is_export: false, has_end: false }
+        let (separator, heading, ignored, cells) = (None, None, Vec::new(), None);
+        Self { columns, separator, heading, ignored, is_export: false, has_end: false, cells }
     }
 
-    /// Whether lines of an export were read, and not its last.
+    /// Reports whether lines of an export were read, and not its last.
     pub(super) fn lacks_end(&self) -> bool {
         self.is_export && !self.has_end
     }
 
-    /// Reads the heading of a CSV file: names, separated by what separates the cells.
-    pub(super) fn heading(&mut self, octets: &[u8]) {
+    /// Reads the heading of a CSV file, or the line before that names the separator.
+    ///
+    /// # Errors
+    /// Its rows cannot be read as subscriptions, or an unknown column may decide which of them are.
+    pub(super) fn heading(&mut self, octets: &[u8]) -> Result<(), Vec<Wrong>> {
+        if let Some([separator]) = octets.strip_suffix(b"\r").unwrap_or(octets).strip_prefix(b"sep=") {
+            self.separator = Some(*separator);
+            return Ok(());
+        }
         let count = |separator: u8| octets.iter().filter(|octet| **octet == separator).count();
-        let separator = [b',', b';', b'\t'].into_iter().max_by_key(|separator| (count(*separator), *separator == b','));
-        let separator = separator.unwrap_or(b',');
-        let names = cells(octets, separator).unwrap_or_default();
-        self.heading = Some((separator, names.into_iter().map(|name| name.trim().to_owned()).collect()));
+        let guess = || b",;\t|".iter().copied().max_by_key(|separator| (count(*separator), *separator == b','));
+        let separator = self.separator.or_else(guess).unwrap_or(b',');
+        let names: Vec<String> = cells(octets, separator).into_iter().map(|(name, _)| name.trim().to_owned()).collect();
+        let fields: Vec<_> = names.iter().map(|name| self.columns.field(name)).collect();
+        let has = |field: Field| fields.contains(&Some(field)) || fields.contains(&Some(Field::Nested));
+        let is_whole = has(Field::Endpoint) && has(Field::P256dh) && has(Field::Auth);
+        let unknown = names.iter().zip(&fields).filter(|(_, field)| field.is_none()).map(|(name, _)| name);
+        let (wrong, ignored): (Vec<_>, Vec<_>) = match is_whole {
+            true => unknown
+                .filter(|name| looks_like_state(name))
+                .map(|it| (Wrong::new(name_of(it), STATE_RULE), it))
+                .unzip(),
+            // One of them may be the endpoint, once `map` says so.
+            false => (vec![Wrong::new("", no_heading(&names))], unknown.filter(|_| !are_values(&names)).collect()),
+        };
+        ignored.into_iter().for_each(|name| self.ignore(name.clone()));
+        self.heading = Some((separator, names));
+        if wrong.is_empty() { Ok(()) } else { Err(wrong) }
     }
 
-    /// Whether the heading of a CSV file is still to come.
+    /// Reports whether the heading of a CSV file is still to come.
     pub(super) fn awaits_heading(&self) -> bool {
         self.heading.is_none()
     }
 
-    /// Reads a row of a CSV file.
     pub(super) fn row(&mut self, octets: &[u8]) -> Result<Entry, Vec<Wrong>> {
         let (separator, names) = self.heading.as_ref().expect("the heading came first");
-        let whole = |reason| vec![Wrong::new("", reason)];
-        let cells = cells(octets, *separator).ok_or_else(|| whole("is not UTF-8"))?;
-        if cells.len() > names.len() {
-            return Err(whole("has more cells than there are columns"));
+        let cells = cells(octets, *separator);
+        if cells.iter().skip(names.len()).any(|(cell, _)| !cell.is_empty()) {
+            return Err(vec![Wrong::new("", "has more cells than there are columns")]);
         }
-        let filled = names.iter().zip(cells).filter(|(_, cell)| !cell.trim().is_empty());
-        let members = filled.map(|(name, cell)| (name.clone(), Value::String(cell.trim().to_owned()))).collect();
+        let marker = names.iter().position(|name| name == NEUTRALISED);
+        let is_neutralised = marker.and_then(|at| cells.get(at)).is_some_and(|(cell, _)| cell.trim() == "true");
+        let value = |(cell, is_quoted): (String, bool)| match cell.trim() {
+            cell if cell.is_empty() || !is_quoted && is_null(cell) => Value::Null,
+            cell => Value::from(if is_neutralised { restore(cell) } else { cell }),
+        };
+        let named = names.iter().cloned().zip(cells.into_iter().map(value));
+        let members = named.filter(|(name, _)| name != NEUTRALISED || !is_neutralised).collect();
         self.members(members)
     }
 
-    /// Reads a JSON object.
+    /// Reads a JSON object, also as Python prints it.
     pub(super) fn object(&mut self, octets: &[u8]) -> Result<Entry, Vec<Wrong>> {
-        match serde_json::from_slice(octets) {
-            Ok(Value::Object(members)) => {
+        // Separators of JSON text sequences, and commas of an array whose lines were cut out.
+        let octets = octets.trim_ascii();
+        let octets = octets.strip_prefix(b"\x1e").unwrap_or(octets);
+        let octets = octets.strip_suffix(b",").unwrap_or(octets);
+        match str::from_utf8(octets).ok().and_then(values::json) {
+            Some(Value::Object(members)) => {
                 let kind = self.kind(&members);
                 self.is_export |= kind.is_some();
                 self.has_end |= kind == Some(END);
-                self.members(members)
+                let plain = |value| match value {
+                    Value::Object(inner) => values::plain(values::without_types(inner).into()),
+                    value => values::plain(value),
+                };
+                let members = values::without_types(members);
+                self.members(members.into_iter().map(|(name, value)| (name, plain(value))).collect())
             }
-            Ok(_) => Err(vec![Wrong::new("", "is not a JSON object")]),
-            Err(_) => Err(vec![Wrong::new("", "is not JSON")]),
+            Some(Value::Array(_)) => Err(vec![Wrong::new("", "is a JSON array: set the format to `json`")]),
+            Some(_) => Err(vec![Wrong::new("", "is not a JSON object")]),
+            None => Err(vec![Wrong::new("", "is not JSON")]),
         }
     }
 
@@ -124,41 +180,89 @@ impl Reader {
             Some(_) => return Ok(Entry { left_out: true, ..entry }),
             None => {}
         }
-        self.read(members, true, &mut entry, &mut wrong);
+        if let Some(reason) = self.many_in(&members, ENVELOPES_MAX) {
+            return Err(vec![Wrong::new("", reason)]);
+        }
+        if let Some(cells) = &mut self.cells {
+            cells.clear();
+        }
+        self.read(members, ENVELOPES_MAX, &mut entry, &mut wrong);
+        entry.left_out |= entry.is_other_device && entry.p256dh.is_none();
         if wrong.is_empty() || entry.left_out { Ok(entry) } else { Err(wrong) }
     }
 
-    /// What a line of an export is; none: it is of another file. Those have types, too, which may be called as ours are: but whatever
-    /// has an endpoint is a subscription.
+    /// Returns the kind of a line of an export. `None`: the line is of another file. Those have types, too, which may be called as
+    /// Bellwire's are: but a line with an endpoint is a subscription.
     fn kind(&self, members: &Map<String, Value>) -> Option<&'static str> {
         let said = members.get("type")?.as_str()?;
         let kind = KINDS.into_iter().find(|kind| *kind == said)?;
-        (kind == SUBSCRIPTION || !self.has_endpoint(members, true)).then_some(kind)
+        (kind == SUBSCRIPTION || !self.has_endpoint(members, 2)).then_some(kind)
     }
 
-    fn has_endpoint(&self, members: &Map<String, Value>, outer: bool) -> bool {
+    fn has_endpoint(&self, members: &Map<String, Value>, depth: usize) -> bool {
         members.iter().any(|(name, value)| match (self.columns.field(name), value) {
-            (Some(Field::Endpoint), value) => !value.is_null(),
-            (Some(Field::Nested), Value::Object(members)) => outer && self.has_endpoint(members, false),
+            (Some(Field::Endpoint), value) => value.as_str().is_some_and(|text| text.contains("://")),
+            (Some(Field::Nothing | Field::Attributes | Field::Tags), _) => false,
+            (_, Value::Object(members)) => depth > 1 && self.has_endpoint(members, depth - 1),
             // A text that is an object within: no line of an export has one.
             (Some(Field::Nested), value) => value.is_string(),
             _ => false,
         })
     }
 
-    fn read(&mut self, members: Map<String, Value>, outer: bool, entry: &mut Entry, wrong: &mut Vec<Wrong>) {
+    /// Describes an object that holds several subscriptions. `None`: it is one, or holds one or none.
+    fn many_in(&self, members: &Map<String, Value>, depth: usize) -> Option<String> {
+        let depth = depth.checked_sub(1)?;
+        if members.iter().any(|(name, value)| self.columns.field(name) == Some(Field::Endpoint) && !value.is_null()) {
+            return None;
+        }
+        let is_one = |value: &Value| value.as_object().is_some_and(|members| self.has_endpoint(members, depth));
+        let is_list = |value: &Value| value.as_array().is_some_and(|items| items.iter().any(is_one));
+        if let Some((name, _)) = members.iter().find(|(_, value)| is_list(value)) {
+            let name = name_of(name);
+            return Some(format!("is an object with an array of subscriptions: send the array `{name}` alone"));
+        }
+        let mut holders = members.values().filter(|value| is_one(value));
+        match (holders.next().and_then(Value::as_object), holders.next()) {
+            (Some(_), Some(_)) => Some("is an object of subscriptions by name: send an array of its values".to_owned()),
+            (Some(inner), None) => self.many_in(inner, depth),
+            (None, _) => None,
+        }
+    }
+
+    fn read(&mut self, members: Map<String, Value>, depth: usize, entry: &mut Entry, wrong: &mut Vec<Wrong>) {
         for (name, value) in members {
-            match self.columns.field(&name) {
-                None => self.ignore(name),
-                Some(Field::Nothing) => {}
-                Some(_) if value.is_null() => {}
-                Some(Field::Nested) => match nested(value) {
-                    Some(members) if outer || name == "keys" => self.read(members, false, entry, wrong),
+            let field = self.columns.field(&name);
+            if let Some(cells) = &mut self.cells {
+                cells.push(SampleCell::new(name_of(&name), field.as_ref(), &value));
+            }
+            match (field, value) {
+                (Some(Field::Nothing), _) => {}
+                (Some(_), Value::Null) => {}
+                (Some(Field::Nested), value) => match parsed(value) {
+                    Value::Object(members) if depth > 1 => self.read(members, depth - 1, entry, wrong),
                     _ => wrong.push(Wrong::new(name_of(&name), "is not a JSON object")),
                 },
-                Some(field) => {
-                    if let Err(reason) = entry.set(&field, value) {
-                        wrong.push(Wrong::new(field.name(), reason));
+                (None, Value::Object(members)) if depth > 1 && self.has_endpoint(&members, depth - 1) => {
+                    self.read(members, depth - 1, entry, wrong);
+                }
+                (None, value) => {
+                    if !value.is_null() && looks_like_state(&name) || hides_state(&value, depth) {
+                        wrong.push(Wrong::new(name_of(&name), STATE_RULE));
+                    }
+                    self.ignore(name);
+                }
+                (Some(field), value) => {
+                    let is_garbled = value.as_str().is_some_and(|text| text.contains(UNREADABLE));
+                    let set = match is_garbled {
+                        true => Err(ENCODING_RULE),
+                        false if has_nul(field.name()) || any_text(&value, &has_nul) => Err(NO_NUL),
+                        false => entry.set(&field, value),
+                    };
+                    let Err(reason) = set else { continue };
+                    match field.is_vital() {
+                        true => wrong.push(Wrong::new(name_of(&name), reason)),
+                        false => entry.warnings.push(Wrong::new(field.name(), reason)),
                     }
                 }
             }
@@ -173,46 +277,52 @@ impl Reader {
     }
 }
 
-/// A name as it may be kept.
-fn name_of(name: &str) -> String {
+/// Reports whether a first line holds values, which may be secrets, instead of names.
+fn are_values(names: &[String]) -> bool {
+    names.iter().any(|name| name.contains("://") || name.contains('{') || name.chars().count() > IGNORED_CHARS_MAX)
+}
+
+/// Describes a first line without the columns of a subscription. A line of values is not shown: they may be secrets.
+fn no_heading(names: &[String]) -> String {
+    const EXPECTED: &str =
+        "expected a line of names, with `endpoint`, `p256dh` and `auth` or names that `map` gives these meanings";
+    if are_values(names) {
+        return format!("found {} cells with values and no names; {EXPECTED}", names.len());
+    }
+    let shown: Vec<String> = names.iter().take(IGNORED_MAX).map(|name| format!("`{}`", name_of(name))).collect();
+    format!("found the columns {}; {EXPECTED}", shown.join(", ")).chars().take(480).collect()
+}
+
+/// Returns a name as it may be kept and shown.
+pub(super) fn name_of(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(IGNORED_CHARS_MAX).collect()
 }
 
-/// The cells of a line. None: they are not UTF-8.
-fn cells(octets: &[u8], separator: u8) -> Option<Vec<String>> {
-    let mut reader = csv::ReaderBuilder::new()
-        .has_headers(false)
-        .flexible(true)
-        .delimiter(separator)
-        .buffer_capacity(octets.len().max(1))
-        .from_reader(octets);
-    let mut record = csv::StringRecord::new();
-    match reader.read_record(&mut record) {
-        Ok(_) => Some(record.iter().map(str::to_owned).collect()),
-        Err(_) => None,
+/// Returns the cells of a line, each with whether it is quoted: the `csv` crate does not report that.
+fn cells(octets: &[u8], separator: u8) -> Vec<(String, bool)> {
+    let mut reader = csv_core::ReaderBuilder::new().delimiter(separator).build();
+    let line = [octets, b"\n"].concat();
+    let (mut cells, mut cell, mut rest) = (Vec::new(), vec![0; line.len()], line.as_slice());
+    loop {
+        let is_quoted = rest.first() == Some(&b'"');
+        let (result, read, written) = reader.read_field(rest, &mut cell);
+        rest = &rest[read..];
+        cells.push((String::from_utf8_lossy(&cell[..written]).into_owned(), is_quoted));
+        if !matches!(result, csv_core::ReadFieldResult::Field { record_end: false }) {
+            return cells;
+        }
     }
 }
-
-/// An object, or a text that has one, as tables keep subscriptions in.
-fn nested(value: Value) -> Option<Map<String, Value>> {
-    match value {
-        Value::Object(members) => Some(members),
-        Value::String(text) => serde_json::from_str(&text).ok(),
-        _ => None,
-    }
-}
-
-type Read<T> = Result<T, &'static str>;
 
 impl Entry {
     /// Takes out of a line of an export what other files do not say, or say otherwise. Returns what is wrong.
     fn of_export(&mut self, members: &mut Map<String, Value>) -> Option<Wrong> {
         members.remove("type");
         members.remove("id");
-        match members.remove("state")?.as_str() {
+        match members.remove("state").filter(|state| !state.is_null())?.as_str() {
             Some("active") => None,
             Some("unsubscribed") => match members.remove("unsubscribed_at").as_ref().map(time) {
-                Some(Ok(at)) => {
+                Some(Ok(Some(at))) => {
                     self.unsubscribed_at = Some(at);
                     None
                 }
@@ -227,256 +337,114 @@ impl Entry {
         fn first<T>(place: &mut Option<T>, value: T) {
             place.get_or_insert(value);
         }
+        fn first_time(place: &mut Option<DateTime<Utc>>, value: &Value) -> Read<()> {
+            let at = time(value)?;
+            *place = place.take().or(at);
+            Ok(())
+        }
         match field {
             Field::Endpoint => first(&mut self.endpoint, text(value)?),
-            Field::P256dh => first(&mut self.p256dh, text(value)?),
-            Field::Auth => first(&mut self.auth, text(value)?),
-            Field::User => first(&mut self.user_id, text(value)?),
+            Field::P256dh => first(&mut self.p256dh, key(value)?),
+            Field::Auth => first(&mut self.auth, key(value)?),
+            Field::User => self.set_user(text(value)?),
+            Field::OwnerType => return is_user(&text(value)?),
             Field::Topics => first(&mut self.topics, list(value)?),
-            Field::Locale => first(&mut self.locale, text(value)?.replace('_', "-")),
+            Field::Locale => first(&mut self.locale, text(value)?),
             // Some give seconds from Greenwich, of which no zone follows.
             Field::Timezone => match text(value)? {
-                offset if offset.parse::<f64>().is_ok() => {}
+                offset if offset.parse().is_ok_and(|n: f64| n.abs() >= HHMM_END || !offset.starts_with(['+', '-'])) => {
+                }
                 zone => first(&mut self.timezone, zone),
             },
             Field::VapidKey => first(&mut self.vapid_key, text(value)?),
-            Field::CreatedAt => first(&mut self.created_at, time(&value)?),
-            Field::ConsentAt => first(&mut self.consent_at, time(&value)?),
+            Field::CreatedAt => first_time(&mut self.created_at, &value)?,
+            Field::ConsentAt => first_time(&mut self.consent_at, &value)?,
             Field::ConsentSource => first(&mut self.consent_source, text(value)?),
-            // Whether somebody agreed says neither when nor where.
-            Field::Consent => {
-                let Value::Object(mut consent) = parsed(value) else { return Ok(()) };
-                for (name, field) in [("at", Field::ConsentAt), ("source", Field::ConsentSource)] {
-                    if let Some(part) = consent.remove(name).filter(|part| !part.is_null()) {
-                        self.set(&field, part)?;
-                    }
-                }
-            }
-            Field::ExpiresAt => first(&mut self.expires_at, time(&value)?.timestamp_millis() as f64),
+            Field::Consent => return self.set_consent(parsed(value)),
+            Field::ExpiresAt => first_time(&mut self.expires_at, &value)?,
             Field::Policy => first(&mut self.policy, parsed(value)),
             Field::Tags => match parsed(value) {
                 // Pairs of names and values are attributes here.
-                Value::Object(members) => self.attributes.get_or_insert_default().extend(members),
+                Value::Object(members) => self.set_attributes(members),
                 value => first(&mut self.tags, list(value)?),
             },
             Field::Attributes => match parsed(value) {
-                Value::Object(members) => self.attributes.get_or_insert_default().extend(members),
+                Value::Object(members) => self.set_attributes(members),
                 _ => return Err("must be a JSON object"),
             },
-            Field::Attribute(name) => {
-                self.attributes.get_or_insert_default().insert(name.clone(), value);
+            Field::Attribute(name) => self.set_attributes([(name.clone(), value)].into_iter().collect()),
+            Field::Active => self.left_out |= !is_subscribed(&value)?,
+            Field::Ended => self.left_out |= values::ended(&value)?,
+            Field::NotificationTypes => {
+                let number = text(value).ok().and_then(|text| text.trim().parse::<f64>().ok());
+                self.left_out |= number.ok_or("must be a number; above zero means subscribed")? <= 0.0;
             }
-            Field::Active => self.left_out |= !truth(&value)?,
-            Field::Ended => self.left_out |= truth(&value).unwrap_or(true),
+            Field::DeviceType => self.is_other_device = OTHER_DEVICES.contains(&text(value)?.as_str()),
+            Field::TestDevice => self.left_out |= truth(&value).unwrap_or(Some(true)).unwrap_or(false),
             Field::Nested | Field::Nothing => {}
         }
         Ok(())
     }
-}
 
-/// A text that stands for JSON, read; any other value as it is.
-fn parsed(value: Value) -> Value {
-    match &value {
-        Value::String(text) if text.starts_with(['{', '[']) => serde_json::from_str(text).unwrap_or(value),
-        _ => value,
-    }
-}
-
-/// A text, or a number as one.
-fn text(value: Value) -> Read<String> {
-    match value {
-        Value::String(text) => Ok(text),
-        Value::Number(number) => Ok(number.to_string()),
-        _ => Err("must be a text"),
-    }
-}
-
-/// A list of texts: a JSON array, or texts separated by `;`, `|` or `,`.
-fn list(value: Value) -> Read<Vec<String>> {
-    match parsed(value) {
-        Value::Array(items) => items.into_iter().map(text).collect::<Read<_>>().map_err(|_| "must be a list of texts"),
-        Value::String(text) => {
-            let items = text.split([';', '|', ',']).map(str::trim).filter(|item| !item.is_empty());
-            Ok(items.map(str::to_owned).collect())
-        }
-        _ => Err("must be a list of texts"),
-    }
-}
-
-/// RFC 3339, such a time without an offset (UTC), or seconds or milliseconds since 1970.
-fn time(value: &Value) -> Read<DateTime<Utc>> {
-    const RULE: &str = "must be a time of RFC 3339, or seconds or milliseconds since 1970";
-    /// From here on a number is taken for milliseconds: as seconds it would lie in the year 5138.
-    const MILLISECONDS: f64 = 1e11;
-    let number = match value {
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.parse().ok(),
-        _ => return Err(RULE),
-    };
-    if let Some(number) = number.filter(|number: &f64| number.is_finite() && (0.0..1e14).contains(number)) {
-        let ms = if number >= MILLISECONDS { number } else { number * 1e3 };
-        return DateTime::from_timestamp_millis(ms as i64).ok_or(RULE);
-    }
-    let text = value.as_str().ok_or(RULE)?.trim();
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Ok(time.to_utc());
-    }
-    let plain = text.trim_end_matches("UTC").trim_end_matches('Z').trim_end().replace('T', " ");
-    let local = NaiveDateTime::parse_from_str(&plain, "%Y-%m-%d %H:%M:%S%.f");
-    local.map(|time| time.and_utc()).map_err(|_| RULE)
-}
-
-/// Yes or no, as JSON, SQL and spreadsheets write it.
-fn truth(value: &Value) -> Read<bool> {
-    match value {
-        Value::Bool(is) => Ok(*is),
-        Value::Number(number) => Ok(number.as_f64() != Some(0.0)),
-        Value::String(text) => match text.to_ascii_lowercase().as_str() {
-            "true" | "t" | "yes" | "y" | "1" => Ok(true),
-            "false" | "f" | "no" | "n" | "0" | "" => Ok(false),
-            _ => Err("must be true or false"),
-        },
-        _ => Err("must be true or false"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn reader() -> Reader {
-        Reader::new(Columns::default())
-    }
-
-    fn read(object: &Value) -> Entry {
-        reader().object(object.to_string().as_bytes()).unwrap()
-    }
-
-    fn row(heading: &str, row: &str) -> (Entry, Vec<String>) {
-        let mut reader = reader();
-        reader.heading(heading.as_bytes());
-        (reader.row(row.as_bytes()).unwrap(), reader.ignored)
-    }
-
-    #[test]
-    fn a_subscription_is_the_same_however_deep_its_parts_lie() {
-        let keys = json!({"p256dh": "P", "auth": "A"});
-        let whole = json!({"endpoint": "E", "expirationTime": 1_900_000_000_123_u64, "keys": keys});
-        for object in [
-            json!({"endpoint": "E", "p256dh": "P", "auth": "A", "expires_at": "2030-03-17T17:46:40.123Z", "user_id": 7}),
-            json!({"endpoint": "E", "expirationTime": 1_900_000_000_123_u64, "keys": keys, "user_id": "7"}),
-            json!({"subscription": whole, "user_id": "7"}),
-            json!({"subscription": whole.to_string(), "uid": "7"}),
-        ] {
-            let entry = read(&object);
-            let parts =
-                [&entry.endpoint, &entry.p256dh, &entry.auth, &entry.user_id].map(|part| part.as_deref().unwrap());
-            assert_eq!(parts, ["E", "P", "A", "7"], "{object}");
-            assert_eq!(entry.expires_at, Some(1_900_000_000_123.0), "{object}");
-        }
-    }
-
-    #[test]
-    fn exports_of_other_senders_are_read_as_they_are() {
-        // OneSignal's: tags are pairs, the zone is an offset, and what is dead says so.
-        let heading = "id,identifier,session_count,language,timezone,tags,created_at,invalid_identifier,external_user_id,web_auth,web_p256";
-        let (entry, ignored) = row(
-            heading,
-            r#"9f,https://fcm.googleapis.com/fcm/send/x,3,de,3600,"{""plan"":""pro""}",2024-01-23 08:25:00 UTC,f,42,A,P"#,
-        );
-        assert_eq!(entry.endpoint.as_deref(), Some("https://fcm.googleapis.com/fcm/send/x"));
-        assert_eq!((entry.locale.as_deref(), entry.timezone, entry.left_out), (Some("de"), None, false));
-        assert_eq!(entry.attributes.unwrap()["plan"], "pro");
-        assert_eq!(entry.created_at.unwrap().to_rfc3339(), "2024-01-23T08:25:00+00:00");
-        assert_eq!(ignored, ["id", "session_count"]);
-        assert!(row(heading, "9f,https://x,3,de,3600,,,t,42,A,P").0.left_out);
-        // Pushpad's.
-        let (entry, _) = row("id,endpoint,p256dh,auth,uid,tags", "1,E,P,A,ann,sports;news");
-        assert_eq!(
-            (entry.user_id.as_deref(), entry.tags.unwrap()),
-            (Some("ann"), vec!["sports".to_owned(), "news".to_owned()])
-        );
-        // Laravel's table.
-        let (entry, _) =
-            row("subscribable_id;endpoint;public_key;auth_token;created_at", "7;E;P;A;2025-05-01 10:00:00");
-        assert_eq!(
-            (entry.user_id.as_deref(), entry.p256dh.as_deref(), entry.auth.as_deref()),
-            (Some("7"), Some("P"), Some("A"))
-        );
-        // Django's.
-        let (entry, _) = row("id\tregistration_id\tp256dh\tauth\tactive\tuser_id", "1\tE\tP\tA\tFalse\t7");
-        assert!(entry.left_out && entry.endpoint.as_deref() == Some("E"));
-    }
-
-    #[test]
-    fn what_is_wrong_names_the_field_and_never_its_value() {
-        for (object, field) in [
-            (json!({"endpoint": ["hush"]}), "endpoint"),
-            (json!({"tags": 7}), "tags"),
-            (json!({"attributes": "hush"}), "attributes"),
-            (json!({"created_at": "hush"}), "created_at"),
-            (json!({"keys": "hush"}), "keys"),
-            (json!({"type": "subscription", "state": "hush"}), "state"),
-            (json!({"type": "subscription", "state": "unsubscribed"}), "unsubscribed_at"),
-        ] {
-            let wrong = reader().object(object.to_string().as_bytes()).unwrap_err();
-            assert_eq!(wrong[0].field, field, "{object}");
-            assert!(!format!("{wrong:?}").contains("hush"));
-        }
-        for line in ["hush", "[]", "{\"a\": hush}"] {
-            let wrong = reader().object(line.as_bytes()).unwrap_err();
-            assert!(wrong[0].field.is_empty() && !wrong[0].reason.contains("hush"), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn lines_of_an_export_that_are_no_subscriptions_are_left_out() {
-        for kind in KINDS {
-            assert_eq!(read(&json!({"type": kind, "id": "x"})).left_out, kind != SUBSCRIPTION, "{kind}");
-        }
-    }
-
-    #[test]
-    fn whatever_has_an_endpoint_is_a_subscription_also_if_its_file_calls_it_as_an_export_calls_other_lines() {
-        for kind in KINDS.into_iter().chain(["web"]) {
-            for line in [
-                json!({"type": kind, "endpoint": "E"}),
-                json!({"type": kind, "subscription": {"endpoint": "E"}}),
-                json!({"type": kind, "subscription": "{\"endpoint\": \"E\"}"}),
-            ] {
-                let entry = read(&line);
-                assert_eq!((entry.left_out, entry.endpoint.as_deref()), (false, Some("E")), "{line}");
+    /// Reads a consent: its time and source, whether it was given, or when.
+    fn set_consent(&mut self, value: Value) -> Read<()> {
+        const RULE: &str = "must be true, false, a time, or an object with `at` and `source`; map the column to `consent_source` or to nothing";
+        let given = truth(&value);
+        let mut consent = match (value, given) {
+            (Value::Object(consent), _) => consent,
+            (_, Ok(given)) => {
+                self.left_out |= given == Some(false);
+                return Ok(());
             }
-            let mut reader = reader();
-            let _ = reader.object(json!({"type": kind, "endpoint": "E"}).to_string().as_bytes());
-            assert_eq!(reader.lacks_end(), kind == SUBSCRIPTION, "{kind}");
-        }
-    }
-
-    #[test]
-    fn an_export_without_its_last_line_lacks_its_end() {
-        for (lines, lacks) in [
-            (&["{}"][..], false),
-            (&[r#"{"type":"web"}"#], false),
-            (&[r#"{"type":"app"}"#], true),
-            (&[r#"{"type":"subscription"}"#], true),
-            (&[r#"{"type":"subscription"}"#, r#"{"type":"end","counts":{}}"#], false),
-        ] {
-            let mut reader = reader();
-            for line in lines {
-                let _ = reader.object(line.as_bytes());
+            (value, Err(_)) => {
+                self.consent_at = self.consent_at.or(time(&value).map_err(|_| RULE)?);
+                return Ok(());
             }
-            assert_eq!(reader.lacks_end(), lacks, "{lines:?}");
+        };
+        for (name, field) in [("at", Field::ConsentAt), ("source", Field::ConsentSource)] {
+            let part = consent.remove(name).filter(|part| !part.is_null());
+            if let Some(Err(reason)) = part.map(|part| self.set(&field, part)) {
+                self.warnings.push(Wrong::new(field.name(), reason));
+            }
         }
+        let is_unclear = consent.values().any(Value::is_boolean) || hides_state(&consent.into(), ENVELOPES_MAX);
+        if is_unclear { Err(RULE) } else { Ok(()) }
     }
 
-    #[test]
-    fn who_is_unsubscribed_in_an_export_stays_so() {
-        let said = json!({"type": "subscription", "state": "unsubscribed", "unsubscribed_at": "2030-01-01T00:00:00Z"});
-        let entry = read(&said);
-        assert_eq!(entry.unsubscribed_at.unwrap().to_rfc3339(), "2030-01-01T00:00:00+00:00");
-        assert!(!entry.left_out, "it is kept, as unsubscribed");
+    fn set_attributes(&mut self, members: Map<String, Value>) {
+        self.attributes.get_or_insert_default().extend(members.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+
+    fn set_user(&mut self, id: String) {
+        if id.is_empty() || self.user_id.is_some() {
+            return;
+        }
+        let warning = match &id {
+            id if is_null(id) => Some("is a word for no user at all: leave the member out where there is none"),
+            id if is_rewritten_number(id) => {
+                Some("looks like a number that a program rewrote, as `42` to `42.0`: export it as text")
+            }
+            _ => None,
+        };
+        self.warnings.extend(warning.map(|reason| Wrong::new("user_id", reason)));
+        self.user_id = Some(id);
+    }
+}
+
+/// Whether a text contains NUL, as a character or in the JSON that it stands for.
+fn has_nul(text: &str) -> bool {
+    let in_json = |json: &Value| !json.is_string() && any_text(json, &has_nul);
+    nul::has_nul(text) || (text.contains("\\u0000") && in_json(&parsed(text.into())))
+}
+
+/// Checks that an owner is a user: ids of other kinds of owners would be confused with users of the same number.
+fn is_user(kind: &str) -> Read<()> {
+    let last = kind.rsplit(['\\', '/', '.', ':']).next().unwrap_or(kind);
+    match last.to_ascii_lowercase().as_str() {
+        "user" | "users" | "" => Ok(()),
+        _ => Err(
+            "is another kind of owner than a user, whose ids may be those of users: ignore the column by `map` if all owners are \
+                  of one kind",
+        ),
     }
 }

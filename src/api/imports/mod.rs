@@ -2,9 +2,12 @@
 //! came to is kept, with what was wrong.
 
 mod columns;
+mod encoding;
 mod entry;
 mod run;
+mod sample;
 mod split;
+mod values;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
@@ -18,18 +21,19 @@ use super::ApiState;
 use super::auth::{MayChangeSubscribers, MayRead, Server};
 use super::extract::{At, Query, Recheck};
 use super::paging::{Page, Paging};
-use super::problem::Problem;
-use crate::model::id::ImportId;
+use super::problem::{Problem, ProblemCode};
+use super::routes::routes;
 use crate::store::audience::imports::{self, Fault, ImportRow, Reached};
 use crate::store::keys::audit::Action;
+use bellwire_core::id::ImportId;
 use columns::Columns;
+use encoding::Transcoder;
 use entry::Reader;
 use run::{Incoming, Source};
+use sample::SampleRow;
 use split::Format;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(show, resume))
 }
@@ -39,7 +43,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[schema(as = Import)]
 pub(crate) struct ImportView {
     /// Its id.
-    #[schema(value_type = String)]
     id: ImportId,
     /// `ndjson`, `csv` or `json`.
     format: String,
@@ -54,13 +57,28 @@ pub(crate) struct ImportView {
     /// Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
     /// here, and lines of an export that are no subscriptions. Whom an export calls unsubscribed is remembered as that.
     left_out: i64,
+    /// Whether subscriptions that their push service called gone become active again.
+    restore_pruned: bool,
+    /// Of `known`: subscriptions that became active again.
+    restored: i64,
+    /// Of `left_out`: subscriptions that their push service called gone. `restore_pruned` brings them back.
+    pruned: i64,
     /// Lines that are wrong.
     refused: i64,
-    /// Columns that say nothing to us, at most 20.
+    /// Lines that were taken without a detail that cannot be read.
+    warned: i64,
+    /// Unknown columns, at most 20.
     ignored: Vec<String>,
     /// What was wrong, at most the first 1,000; not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     faults: Option<Vec<ImportFault>>,
+    /// Details that were left out, at most the first 1,000; not in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warnings: Option<Vec<ImportFault>>,
+    /// The first ten rows of a dry run, column by column; only in its answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    sample: Vec<SampleRow>,
     /// When it began.
     created_at: DateTime<Utc>,
     /// When it last went on.
@@ -90,9 +108,15 @@ impl From<ImportRow> for ImportView {
             added: row.added,
             known: row.known,
             left_out: row.left_out,
+            restore_pruned: row.restore_pruned,
+            restored: row.restored,
+            pruned: row.pruned,
             refused: row.refused,
+            warned: row.warned,
             ignored: row.ignored,
             faults: None,
+            warnings: None,
+            sample: Vec::new(),
             created_at: row.created_at,
             changed_at: row.changed_at,
             finished_at: row.finished_at,
@@ -117,8 +141,13 @@ pub(crate) struct ImportQuery {
     /// Do everything and keep nothing of it but the report.
     #[serde(default)]
     dry_run: bool,
+    /// Make subscriptions in the file active again that their push service called gone. Those that were unsubscribed stay so.
+    #[serde(default)]
+    restore_pruned: bool,
     /// Names of columns and what they mean here, at most 100: `abo:endpoint,kunde:user_id`.
     map: Option<String>,
+    /// The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default.
+    charset: Option<String>,
 }
 
 /// How to go on with a file.
@@ -132,12 +161,13 @@ pub(crate) struct ResumeQuery {
     from: Option<i64>,
     /// As it was given first.
     map: Option<String>,
+    /// As it was given first.
+    charset: Option<String>,
 }
 
 /// Lists an app's imports, the newest first; the last 100 are kept.
 #[utoipa::path(get, path = "/v1/apps/{app}/imports", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), Paging),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<ImportView>)))]
+    responses((status = 200, body = Page<ImportView>)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -151,8 +181,7 @@ pub(crate) async fn list(
 
 /// Shows how far an import has come, and what was wrong.
 #[utoipa::path(get, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("import" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = ImportView)))]
+    responses((status = 200, body = ImportView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -163,19 +192,22 @@ pub(crate) async fn show(
 }
 
 async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>, Problem> {
-    let faults = imports::faults(&state.pool, row.id).await?.into_iter().map(ImportFault::from).collect();
-    Ok(axum::Json(ImportView { faults: Some(faults), ..row.into() }))
+    let shown = |faults: Vec<Fault>| Some(faults.into_iter().map(ImportFault::from).collect());
+    let faults = shown(imports::faults(&state.pool, row.id, false).await?);
+    let warnings = shown(imports::faults(&state.pool, row.id, true).await?);
+    Ok(axum::Json(ImportView { faults, warnings, ..row.into() }))
 }
 
 /// Takes in a file of subscriptions of any length, and answers when its end was seen. Each line is registered as a server registers
-/// one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed
-/// over. The same file twice makes nothing new.
+/// one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so (with `restore_pruned`, only the former).
+/// A line that is wrong is told of and passed
+/// over. A detail that cannot be read is left out and listed in `warnings`; its line is taken. A file that is not understood is refused as a
+/// whole, on line 1. The same file twice makes nothing new.
 ///
 /// Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
 #[utoipa::path(post, path = "/v1/apps/{app}/imports", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ImportQuery),
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
-    security(("api_key" = ["subscribers"])), responses((status = 201, body = ImportView)))]
+    responses((status = 201, body = ImportView)))]
 pub(crate) async fn create(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -185,27 +217,30 @@ pub(crate) async fn create(
     let format = query.format.or_else(|| said_format(&request)).ok_or_else(|| {
         let detail =
             "Say by `format` or `Content-Type` what this is: application/x-ndjson, text/csv or application/json.";
-        Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", detail)
+        Problem::new(ProblemCode::UnsupportedMediaType, detail)
     })?;
     let reader = Reader::new(Columns::read(query.map.as_deref())?);
+    let transcoder = Transcoder::new(query.charset.as_deref().or(said_charset(&request)))?;
     let _place = state.place_to_transfer(server.app.id).await?;
     let (id, now) = (ImportId(state.clock.uuid()), state.clock.now());
-    let mut tx = state.pool.begin().await?;
-    imports::create(&mut tx, server.app.id, id, format.name(), query.dry_run, now).await?;
-    let entry = server.did(Action::ImportBegun, id).with(json!({"dry_run": query.dry_run}));
+    let mut tx = state.begin().await?;
+    imports::create(&mut tx, server.app.id, id, format.name(), (query.dry_run, query.restore_pruned), now).await?;
+    let entry = server
+        .did(Action::ImportBegun, id)
+        .with(json!({"dry_run": query.dry_run, "restore_pruned": query.restore_pruned}));
     entry.record(&mut tx, 1, now).await?;
     tx.commit().await?;
-    let incoming =
-        Incoming { id, dry_run: query.dry_run, lines: 0, reached: Reached::default(), from: 1, recheck: None };
-    let done = take_in(&server, &state, (format, reader), incoming, request).await?;
+    let ImportQuery { dry_run, restore_pruned, .. } = query;
+    let reached = Reached::default();
+    let incoming = Incoming { id, dry_run, restore_pruned, lines: 0, reached, from: 1, recheck: None };
+    let done = take_in(&server, &state, (format, reader, transcoder), incoming, request).await?;
     Ok((StatusCode::CREATED, done))
 }
 
 /// Goes on with an import that broke off, with the rest of its file or with all of it. One that has ended stays as it is.
 #[utoipa::path(post, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("import" = String, Path), ResumeQuery),
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
-    security(("api_key" = ["subscribers"])), responses((status = 200, body = ImportView)))]
+    responses((status = 200, body = ImportView)))]
 pub(crate) async fn resume(
     server: Server<MayChangeSubscribers>,
     State(state): State<ApiState>,
@@ -222,19 +257,19 @@ pub(crate) async fn resume(
     if row.finished_at.is_some() {
         return view(&state, row).await;
     }
-    let format = [Format::Ndjson, Format::Csv, Format::Json].into_iter().find(|format| format.name() == row.format);
-    let format = format.ok_or_else(Problem::internal)?;
+    let format = Format::from_name(&row.format).ok_or_else(Problem::internal)?;
     let reader = Reader::new(Columns::read(query.map.as_deref())?);
+    let transcoder = Transcoder::new(query.charset.as_deref().or(said_charset(&request)))?;
     let _place = state.place_to_transfer(server.app.id).await?;
-    let (dry_run, lines, reached) = (row.dry_run, row.lines, row.reached());
-    let incoming = Incoming { id, dry_run, lines, reached, from, recheck: None };
-    take_in(&server, &state, (format, reader), incoming, request).await
+    let (dry_run, restore_pruned, lines, reached) = (row.dry_run, row.restore_pruned, row.lines, row.reached());
+    let incoming = Incoming { id, dry_run, restore_pruned, lines, reached, from, recheck: None };
+    take_in(&server, &state, (format, reader, transcoder), incoming, request).await
 }
 
 async fn take_in(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
-    how: (Format, Reader),
+    how: (Format, Reader, Transcoder),
     incoming: Incoming,
     mut request: Request,
 ) -> Result<axum::Json<ImportView>, Problem> {
@@ -245,7 +280,7 @@ async fn take_in(
         let source = Source::new(server, state, how, &incoming, body).await?;
         run::run(server, state, incoming, source).await
     };
-    done.await.map_err(|problem| {
+    let sample = done.await.map_err(|problem| {
         let place = HeaderValue::try_from(format!("/v1/apps/{}/imports/{id}", server.app.slug));
         match place {
             Ok(place) => problem.with_header(header::LOCATION, place),
@@ -253,7 +288,19 @@ async fn take_in(
         }
     })?;
     let row = imports::find(&state.pool, server.app.id, id).await?.ok_or_else(Problem::internal)?;
-    view(state, row).await
+    let axum::Json(shown) = view(state, row).await?;
+    Ok(axum::Json(ImportView { sample, ..shown }))
+}
+
+/// The encoding that `Content-Type` names. Many clients add `utf-8` whatever they send: that is the default anyway.
+fn said_charset(request: &Request) -> Option<&str> {
+    let said = request.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let (_, charset) = said
+        .split(';')
+        .skip(1)
+        .filter_map(|it| it.split_once('='))
+        .find(|it| it.0.trim().eq_ignore_ascii_case("charset"))?;
+    Some(charset.trim().trim_matches('"')).filter(|charset| !charset.eq_ignore_ascii_case("utf-8"))
 }
 
 /// The form that `Content-Type` names.

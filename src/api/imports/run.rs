@@ -12,25 +12,24 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::ApiState;
 use super::super::auth::{Caller, MayChangeSubscribers, Server};
-use super::super::consent::check_source;
-use super::super::details::Said;
 use super::super::extract::{Recheck, malformed, too_slow};
-use super::super::policies::of_new_subscription;
-use super::super::problem::{Faults, FieldError, Problem};
-use super::super::push_address::{Address, Hosts, PushKeys, PushSubscription, check_address};
-use super::entry::{Entry, Reader, Wrong};
-use super::split::{Format, RECORD_MAX, Record, Splitter};
-use crate::model::base64url;
-use crate::model::clock::Timestamp;
-use crate::model::id::{ImportId, VapidKeyId};
-use crate::model::permission::Speaker;
-use crate::model::subscription::Consent;
+use super::super::problem::{Problem, ProblemCode};
+use super::super::push_address::{Address, Hosts};
+use super::encoding::Transcoder;
+use super::entry::{Reader, Wrong};
+use super::sample::{ROWS_MAX, SampleRow};
+use super::split::{Format, NoFile, RECORD_MAX, Record, Splitter};
 use crate::store::audience::imports::{self, Batch, Fault, Numbered, Reached};
 use crate::store::audience::registration::Registration;
-use crate::store::audience::subscriptions::{Changes, Merge, Right};
+use crate::store::audience::subscriptions::{Changes, Right};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Actor};
 use crate::store::keys::vapid_keys;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::{ImportId, VapidKeyId};
+use bellwire_core::subscription::Consent;
+
+mod check;
 
 /// Records of a part, which are registered in a transaction for each half: each costs some ten statements and a flush of the log.
 const PART: usize = 2_000;
@@ -49,6 +48,7 @@ const KEYS_MAX: usize = 1_000;
 pub(super) struct Incoming {
     pub id: ImportId,
     pub dry_run: bool,
+    pub restore_pruned: bool,
     /// So many lines are dealt with.
     pub lines: i64,
     /// And so many in each half.
@@ -58,7 +58,6 @@ pub(super) struct Incoming {
     pub recheck: Option<Recheck>,
 }
 
-/// A subscription that has passed all checks.
 struct Checked {
     line: i64,
     id: uuid::Uuid,
@@ -104,14 +103,15 @@ struct Part {
     left_out: Vec<i64>,
     refused: Vec<i64>,
     faults: Vec<Fault>,
+    /// Details that were left out of lines that were taken.
+    warnings: Vec<Fault>,
     ignored: Vec<String>,
-    /// There is no more.
     is_last: bool,
     /// What should have been there at the end of the file, and was not.
     missing: Option<Fault>,
 }
 
-/// Takes a file in to its end.
+/// Takes a file in to its end. Returns the first rows of a dry run.
 ///
 /// # Errors
 /// What was taken in before stays, and is counted: the file can go on there.
@@ -120,7 +120,7 @@ pub(super) async fn run(
     state: &ApiState,
     incoming: Incoming,
     source: Source<'_>,
-) -> Result<(), Problem> {
+) -> Result<Vec<SampleRow>, Problem> {
     let (mut source, mut incoming) = (source, incoming);
     let mut part = source.gather().await?;
     while !part.is_last {
@@ -130,7 +130,8 @@ pub(super) async fn run(
     }
     let (lines, missing) = (part.lines, part.missing.take());
     write(state, &server.app, &mut incoming, part).await?;
-    finish(server, state, &incoming, (lines, missing)).await
+    finish(server, state, &incoming, (lines, missing)).await?;
+    Ok(source.sample)
 }
 
 async fn write(state: &ApiState, app: &App, incoming: &mut Incoming, part: Part) -> Result<(), Problem> {
@@ -143,7 +144,9 @@ async fn write(state: &ApiState, app: &App, incoming: &mut Incoming, part: Part)
         left_out: part.left_out,
         refused: part.refused,
         faults: part.faults,
+        warnings: part.warnings,
         ignored: part.ignored,
+        restores_pruned: incoming.restore_pruned,
     };
     let import = (app.id, incoming.id, incoming.dry_run);
     let reached = &mut incoming.reached;
@@ -158,7 +161,7 @@ async fn finish(
     (lines, missing): (i64, Option<Fault>),
 ) -> Result<(), Problem> {
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if !imports::finish(&mut tx, incoming.id, lines, missing, now).await? {
         return Err(elsewhere());
     }
@@ -169,7 +172,7 @@ async fn finish(
 
 /// 409: somebody else goes on with the import.
 fn elsewhere() -> Problem {
-    Problem::conflict("import_elsewhere", "Another request goes on with this import, or has ended it.")
+    Problem::new(ProblemCode::ImportElsewhere, "Another request goes on with this import, or has ended it.")
 }
 
 /// A file as it is read.
@@ -187,20 +190,26 @@ pub(super) struct Source<'a> {
     lines: i64,
     from: i64,
     recheck: Option<Recheck>,
-    /// When that is asked again.
     recheck_at: Instant,
     /// By when the part that is being read has to be there.
     part_until: Instant,
+    transcoder: Transcoder,
+    has_ended: bool,
+    records: u64,
+    /// The file was not understood: its records are passed over.
+    is_misfit: bool,
+    sample: Vec<SampleRow>,
 }
 
 impl<'a> Source<'a> {
     pub(super) async fn new(
         server: &'a Server<MayChangeSubscribers>,
         state: &'a ApiState,
-        (format, reader): (Format, Reader),
+        (format, mut reader, transcoder): (Format, Reader, Transcoder),
         incoming: &Incoming,
         body: BodyDataStream,
     ) -> Result<Self, Problem> {
+        reader.cells = incoming.dry_run.then(Vec::new);
         let active = vapid_keys::active(&state.pool, server.app.id).await?.id;
         let first = if format == Format::Csv { 1 } else { incoming.from };
         let (splitter, hosts, keys) = (Splitter::new(format, first), Hosts::default(), HashMap::new());
@@ -222,6 +231,11 @@ impl<'a> Source<'a> {
             recheck,
             recheck_at: now + RECHECK_EVERY,
             part_until: now,
+            transcoder,
+            has_ended: false,
+            records: 0,
+            is_misfit: false,
+            sample: Vec::new(),
         })
     }
 
@@ -230,11 +244,11 @@ impl<'a> Source<'a> {
         let mut part = Part { lines: self.lines, ..Part::default() };
         let (mut records, mut octets) = (0, 0);
         self.part_until = Instant::now() + PATIENCES * self.state.settings.body_timeout;
-        while records < PART && octets < PART_OCTETS && part.faults.len() < PART {
-            let Some(record) = self.next().await? else {
+        while records < PART && octets < PART_OCTETS && part.faults.len() + part.warnings.len() < PART {
+            let Some(record) = self.next(&mut part).await? else {
                 part.lines = part.lines.max(self.splitter.ended());
                 part.is_last = true;
-                part.missing = self.miss_end(part.lines);
+                part.missing = self.missing(part.lines);
                 break;
             };
             records += 1;
@@ -242,39 +256,91 @@ impl<'a> Source<'a> {
             if records % TURN == 0 {
                 yield_now().await;
             }
-            if self.format == Format::Csv && self.reader.awaits_heading() {
-                self.reader.heading(record.octets.as_deref().unwrap_or_default());
-                if self.from > 1 {
-                    self.splitter.go_on_at(self.from);
-                } else {
-                    part.lines = part.lines.max(record.end);
-                }
-            } else if record.end > self.lines {
-                part.lines = record.end;
-                self.take(record, &mut part).await?;
-            }
+            self.dispose(record, &mut part).await?;
         }
         self.lines = part.lines;
         part.ignored.clone_from(&self.reader.ignored);
         Ok(part)
     }
 
-    /// Tells of an export that has no end: what is missing of it nobody knows.
-    fn miss_end(&self, lines: i64) -> Option<Fault> {
+    /// Reads a heading or a record. Those of a file that was not understood are passed over.
+    async fn dispose(&mut self, record: Record, part: &mut Part) -> Result<(), Problem> {
+        let is_first = self.records == 0;
+        self.records += 1;
+        if is_first && let Some(reason) = self.transcoder.misfit(self.format) {
+            self.refuse_file(part, vec![Wrong::new("", reason)]);
+        }
+        if self.is_misfit {
+            part.lines = part.lines.max(record.end);
+        } else if self.format == Format::Csv && self.reader.awaits_heading() {
+            if let Err(wrong) = self.reader.heading(record.octets.as_deref().unwrap_or_default()) {
+                self.refuse_file(part, wrong);
+            }
+            // A line that names the separator is no record.
+            self.records = u64::from(!self.reader.awaits_heading());
+            if self.from > 1 {
+                self.splitter.go_on_at(self.from);
+            } else {
+                part.lines = part.lines.max(record.end);
+            }
+        } else if record.end > self.lines {
+            part.lines = record.end;
+            self.take(record, part).await?;
+        }
+        Ok(())
+    }
+
+    fn refuse_file(&mut self, part: &mut Part, wrong: Vec<Wrong>) {
+        self.is_misfit = true;
+        part.lines = part.lines.max(self.lines + 1);
+        part.refused.push(self.lines + 1);
+        part.faults.extend(faults_of(self.lines + 1, wrong));
+    }
+
+    /// Reports what is missing at the end of the file: any record, or the end of an export.
+    fn missing(&self, lines: i64) -> Option<Fault> {
+        let is_begun = self.is_misfit || self.from > 1 || self.lines > 1;
+        let headings = u64::from(self.format == Format::Csv);
+        if !is_begun && self.records <= headings {
+            let reason = match (self.records, self.transcoder.misfit(self.format)) {
+                (0, Some(reason)) => reason,
+                (0, None) => "found no subscription; expected at least one".to_owned(),
+                _ => "found a line of names and no row below it; expected at least one row".to_owned(),
+            };
+            return Some(Fault { line: 1, field: String::new(), reason });
+        }
         let reason = "the export breaks off here: its last line, of the type `end`, is missing";
         self.reader.lacks_end().then(|| Fault { line: lines + 1, field: "type".to_owned(), reason: reason.to_owned() })
     }
 
-    async fn next(&mut self) -> Result<Option<Record>, Problem> {
-        let no_file = |error: super::split::NoFile| malformed(error.to_string());
+    /// Returns the next record. A file that is no JSON is noted in the part, and read no further.
+    async fn next(&mut self, part: &mut Part) -> Result<Option<Record>, Problem> {
         loop {
-            if let Some(record) = self.splitter.next().map_err(no_file)? {
-                return Ok(Some(record));
-            }
-            match self.octets().await? {
-                Some(octets) => self.splitter.feed(octets),
-                None => return self.splitter.finish().map_err(no_file),
-            }
+            let next = match self.splitter.next() {
+                Ok(None) if !self.has_ended => {
+                    let octets = self.octets().await?;
+                    self.has_ended = octets.is_none();
+                    self.splitter.feed(self.transcoder.decode(octets.as_deref().unwrap_or_default(), self.has_ended));
+                    continue;
+                }
+                Ok(None) => self.splitter.finish(),
+                next => next,
+            };
+            return match next {
+                Ok(record) => Ok(record),
+                Err(NoFile::NoArray)
+                    if self.has_ended && self.transcoder.misfit(self.format).is_some() && self.records == 0 =>
+                {
+                    Ok(None)
+                }
+                Err(NoFile::NoArray) if self.lines == 0 => {
+                    let reason = self.transcoder.misfit(self.format).unwrap_or_else(|| NoFile::NoArray.to_string());
+                    self.refuse_file(part, vec![Wrong::new("", reason)]);
+                    while self.octets().await?.is_some() {}
+                    Ok(None)
+                }
+                Err(error) => Err(malformed(format!("The body {error}."))),
+            };
         }
     }
 
@@ -316,108 +382,53 @@ impl<'a> Source<'a> {
             Some(octets) if self.format == Format::Csv => self.reader.row(&octets),
             Some(octets) => self.reader.object(&octets),
         };
-        let checked = match entry {
+        let (outcome, checked) = match entry {
             Ok(entry) if entry.left_out => {
                 part.left_out.push(record.line);
+                self.show(record.line, "left_out");
                 return Ok(());
             }
-            Ok(entry) => self.check(record.line, entry).await?,
-            Err(wrong) => Err(wrong),
+            Ok(mut entry) => {
+                let mut warnings = std::mem::take(&mut entry.warnings);
+                let checked = self.check(record.line, entry, &mut warnings).await?;
+                if checked.is_ok() {
+                    part.warnings.extend(faults_of(record.line, warnings));
+                }
+                (if checked.is_ok() { "read" } else { "refused" }, checked)
+            }
+            Err(wrong) => ("refused", Err(wrong)),
         };
+        self.show(record.line, outcome);
         match checked {
             Ok(checked) => part.checked.push(checked),
             Err(wrong) => {
                 part.refused.push(record.line);
-                let fault = |wrong: Wrong| Fault {
-                    line: record.line,
-                    field: wrong.field.chars().take(200).collect(),
-                    reason: wrong.reason.chars().take(500).collect(),
-                };
-                part.faults.extend(wrong.into_iter().map(fault));
+                part.faults.extend(faults_of(record.line, wrong));
             }
         }
         Ok(())
     }
 
-    /// Checks a record as a request to register is checked, by the same code.
-    async fn check(&mut self, line: i64, entry: Entry) -> Result<Result<Checked, Vec<Wrong>>, Problem> {
-        let mut faults = Faults::default();
-        let (now, stated) = (self.state.clock.now(), entry.vapid_key.is_some());
-        for (there, field) in [(&entry.endpoint, "/endpoint"), (&entry.p256dh, "/p256dh"), (&entry.auth, "/auth")] {
-            faults.require(there.is_some(), field, "is missing");
+    /// Keeps the record that was read last for the sample of a dry run.
+    fn show(&mut self, line: i64, outcome: &'static str) {
+        if let Some(cells) = &mut self.reader.cells {
+            self.sample.push(SampleRow { line, outcome, cells: std::mem::take(cells) });
+            if self.sample.len() >= ROWS_MAX {
+                self.reader.cells = None;
+            }
         }
-        let (Some(endpoint), Some(p256dh), Some(auth)) = (entry.endpoint, entry.p256dh, entry.auth) else {
-            return Ok(Err(wrong(faults)));
-        };
-        let times = [
-            (entry.created_at, "/created_at"),
-            (entry.consent_at, "/consent_at"),
-            (entry.unsubscribed_at, "/unsubscribed_at"),
-        ];
-        for (at, field) in times {
-            faults.require(at.is_none_or(|at| at <= now), field, "must not lie in the future");
-        }
-        let consent = Consent { at: entry.consent_at, source: entry.consent_source };
-        check_source(consent.source.as_deref(), "/consent_source", &mut faults);
-        let said = Said {
-            by: Speaker::Server,
-            user_id: entry.user_id.map(Some),
-            tags: entry.tags,
-            attributes: entry.attributes,
-            topics: entry.topics,
-            locale: entry.locale.map(Some),
-            timezone: entry.timezone.map(Some),
-        };
-        let wanted = said.check(Merge::Replace, &mut faults);
-        let vapid_key = match entry.vapid_key {
-            Some(named) => self.key(named).await?,
-            None => Some(self.active),
-        };
-        faults.require(vapid_key.is_some(), "/vapid_key", "is no key of this app");
-        let policy = of_new_subscription(entry.policy, self.app, Some(self.caller), &mut faults);
-        let (policy, _) = policy.unwrap_or_else(|why| {
-            faults.refuse("/policy", why.detail.clone());
-            (None, Vec::new())
-        });
-        let given = PushSubscription { endpoint, expiration_time: entry.expires_at, keys: PushKeys { p256dh, auth } };
-        let address = check_address(&given, self.app, self.state, &mut self.hosts, &mut faults).await;
-        let wrong = wrong(faults);
-        let (Some(address), Some(vapid_key), true) = (address, vapid_key, wrong.is_empty()) else {
-            return Ok(Err(wrong));
-        };
-        // Who agreed then was there by then.
-        let (id, created_at) = (self.state.clock.uuid(), entry.created_at.or(entry.consent_at));
-        let consent = Some(consent).filter(Consent::is_known);
-        let unsubscribed_at = entry.unsubscribed_at;
-        Ok(Ok(Checked { line, id, address, vapid_key, stated, wanted, created_at, consent, unsubscribed_at, policy }))
-    }
-
-    /// The app's key of that id or with that public half.
-    async fn key(&mut self, named: String) -> Result<Option<VapidKeyId>, Problem> {
-        if let Some(known) = self.keys.get(&named) {
-            return Ok(*known);
-        }
-        let found = match (named.parse::<VapidKeyId>(), base64url::decode_any(&named)) {
-            (Ok(id), _) => vapid_keys::find(&self.state.pool, self.app.id, id).await?.map(|key| key.id),
-            (_, Some(public)) => vapid_keys::find_public(&self.state.pool, self.app.id, &public).await?,
-            _ => None,
-        };
-        if self.keys.len() >= KEYS_MAX {
-            self.keys.clear();
-        }
-        self.keys.insert(named, found);
-        Ok(found)
     }
 }
 
-/// What is wrong by the names of a file's fields.
-fn wrong(faults: Faults) -> Vec<Wrong> {
-    let errors = faults.finish().err().map(|problem| problem.errors.clone()).unwrap_or_default();
-    let wrong = |FieldError { pointer, detail, .. }| {
-        let pointer = pointer.unwrap_or_default();
-        let within = pointer.strip_prefix("/subscription").unwrap_or(&pointer);
-        let field = within.strip_prefix("/keys").unwrap_or(within).trim_start_matches('/');
-        Wrong::new(if field == "expirationTime" { "expires_at" } else { field }, detail)
-    };
-    errors.into_iter().map(wrong).collect()
+fn faults_of(line: i64, wrong: Vec<Wrong>) -> impl Iterator<Item = Fault> {
+    let cut = |text: &str, max| printable(text).take(max).collect();
+    wrong.into_iter().map(move |wrong| Fault { line, field: cut(&wrong.field, 200), reason: cut(&wrong.reason, 500) })
+}
+
+/// Escapes control characters as `\u{0}`: faults name members of the file, and Postgres rejects NUL.
+fn printable(text: &str) -> impl Iterator<Item = char> + '_ {
+    text.chars().flat_map(|c| {
+        let escaped = c.is_control().then(|| c.escape_unicode());
+        escaped.into_iter().flatten().chain((!c.is_control()).then_some(c))
+    })
 }

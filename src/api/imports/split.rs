@@ -1,42 +1,29 @@
 //! Takes a file apart into records as it comes in, in the memory of one record.
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+
+use bellwire_core::named;
 
 /// Octets of a record at most: an endpoint, keys, and everything else at its limit fit twice.
 pub(super) const RECORD_MAX: usize = 64 * 1024;
 
-/// The form of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-#[schema(as = ImportFormat)]
-pub(crate) enum Format {
-    /// A JSON object on each line.
-    Ndjson,
-    /// Comma-separated values (RFC 4180) under a line of names; semicolons and tabs separate, too.
-    Csv,
-    /// An array of JSON objects.
-    Json,
-}
-
-impl Format {
-    /// As it is stored.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Ndjson => "ndjson",
-            Self::Csv => "csv",
-            Self::Json => "json",
-        }
+named! {
+    /// The form of a file.
+    #[schema(as = ImportFormat)]
+    pub(crate) enum Format {
+        /// A JSON object on each line.
+        Ndjson = "ndjson",
+        /// Comma-separated values (RFC 4180) under a line of names; semicolons, tabs and `|` separate, too.
+        Csv = "csv",
+        /// An array of JSON objects, or a single one.
+        Json = "json",
     }
 }
 
-/// A record, and where it stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
     /// The line that it begins on, from 1; of an array, the number of the element.
     pub line: i64,
-    /// The line that it ends on.
     pub end: i64,
     /// The record without its line end. None: it is longer than [`RECORD_MAX`].
     pub octets: Option<Vec<u8>>,
@@ -45,11 +32,11 @@ pub(super) struct Record {
 /// Why what came is no file of its form at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoFile {
-    #[error("The body must be a JSON array of objects.")]
+    #[error("is no JSON array of subscriptions")]
     NoArray,
-    #[error("The JSON array has no end.")]
+    #[error("has a JSON array or object without an end")]
     NoEnd,
-    #[error("Something follows the JSON array.")]
+    #[error("has something behind its JSON array")]
     More,
 }
 
@@ -75,14 +62,14 @@ pub(super) struct Splitter {
     at: usize,
     record: Vec<u8>,
     too_long: bool,
-    /// Lines, or elements, that are over.
     ended: i64,
-    /// The line that the record begins on.
     begins: i64,
     quoted: bool,
     /// The last octet of the record, kept or not.
     last: Option<u8>,
     place: Place,
+    /// The JSON has no array around its objects.
+    is_bare: bool,
 }
 
 impl Splitter {
@@ -99,6 +86,7 @@ impl Splitter {
             quoted: false,
             last: None,
             place: Place::Before,
+            is_bare: false,
         }
     }
 
@@ -112,7 +100,6 @@ impl Splitter {
         (self.part, self.at) = (part, 0);
     }
 
-    /// The next record that is complete.
     pub(super) fn next(&mut self) -> Result<Option<Record>, NoFile> {
         while let Some(octet) = self.part.get(self.at).copied() {
             self.at += 1;
@@ -137,6 +124,7 @@ impl Splitter {
             }
             Format::Json => match self.place {
                 Place::Before => Err(NoFile::NoArray),
+                Place::Inside { depth: 0, text: false, .. } if self.is_bare => Ok(None),
                 Place::Inside { .. } => Err(NoFile::NoEnd),
                 Place::After => Ok(None),
             },
@@ -149,6 +137,12 @@ impl Splitter {
     }
 
     fn take_of_lines(&mut self, octet: u8) -> Option<Record> {
+        // A carriage return alone ends a line, too: spreadsheets on macOS write it.
+        if self.last == Some(b'\r') && octet != b'\n' && !self.quoted {
+            self.at -= 1;
+            self.ended += 1;
+            return self.complete();
+        }
         if octet == b'\n' {
             self.ended += 1;
             if !self.quoted {
@@ -157,7 +151,7 @@ impl Splitter {
         }
         if self.format == Format::Csv && octet == b'"' {
             // A quote opens a cell where one begins, or goes on with one after a doubled quote.
-            let opens = matches!(self.last, None | Some(b',' | b';' | b'\t' | b'"'));
+            let opens = matches!(self.last, None | Some(b',' | b';' | b'\t' | b'|' | b'"'));
             self.quoted = !self.quoted && opens;
         }
         self.keep(octet);
@@ -168,8 +162,13 @@ impl Splitter {
         let white = octet.is_ascii_whitespace();
         match self.place {
             Place::Before if octet == b'[' => self.place = Place::Inside { depth: 0, text: false, escaped: false },
-            // The mark of UTF-8 that some programs begin files with.
-            Place::Before if white || b"\xef\xbb\xbf".contains(&octet) => {}
+            Place::Before if white => {}
+            // A single object, or one after the other.
+            Place::Before if octet == b'{' => {
+                self.is_bare = true;
+                self.place = Place::Inside { depth: 1, text: false, escaped: false };
+                self.keep(octet);
+            }
             Place::Before => return Err(NoFile::NoArray),
             Place::After if white => {}
             Place::After => return Err(NoFile::More),
@@ -178,6 +177,7 @@ impl Splitter {
                 self.place = Place::Inside { depth, text: !ends, escaped: octet == b'\\' && !escaped };
                 self.keep(octet);
             }
+            Place::Inside { depth: 0, .. } if self.is_bare && octet != b'{' => {}
             Place::Inside { depth: 0, .. } if octet == b',' || octet == b']' => {
                 if octet == b']' {
                     self.place = Place::After;
@@ -199,6 +199,10 @@ impl Splitter {
                 if !white || self.last.is_some() {
                     self.keep(octet);
                 }
+                if self.is_bare && depth == 0 {
+                    self.ended += 1;
+                    return Ok(self.complete());
+                }
             }
         }
         Ok(None)
@@ -218,10 +222,7 @@ impl Splitter {
         let (line, end) = (self.begins, self.ended);
         (self.begins, self.quoted, self.last) = (end + 1, false, None);
         let too_long = std::mem::take(&mut self.too_long);
-        let mut octets = std::mem::take(&mut self.record);
-        if octets.starts_with(b"\xef\xbb\xbf") {
-            octets.drain(..3);
-        }
+        let octets = std::mem::take(&mut self.record);
         let is_blank = octets.trim_ascii().is_empty() && self.format != Format::Json;
         (too_long || !is_blank).then_some(Record { line, end, octets: (!too_long).then_some(octets) })
     }
@@ -247,12 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn records_have_the_numbers_of_their_lines_however_they_come() {
+    fn records_keep_their_line_numbers() {
         let records = |of: &[(i64, i64, &str)]| of.iter().map(|(a, b, text)| (*a, *b, (*text).to_owned())).collect();
         for (format, file, expected) in [
             (Format::Ndjson, "", vec![]),
             (Format::Ndjson, "{}\n\n {\"a\": \"\\\"\"}\n", vec![(1, 1, "{}"), (3, 3, " {\"a\": \"\\\"\"}")]),
-            (Format::Ndjson, "\u{feff}{}\r\n{}", vec![(1, 1, "{}\r"), (2, 2, "{}")]),
+            (Format::Ndjson, "{}\r\n{}", vec![(1, 1, "{}\r"), (2, 2, "{}")]),
+            (Format::Csv, "a,b\r1,\"x\ry\"\r\r2,3", vec![(1, 1, "a,b\r"), (2, 2, "1,\"x\ry\"\r"), (4, 4, "2,3")]),
+            (Format::Json, " {\"a\": {}}\n{} ", vec![(1, 1, "{\"a\": {}}"), (2, 2, "{}")]),
             (Format::Csv, "a,b\n1,\"x\ny\"\n2,3\n", vec![(1, 1, "a,b"), (2, 3, "1,\"x\ny\""), (4, 4, "2,3")]),
             (
                 Format::Csv,
@@ -275,15 +278,19 @@ mod tests {
 
     #[test]
     fn what_is_no_array_is_refused() {
-        for (file, why) in
-            [("{}", NoFile::NoArray), ("", NoFile::NoArray), ("[{}", NoFile::NoEnd), ("[{}] x", NoFile::More)]
-        {
+        for (file, why) in [
+            ("{", NoFile::NoEnd),
+            ("x", NoFile::NoArray),
+            ("", NoFile::NoArray),
+            ("[{}", NoFile::NoEnd),
+            ("[{}] x", NoFile::More),
+        ] {
             assert_eq!(split(Format::Json, file, 3), Err(why), "{file}");
         }
     }
 
     #[test]
-    fn a_record_without_end_takes_no_more_memory_than_the_longest() {
+    fn endless_record_takes_bounded_memory() {
         let mut splitter = Splitter::new(Format::Csv, 1);
         splitter.feed(Bytes::from_static(b"\""));
         assert_eq!(splitter.next(), Ok(None));

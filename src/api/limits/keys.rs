@@ -19,11 +19,9 @@ use crate::api::problem::Problem;
 /// Keys that are remembered as valid. Only valid ones get in; beyond this many all are proved anew.
 const PROVEN_MAX: usize = 100_000;
 
-/// The limiters of keys.
 pub(crate) struct KeyLimits {
     guesses: PerClient,
     keys: Limiter<Uuid>,
-    /// What one key may do at once.
     burst: u32,
     /// Secrets, and ids of sessions whose cookies we signed, that were valid when they were last shown, as a keyed hash.
     proven: Mutex<HashSet<u64>>,
@@ -99,12 +97,10 @@ impl LookUp<'_> {
 pub(crate) struct Account(Arc<OnceLock<Budget>>);
 
 impl Account {
-    /// Notes it.
     pub(crate) fn note(&self, budget: Budget) {
         let _ = self.0.set(budget);
     }
 
-    /// What was noted.
     pub(crate) fn budget(&self) -> Option<Budget> {
         self.0.get().copied()
     }
@@ -116,7 +112,7 @@ mod tests {
     use crate::api::limits::Rate;
 
     #[test]
-    fn guesses_are_limited_by_client_and_known_keys_are_not_held_up() {
+    fn guesses_are_limited_known_keys_not_delayed() {
         let guesses_per_client = Rate { burst: 3, per_minute: 1 };
         let per_key = Rate { burst: 2, per_minute: 1 };
         let limits = KeyLimits::new(&Settings { guesses_per_client, per_key, ..Settings::default() });
@@ -135,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_counts_as_many_requests_or_as_none() {
+    fn batch_counts_all_its_requests_or_none() {
         let limits = KeyLimits::new(&Settings { per_key: Rate { burst: 4, per_minute: 1 }, ..Settings::default() });
         let (here, key) = (IpAddr::from([192, 0, 2, 1]), Uuid::from_u128(1));
         let ask = |n| {

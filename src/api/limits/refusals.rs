@@ -14,27 +14,20 @@ use parking_lot::Mutex;
 use super::{PerClient, Rate};
 use crate::http_server::address::household;
 
-/// Entries that tell of one client.
 const OF_CLIENT: Rate = Rate { burst: 20, per_minute: 2 };
-/// Entries that tell of all of them.
 const OF_ALL: Rate = Rate { burst: 60, per_minute: 6 };
 /// Clients whose refusals wait to be told of, at most.
 const WAITING_MAX: usize = 10_000;
 
-/// What a sign-in was tried at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum At {
-    /// A teammate: with their password, link or passkey.
     Teammate,
-    /// Nobody that we know.
     Nobody,
 }
 
-/// Refused sign-ins of late.
 pub(super) struct Refusals {
     teammates: Entries,
     nobody: Entries,
-    /// How many no entry tells of yet, by client.
     waiting: Mutex<HashMap<(At, IpAddr), i64>>,
 }
 
@@ -95,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_at_a_teammate_has_its_entry_whatever_else_the_client_or_others_have_tried() {
+    fn guess_at_a_teammate_is_always_logged() {
         let refusals = Refusals::new();
         let told = (0..1_000).filter(|_| refusals.refused(client(1), At::Nobody).is_some()).count();
         assert_eq!(told, 20, "of one client");
@@ -107,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_entry_is_counted_in_the_next_one_of_its_client() {
+    fn unlogged_refusals_count_in_the_next_entry() {
         let mut refusals = Refusals::new();
         for _ in 0..25 {
             refusals.refused(client(1), At::Nobody);

@@ -14,12 +14,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use parking_lot::Mutex;
 
-use crate::api::problem::Problem;
+use crate::api::problem::{Problem, ProblemCode};
 use crate::http_server::address::{household, site};
-use crate::model::clock::Timestamp;
+use bellwire_core::clock::Timestamp;
 
 /// A failure is forgotten when none has followed for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
@@ -51,7 +51,6 @@ impl By {
         }
     }
 
-    /// How long to wait after so many failures.
     fn wait(self, failures: u32) -> Duration {
         let (free, longest) = self.patience();
         match failures.checked_sub(free) {
@@ -73,14 +72,11 @@ impl Count {
     }
 }
 
-/// Failed sign-ins of late.
 #[derive(Default)]
 pub(crate) struct SignIns(Mutex<HashMap<By, Count>>);
 
-/// Why an attempt has to wait.
 #[derive(Debug)]
 pub(crate) enum Wait {
-    /// That client has failed too often at that name.
     Anybody(Problem),
     /// It has failed at other names, or others have failed at this one: not for whoever is known.
     Strangers(Problem),
@@ -132,7 +128,6 @@ impl SignIns {
     }
 }
 
-/// An attempt that has not succeeded yet.
 #[must_use = "it counts as failed unless it is said to have succeeded"]
 pub(crate) struct Attempt<'a> {
     all: &'a SignIns,
@@ -187,8 +182,7 @@ fn make_room(counts: &mut HashMap<By, Count>, now: Timestamp) {
 fn too_many(until: Timestamp, now: Timestamp) -> Problem {
     let wait_s = (until - now).to_std().unwrap_or_default().as_secs() + 1;
     let detail = format!("Too many sign-ins have failed. Try again in {wait_s} s.");
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", detail)
-        .with_header(header::RETRY_AFTER, HeaderValue::from(wait_s))
+    Problem::new(ProblemCode::RateLimited, detail).with_header(header::RETRY_AFTER, HeaderValue::from(wait_s))
 }
 
 #[cfg(test)]
@@ -209,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_waits_twice_as_long_after_each_failure_and_others_do_not() {
+    fn wait_doubles_after_each_failure_per_client() {
         let sign_ins = SignIns::default();
         assert!((0..5).all(|_| fail(&sign_ins, ANN, client(1), AT)), "five are free");
         let mut now = AT;
@@ -226,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_held_up_whatever_names_it_tries() {
+    fn wait_applies_to_a_client_for_all_names() {
         let sign_ins = SignIns::default();
         let tried = (0..100).filter(|n| fail(&sign_ins, [*n; 32], client(1), AT)).count();
         assert_eq!(tried, 20);
@@ -236,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_colleague_mistypes_holds_up_nobody_who_signs_in_there_and_no_success_begins_a_wait() {
+    fn mistyped_colleague_name_delays_nobody_else() {
         let sign_ins = SignIns::default();
         let office = client(1);
         let mut now = AT;
@@ -255,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_never_keep_out_who_has_signed_in_from_there_before_nor_anybody_for_long() {
+    fn strangers_cannot_lock_out_known_clients() {
         let sign_ins = SignIns::default();
         assert_eq!((0..100).filter(|n| fail(&sign_ins, ANN, client(*n), AT)).count(), 50);
         let home = client(200);
@@ -269,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_success_is_no_failure_and_forgives_its_client_that_name_alone() {
+    fn success_forgives_its_client_and_name_only() {
         let sign_ins = SignIns::default();
         for _ in 0..1_000 {
             let attempts: Vec<_> = (0..4).map(|_| sign_ins.attempt(ANN, client(1), false, AT).unwrap()).collect();

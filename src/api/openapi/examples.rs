@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use bellwire_core::event_type::EventType;
+
 /// The example of a body, by the name of its schema; a body without one is a delivery policy. It is as long as there are bodies.
 pub(super) fn of(schema: Option<&str>) -> Option<Value> {
     let filter = json!({"reason": "unauthorized", "state": "open"});
@@ -18,6 +20,9 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("VapidKeyChange") => json!({"subject": "mailto:push@shop.example"}),
         Some("NewTopic") => json!({"name": "news", "join": "anyone"}),
         Some("TopicChange") => json!({"join": "server"}),
+        Some("RestoreRequest") => {
+            json!({"lane": 7, "since": "2026-12-01T08:00:00Z", "until": "2026-12-01T09:00:00Z", "dry_run": true})
+        }
         Some("SegmentBody") => json!({
             "expression": "(plan = \"pro\" or tag(\"beta\")) and last_seen < 30d", "description": "Who pays, or tries what is new",
         }),
@@ -56,6 +61,9 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
             "topics": ["news"], "timezone": "Europe/Berlin",
         }),
         Some("SubscriptionChange") => json!({"topics": ["news", "offers"]}),
+        Some("DiagnosisReport") => json!({"checks": [
+            {"name": "permission", "ok": false, "found": "denied", "advice": "Allow notifications in the site's settings."},
+        ]}),
         Some("Reports") => json!({"receipt": "AZR6PI8AcAAAAAECAwQFBgcICQoLDA0ODw", "kind": "displayed"}),
         Some("CalendarView") => json!({
             "timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "08:00"},
@@ -69,7 +77,7 @@ pub(super) fn of(schema: Option<&str>) -> Option<Value> {
         Some("LogLevelBody") => json!({"filter": "info,bellwire::dispatch=debug", "seconds": 900}),
         Some("NewWebhook") => json!({
             "name": "CRM", "url": "https://hooks.shop.example/bellwire",
-            "events": ["delivery.gone", "delivery.dead", "delivery.clicked", "campaign.state"],
+            "events": [EventType::DeliveryGone, EventType::DeliveryDead, EventType::DeliveryClicked, EventType::CampaignState],
         }),
         Some("WebhookChange") => json!({"enabled": true}),
         Some("SecretRotation") => json!({"overlap_hours": 24}),

@@ -15,9 +15,7 @@ use utoipa::PartialSchema as _;
 use utoipa::openapi::OpenApi;
 
 use super::ApiState;
-use super::problem::{Details, FieldError};
-use crate::model::role::Role;
-use crate::model::scope::Scope;
+use super::problem::{Details, FieldError, PROBLEM_KINDS};
 
 const ABOUT: &str = "Self-hosted web-push delivery.
 
@@ -26,12 +24,11 @@ What is refused is answered as a problem (RFC 9457), whose `type` leads to a pag
 seen (412, `precondition_failed`). A `POST` that makes something is carried out once however often it is repeated with the same \
 `Idempotency-Key`. Lists are paged: `Link` leads on.
 
-Every route may refuse a body that is too large (413, `body_too_large`) or takes too long (408, `body_too_slow`), and \
-whoever asks too often: 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` tell what is left: of \
-the `key`'s limit to servers, of the `client`'s, the IPv6 `network`'s or that of `receipts` to browsers. API keys that are \
-not valid count against their client, too (`keys`). No path or query value may hold NUL (400).";
+Every route may refuse a body that is too large (413, `body_too_large`) or takes too long (408, `body_too_slow`). Too many \
+requests get 429 (`rate_limited`) with `Retry-After`. `RateLimit` and `RateLimit-Policy` state the rest: of the `key`'s limit to servers, of \
+the `client`'s, the IPv6 `network`'s, the `subscription`'s or that of `receipts` to browsers. API keys that are not valid count \
+against their client, too (`keys`). No path or query value may hold NUL (400).";
 
-/// What the cookie of a session is, and what it takes beside it.
 const SESSION: &str = "The cookie that `POST /v1/session` sets; without TLS it is called `bellwire`. The role that a route names \
 must be held on the app that its path names, or for all apps; on routes without an app, and to delete one, for all apps; where \
 `any_app` stands beside it, the role on any app is enough, and what is shown is of the apps on which it is held. \
@@ -75,6 +72,19 @@ const PROBLEMS: [(&str, u16, &str); 11] = [
     ("TooManyRequests", 429, "Asked too often (`rate_limited`); `Retry-After` says when to ask again"),
 ];
 
+/// Types and descriptions of path parameters. A parameter that is not listed is a string without a description.
+const PATH_PARAMETERS: [(&str, &str, Option<&str>); 9] = [
+    ("app", "string", Some("Id or slug")),
+    ("campaign", "string", Some("Id or slug")),
+    ("code", "string", Some("As the browser showed it, in either case")),
+    ("key", "string", Some("Its sender's own name for it")),
+    ("lane", "integer", None),
+    ("run", "integer", Some("Its number, from 1")),
+    ("template", "string", Some("1 to 64 lower-case letters, digits and dashes")),
+    ("tier", "string", Some("Name, or 1, 2, 3")),
+    ("user", "string", Some("`user_id`")),
+];
+
 /// What the handlers cannot say of themselves: title, keys, problems, examples, and how long texts and how large numbers are.
 pub(crate) fn complete(api: OpenApi) -> Value {
     let mut api = serde_json::to_value(api).expect("a description consists of strings and numbers");
@@ -92,6 +102,9 @@ pub(crate) fn complete(api: OpenApi) -> Value {
         "session": {"type": "apiKey", "in": "cookie", "name": "__Host-bellwire", "description": SESSION},
     });
     api["components"]["schemas"]["Problem"] = json!(Details::schema());
+    // Not an `enum`: each new code would be a breaking change.
+    api["components"]["schemas"]["Problem"]["properties"]["code"]["examples"] =
+        PROBLEM_KINDS.iter().map(|kind| kind.code).collect();
     api["components"]["schemas"]["FieldError"] = json!(FieldError::schema());
     let content = json!({"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}});
     let problem = |description: &str| json!({"description": description, "content": content});
@@ -136,10 +149,10 @@ fn show_answers(api: &mut Value) {
 
 fn complete_operation(path: &str, method: &str, operation: &mut Value) {
     operation["operationId"] = operation_id(path, operation["operationId"].as_str().unwrap_or_default()).into();
-    if operation.get("security").is_none() {
-        operation["security"] = json!([{}]); // whoever asks
+    if operation["security"].as_array().is_none_or(Vec::is_empty) {
+        operation["security"] = json!([{}]); // no authentication
     }
-    add_role(operation);
+    add_path_parameters(path, operation);
     tell(operation);
     if is_made_once(path, method, operation) {
         add_idempotency_key(operation);
@@ -207,8 +220,8 @@ fn is_made_once(path: &str, method: &str, operation: &Value) -> bool {
 }
 
 fn add_idempotency_key(operation: &mut Value) {
-    let about = "1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: \
-                 remembered for a day or longer, for whoever asked";
+    let about = "1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one \
+                 and does nothing. Kept for two days";
     let header = json!({
         "name": "Idempotency-Key", "in": "header", "required": false, "description": about, "schema": {"type": "string"}
     });
@@ -223,6 +236,31 @@ fn add_idempotency_key(operation: &mut Value) {
             response["headers"]["Idempotent-Replayed"] = repeat.clone();
         }
     }
+}
+
+/// Adds the path parameters that the handler does not describe, in path order, before all other parameters.
+fn add_path_parameters(path: &str, operation: &mut Value) {
+    let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    let mut parameters: Vec<Value> = names.filter(|name| !takes(operation, name)).map(path_parameter).collect();
+    if let Some(described) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+        parameters.append(described);
+    }
+    if !parameters.is_empty() {
+        operation["parameters"] = parameters.into();
+    }
+}
+
+fn path_parameter(name: &str) -> Value {
+    let (_, kind, description) =
+        *PATH_PARAMETERS.iter().find(|(known, ..)| *known == name).unwrap_or(&(name, "string", None));
+    let mut parameter = json!({"name": name, "in": "path", "required": true, "schema": {"type": kind}});
+    if kind == "integer" {
+        parameter["schema"]["format"] = "int32".into();
+    }
+    if let Some(description) = description {
+        parameter["description"] = description.into();
+    }
+    parameter
 }
 
 fn takes(operation: &Value, parameter: &str) -> bool {
@@ -268,16 +306,6 @@ fn for_whom(operation: &Value) -> String {
         }
     }
     format!("Takes {}.", ways.join(", or "))
-}
-
-/// Says with which role somebody who is signed in may call what takes a scope, where the handler does not say it.
-fn add_role(operation: &mut Value) {
-    let ways = operation["security"].as_array_mut().expect("each operation has them");
-    if ways.iter().any(|way| way["session"].is_array()) {
-        return;
-    }
-    let scope = ways.iter().find_map(|way| Scope::from_name(way["api_key"][0].as_str()?));
-    ways.extend(scope.map(|scope| json!({"session": [Role::least_for(scope).name()]})));
 }
 
 /// The name of the component that a schema is, be it optional or not.
@@ -340,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_has_a_name_of_its_own_and_tells_what_it_answers() {
+    fn each_operation_has_a_name_and_responses() {
         let api = described();
         let mut names = BTreeSet::new();
         for (route, operation) in operations(&api) {
@@ -372,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operation_tells_what_it_does_for_whom_and_shows_an_example() {
+    fn each_operation_has_description_audience_and_example() {
         let api = described();
         let schemas = api["components"]["schemas"].as_object().expect("schemas");
         for (route, operation) in operations(&api) {
@@ -391,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_made_by_a_post_may_be_made_with_an_idempotency_key() {
+    fn each_creating_post_takes_an_idempotency_key() {
         let api = described();
         let takes_key = |operation: &Value| takes(operation, "Idempotency-Key");
         for (route, operation) in operations(&api).filter(|(route, _)| route.starts_with("post ")) {
@@ -437,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn every_body_has_an_example_and_every_example_fits_its_schema() {
+    fn each_body_has_a_valid_example() {
         let api = described();
         let schemas = api["components"]["schemas"].as_object().expect("schemas");
         for (route, operation) in operations(&api).filter(|(_, operation)| operation["requestBody"].is_object()) {
@@ -452,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_to_a_lane_may_do_without_a_body() {
+    fn lane_order_works_without_a_body() {
         let api = described();
         for order in ["hold", "release", "open", "close", "probe"] {
             let body = &api["paths"][format!("/v1/gateways/{{lane}}/{order}")]["post"]["requestBody"];

@@ -6,17 +6,16 @@ use serde_json::{Map, Value};
 
 use super::measure::Dimension;
 use super::query::Query;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Tier;
-use crate::model::fact::{Counts, Fact, Loss};
-use crate::model::id::{AppId, LaneId, MessageId};
-use crate::model::lane::Gateway;
 use crate::store::outcomes::rollups::{LaneOf, Row};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::fact::{Counts, Fact, Loss};
+use bellwire_core::id::{AppId, LaneId, MessageId};
+use bellwire_core::lane::Gateway;
 
 /// Points of an answer, at most.
 pub(super) const POINTS_MAX: usize = 20_000;
 
-/// What a group has of a dimension.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Lane(LaneId),
@@ -35,34 +34,28 @@ impl Label {
 #[derive(Debug)]
 struct Group {
     buckets: Vec<Counts>,
-    /// Active subscriptions at the end of the last bucket.
     active: i64,
 }
 
-/// One bucket of one group.
 #[derive(Debug, PartialEq)]
 pub(super) struct Point {
     /// When its bucket begins; none: there is only one.
     pub at: Option<Timestamp>,
     /// What it has of each dimension.
     pub dimensions: Map<String, Value>,
-    /// What each measure comes to.
     pub metrics: Map<String, Value>,
 }
 
-/// What there is too much of to answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TooMany {
     /// More points than [`POINTS_MAX`].
     Points,
-    /// More rows than are read for one answer.
     Rows,
 }
 
 /// What tells rows apart, but for time.
 type Kind = (Option<LaneId>, Gateway, Option<Tier>, Option<MessageId>);
 
-/// An answer in the making.
 pub(super) struct Chart<'a> {
     query: &'a Query,
     lanes: BTreeMap<LaneId, &'a LaneOf>,
@@ -83,7 +76,6 @@ impl<'a> Chart<'a> {
         Self { query, lanes, groups: Vec::new(), by_labels: BTreeMap::new(), by_kind: HashMap::new(), groups_max }
     }
 
-    /// Adds what was counted within the range.
     pub(super) fn add(&mut self, row: &Row) -> Result<(), TooMany> {
         let bucket = self.query.bucket_s.map_or(0, |seconds| (row.start - self.query.from).num_seconds() / seconds);
         let Some(group) = self.group_of(row)? else { return Ok(()) };
@@ -160,7 +152,6 @@ impl<'a> Chart<'a> {
         Ok(points)
     }
 
-    /// Dimensions that rows are grouped by.
     fn grouping(&self) -> impl Iterator<Item = Dimension> + use<'_, 'a> {
         self.query.dimensions.iter().copied().filter(|dimension| dimension.split().is_none())
     }

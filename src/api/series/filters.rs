@@ -1,14 +1,13 @@
 //! What a chart is narrowed to.
 
-use crate::model::delivery::{Ending, Tier};
-use crate::model::fact::{Loss, StatusClass};
-use crate::model::id::{LaneId, MessageId};
-use crate::model::lane::Gateway;
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::fact::{Loss, StatusClass};
+use bellwire_core::id::{LaneId, MessageId};
+use bellwire_core::lane::Gateway;
 
 /// What is left out. Empty: nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Filters {
-    /// Ids or slugs.
     pub apps: Vec<String>,
     pub lanes: Vec<LaneId>,
     pub gateways: Vec<Gateway>,

@@ -3,48 +3,25 @@
 use serde_json::{Value, json};
 
 use super::filters::Filters;
-use crate::model::delivery::{Ending, ReceiptKind};
-use crate::model::fact::{Counts, Fact, Loss, StatusClass, WAITS};
+use bellwire_core::delivery::{Ending, ReceiptKind};
+use bellwire_core::fact::{Counts, Fact, Loss, StatusClass, WAITS};
+use bellwire_core::named;
 
-/// What figures can be broken down by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dimension {
-    App,
-    Lane,
-    Gateway,
-    Tier,
-    Message,
-    Outcome,
-    Status,
-    Reason,
+named! {
+    /// What figures can be broken down by.
+    pub(super) enum Dimension {
+        App = "app",
+        Lane = "lane",
+        Gateway = "gateway",
+        Tier = "tier",
+        Message = "message",
+        Outcome = "outcome",
+        Status = "status",
+        Reason = "reason",
+    }
 }
 
 impl Dimension {
-    const ALL: [Self; 8] =
-        [Self::App, Self::Lane, Self::Gateway, Self::Tier, Self::Message, Self::Outcome, Self::Status, Self::Reason];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::App => "app",
-            Self::Lane => "lane",
-            Self::Gateway => "gateway",
-            Self::Tier => "tier",
-            Self::Message => "message",
-            Self::Outcome => "outcome",
-            Self::Status => "status",
-            Self::Reason => "reason",
-        }
-    }
-
-    pub(super) fn named(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|dimension| dimension.name() == text)
-    }
-
-    pub(super) fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
-    }
-
-    /// How it splits the measure that has it.
     pub(super) fn split(self) -> Option<Split> {
         match self {
             Self::Outcome => Some(Split::Outcome),
@@ -64,7 +41,6 @@ pub(super) enum Split {
 }
 
 impl Split {
-    /// Its values that no filter leaves out.
     pub(super) fn values(self, filters: &Filters) -> Vec<&'static str> {
         match self {
             Split::Outcome => allowed(&Measure::OUTCOMES, &filters.outcomes).into_iter().map(Ending::name).collect(),
@@ -81,13 +57,9 @@ fn allowed<T: Copy + PartialEq>(all: &[T], filter: &[T]) -> Vec<T> {
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Measure {
-    /// Deliveries that ended, in whichever way.
     Ended,
-    /// Those that ended in this way.
     EndedAs(Ending),
-    /// POSTs.
     Attempts,
-    /// Attempts that another one follows.
     Retried,
     /// Of the deliveries that ended, the share that a gateway accepted.
     AcceptanceRate,
@@ -101,20 +73,15 @@ pub(super) enum Measure {
     ReceiptsAsked,
     /// Displayed, of the accepted deliveries that a receipt was asked for.
     DisplayRate,
-    /// Clicked, of those displayed.
     ClickRate,
     /// How long so many hundredths of the accepted deliveries waited at most, in seconds.
     Latency(u8),
-    /// Subscriptions that became active.
     SubscriptionsWon,
-    /// Subscriptions that are not active any more.
     SubscriptionsLost,
-    /// Active subscriptions at the end of the bucket.
     SubscriptionsActive,
 }
 
 impl Measure {
-    /// Ways in which a delivery ends.
     pub(super) const OUTCOMES: [Ending; 6] =
         [Ending::Accepted, Ending::Gone, Ending::Expired, Ending::Dead, Ending::Cancelled, Ending::Capped];
 
@@ -259,12 +226,12 @@ mod tests {
     fn every_measure_and_dimension_goes_by_its_name() {
         let all: Vec<_> = Measure::all().collect();
         assert!(all.iter().all(|measure| Measure::named(&measure.name()) == Some(*measure)));
-        assert!(Dimension::ALL.into_iter().all(|dimension| Dimension::named(dimension.name()) == Some(dimension)));
+        assert!(Dimension::ALL.into_iter().all(|dimension| Dimension::from_name(dimension.name()) == Some(dimension)));
     }
 
     /// Only facts within a measure's span are read: each must come to the same without all others.
     #[test]
-    fn a_measure_needs_no_facts_but_those_of_its_span() {
+    fn measure_needs_only_facts_of_its_span() {
         let mut all = Counts::default();
         (0..).zip(Fact::all()).for_each(|(n, fact)| (0..=n % 7).for_each(|_| all.add(fact)));
         for measure in Measure::all() {

@@ -3,8 +3,8 @@
 
 use chrono::{DateTime, TimeDelta};
 
-use crate::model::clock::Timestamp;
 use crate::store::outcomes::rollups::{Piece, Step};
+use bellwire_core::clock::Timestamp;
 
 /// The pieces of a range that begins and ends at whole minutes, or at whole hours or days where minutes or hours are not kept
 /// any more. They are in order, overlap nowhere and leave nothing out.
@@ -20,7 +20,6 @@ pub(super) fn from_then_on(from: Timestamp) -> Vec<Piece> {
     pieces
 }
 
-/// `steps`: what may be used, the shortest first.
 fn cut(from: Timestamp, until: Timestamp, steps: &[Step]) -> Vec<Piece> {
     let Some((&longest, shorter)) = steps.split_last().filter(|_| from < until) else { return Vec::new() };
     let (first, last) = (up(from, longest.seconds()), down(until, longest.seconds()));
@@ -52,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_days_with_hours_and_minutes_at_its_ends() {
+    fn range_is_days_with_partial_ends() {
         use Step::{Day, Hour, Minute};
         type Case<'a> = (&'a str, &'a str, &'a [(Step, &'a str)]);
         let cases: [Case<'_>; 6] = [

@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use chrono::DateTime;
-
 use super::filters::Filters;
 use super::measure::{Dimension, Measure, Split};
 use super::pieces::{down, pieces, up};
-use crate::api::extract::refuse_nul;
+use crate::api::nul::refuse_nul;
 use crate::api::problem::Problem;
-use crate::model::clock::Timestamp;
-use crate::model::delivery::{Ending, Tier};
-use crate::model::fact::{Loss, StatusClass};
-use crate::model::id::LaneId;
-use crate::model::lane::Gateway;
 use crate::store::outcomes::rollups::{MetricsKept, Piece, Step};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::fact::{Loss, StatusClass};
+use bellwire_core::id::LaneId;
+use bellwire_core::lane::Gateway;
+use bellwire_core::request_time;
 
 /// Buckets of a request, at most.
 pub(super) const BUCKETS_MAX: i64 = 1_500;
@@ -49,7 +48,6 @@ pub(super) struct Query {
     pub until: Timestamp,
     /// Seconds of a bucket; none: one bucket for all.
     pub bucket_s: Option<i64>,
-    /// Its name in the request.
     pub granularity: Option<&'static str>,
     /// Of which rows it is put together.
     pub pieces: Vec<Piece>,
@@ -72,7 +70,7 @@ impl Query {
             let detail = format!("is required: one or more of {}", Measure::names());
             return Err(Problem::invalid_parameter("measures[]", detail));
         }
-        let dimensions = given.named("dimensions", Dimension::named, &Dimension::names())?;
+        let dimensions = given.named("dimensions", Dimension::from_name, &Dimension::names())?;
         let filters = given.filters()?;
         given.finish()?;
         if of_one_app && (dimensions.contains(&Dimension::App) || !filters.apps.is_empty()) {
@@ -87,7 +85,6 @@ impl Query {
         Ok(query)
     }
 
-    /// How many buckets there are.
     pub(super) fn buckets(&self) -> i64 {
         self.bucket_s.map_or(1, |seconds| (self.until - self.from).num_seconds() / seconds)
     }
@@ -204,8 +201,8 @@ impl Given {
         let text =
             self.one(name)?.ok_or_else(|| Problem::invalid_parameter(name, format!("is required; it {rule}")))?;
         // A `+` that was not percent-encoded reads as a space.
-        let time = DateTime::parse_from_rfc3339(&text.replace(' ', "+"));
-        time.map(|time| time.to_utc()).map_err(|_| Problem::invalid_parameter(name, rule))
+        let time = request_time::parse(&text.replace(' ', "+"));
+        time.ok_or_else(|| Problem::invalid_parameter(name, rule))
     }
 
     fn granularity(&mut self) -> Result<Option<(&'static str, i64)>, Problem> {
@@ -317,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_widened_to_whole_buckets_and_shown_by_the_longest_rows_that_fit() {
+    fn range_uses_whole_buckets_of_longest_rows() {
         use Step::{Day, Hour, Minute};
         type Case<'a> = (&'a str, &'a str, &'a str, &'a [Step], &'a str, i64);
         let cases: [Case<'_>; 10] = [

@@ -8,10 +8,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, header};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 
-use crate::api::problem::Problem;
-use crate::model::clock::Timestamp;
-use crate::model::id::SessionId;
+use crate::api::problem::{Problem, ProblemCode};
 use crate::vault::Vault;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SessionId;
 
 /// A session that is not used for so long has ended: its token expires.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
@@ -22,7 +22,6 @@ const AUDIENCE: &str = "bellwire/session";
 /// Octets of a token, at most: no work for what cannot be one.
 const TOKEN_MAX: usize = 1_024;
 
-/// What a token says.
 #[derive(Debug, Serialize, Deserialize)]
 struct Claims {
     aud: String,
@@ -36,7 +35,6 @@ struct Claims {
 pub(in crate::api) struct Token {
     /// The session that it names, which may have ended.
     pub session: SessionId,
-    /// Whether it is to be renewed.
     pub is_stale: bool,
 }
 
@@ -123,7 +121,6 @@ pub(in crate::api) fn value_of<'a>(headers: &'a HeaderMap, name: &str) -> Option
 pub(crate) struct Renewal(Arc<OnceLock<HeaderValue>>);
 
 impl Renewal {
-    /// Notes it.
     pub(in crate::api) fn note(&self, cookie: HeaderValue) {
         let _ = self.0.set(cookie);
     }
@@ -160,7 +157,7 @@ pub(in crate::api) fn check_origin(method: &Method, headers: &HeaderMap) -> Resu
     }
     let detail = "A session is taken only from this server's own pages: `Sec-Fetch-Site` or `Origin` says that this request \
                   comes from elsewhere, or does not say where from. Programs use an API key.";
-    Err(Problem::new(axum::http::StatusCode::FORBIDDEN, "cross_site", detail))
+    Err(Problem::new(ProblemCode::CrossSite, detail))
 }
 
 #[cfg(test)]
@@ -182,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lasts_half_an_hour_and_no_longer_than_its_session() {
+    fn token_lasts_half_an_hour_within_its_session() {
         let (vault, session) = (vault(), SessionId(Uuid::from_u128(7)));
         let long = AT + TimeDelta::hours(12);
         let token = write(&vault, session, AT, long);
@@ -195,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_tokens_for_this_purpose_are_taken_and_those_of_an_older_key_too() {
+    fn only_own_tokens_of_this_purpose_pass() {
         let (vault, session) = (vault(), SessionId(Uuid::from_u128(7)));
         let later = AT + TimeDelta::hours(1);
         let token = write(&vault, session, AT, later);
@@ -231,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_for_this_host_and_no_script() {
+    fn cookie_is_host_only_and_http_only() {
         let cookie = |cookies: Cookies| cookies.give(&vault(), SessionId(Uuid::nil()), AT, AT + TimeDelta::hours(1));
         let (secure, plain) = (cookie(Cookies { secure: true }), cookie(PLAIN));
         let (secure, plain) = (secure.to_str().unwrap(), plain.to_str().unwrap());

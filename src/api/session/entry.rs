@@ -14,21 +14,20 @@ use super::SessionView;
 use crate::api::ApiState;
 use crate::api::extract::is_plain_text;
 use crate::api::limits::At;
-use crate::api::problem::Problem;
+use crate::api::problem::{Problem, ProblemCode};
 use crate::api::signed_in::SignedIn;
-use crate::model::id::{SessionId, TeammateId};
 use crate::store::keys::api_keys::ApiKey;
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::store::keys::passkeys::ShownLink;
 use crate::store::keys::sessions::{self, NewSession, Owner};
 use crate::store::keys::team;
+use bellwire_core::id::{SessionId, TeammateId};
 
 /// How long somebody stays signed in, however busy: a working day.
 const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
 /// Characters of a browser's `User-Agent` that are kept.
 const BROWSER_MAX: usize = 200;
 
-/// Who comes, and from where.
 pub(super) struct Visitor {
     /// Of a socket, or a proxy's word; 0.0.0.0 off no socket.
     pub(super) client: IpAddr,
@@ -62,7 +61,7 @@ pub(super) async fn use_link(
         return Ok(false);
     }
     if let Some(hash) = &link.password_hash {
-        team::set_password(conn, id, Some(hash)).await?;
+        team::set_password(conn, &state.vault, id, Some(hash)).await?;
         sessions::end_all(conn, Owner::Teammate(id), None, now).await?;
         let actor = Actor { who: Who::Teammate(id), address: visitor.address };
         Entry::new(actor, None, Action::PasswordSet, id).record(conn, 1, now).await?;
@@ -131,7 +130,7 @@ pub(super) fn refuse_saying(
     by: Value,
 ) -> Problem {
     record_refusal(state, visitor, teammate, by);
-    Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail)
+    Problem::new(ProblemCode::SignInRefused, detail)
 }
 
 /// Has it written down that a sign-in failed, unless that client has failed so often of late that a later entry tells of it.

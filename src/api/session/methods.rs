@@ -40,8 +40,7 @@ pub(crate) struct OidcMethod {
 }
 
 /// Tells how people sign in to this server, for whoever shows them a page.
-#[utoipa::path(get, path = "/v1/session/methods", tag = "Team", security(()),
-    responses((status = 200, body = Methods)))]
+#[utoipa::path(get, path = "/v1/session/methods", tag = "Team", responses((status = 200, body = Methods)))]
 pub(crate) async fn show(State(state): State<ApiState>) -> axum::Json<Methods> {
     let mut methods = vec![Method::Password, Method::Link, Method::ApiKey];
     let oidc = state.settings.oidc.as_ref();

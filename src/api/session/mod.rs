@@ -24,9 +24,10 @@ use super::extract::{At, Json, Query};
 use super::paging::{Page, Paging};
 use super::passwords::Password;
 use super::problem::{Faults, Problem};
+use super::routes::{Access, Argument, routes};
 use super::signed_in::{SignedIn, ended, enter};
-use crate::model::id::{ApiKeyId, AppId, SessionId, TeammateId};
-use crate::model::role::{Grant, Role};
+use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
+use bellwire_core::role::{Grant, Role};
 
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::keys::sessions::{self, Listed, Owner};
@@ -34,9 +35,7 @@ use crate::store::keys::team;
 use cookie::IDLE_MAX;
 pub(crate) use sign_in::{__path_sign_in, LINK_PREFIX, link_mac, sign_in};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(show, sign_in, sign_out))
@@ -86,13 +85,16 @@ impl FromRequestParts<ApiState> for InSession {
     }
 }
 
+impl Argument for InSession {
+    const ACCESS: &'static [Access] = &[("session", &[])];
+}
+
 /// A role, and where it holds.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GrantView {
     /// What the teammate may do there.
     role: Role,
     /// On this app; null: on all of them, and on the server itself.
-    #[schema(value_type = Option<String>)]
     app: Option<AppId>,
 }
 
@@ -106,15 +108,12 @@ impl From<&Grant> for GrantView {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionView {
     /// The session's id.
-    #[schema(value_type = String)]
     id: SessionId,
     /// The teammate; null: it is an operator's key.
-    #[schema(value_type = Option<String>)]
     teammate: Option<TeammateId>,
     /// The teammate's address.
     email: Option<String>,
     /// The operator's key that the session acts as; null: it is a teammate.
-    #[schema(value_type = Option<String>)]
     api_key: Option<ApiKeyId>,
     /// What they may do. An operator's key is `admin` everywhere, but for the team.
     roles: Vec<GrantView>,
@@ -150,14 +149,13 @@ impl From<&SignedIn> for SessionView {
 }
 
 /// Tells who is signed in, and what they may do.
-#[utoipa::path(get, path = "/v1/session", tag = "Team", security(("session" = [])),
-    responses((status = 200, body = SessionView)))]
+#[utoipa::path(get, path = "/v1/session", tag = "Team", responses((status = 200, body = SessionView)))]
 pub(crate) async fn show(caller: InSession) -> axum::Json<SessionView> {
     axum::Json((&caller.signed_in).into())
 }
 
 /// Signs out: the session ends, and its cookie is taken away.
-#[utoipa::path(delete, path = "/v1/session", tag = "Team", security(("session" = [])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/session", tag = "Team", responses((status = 204)))]
 pub(crate) async fn sign_out(caller: InSession, State(state): State<ApiState>) -> Result<Response, Problem> {
     let id = caller.signed_in.session.id;
     end_one(&state, id, None, &caller.did(Action::SessionEnded, id)).await?;
@@ -166,7 +164,7 @@ pub(crate) async fn sign_out(caller: InSession, State(state): State<ApiState>) -
 
 async fn end_one(state: &ApiState, id: SessionId, of: Option<Owner>, entry: &Entry) -> Result<(), Problem> {
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if !sessions::end(&mut tx, id, of, now).await? {
         return Err(Problem::not_found("session"));
     }
@@ -187,8 +185,7 @@ pub(crate) struct PasswordChange {
 }
 
 /// Sets one's password. All other sessions of the teammate end.
-#[utoipa::path(put, path = "/v1/session/password", tag = "Team", request_body = PasswordChange,
-    security(("session" = [])), responses((status = 204)))]
+#[utoipa::path(put, path = "/v1/session/password", tag = "Team", responses((status = 204)))]
 pub(crate) async fn set_password(
     caller: InSession,
     State(state): State<ApiState>,
@@ -202,7 +199,7 @@ pub(crate) async fn set_password(
         faults.refuse("/new_password", fault);
     }
     faults.finish()?;
-    let known = team::credentials(&state.pool, email).await?.and_then(|known| known.password_hash);
+    let known = team::credentials(&state.pool, &state.vault, email).await?.and_then(|known| known.password_hash);
     match (known.clone(), body.current_password) {
         (None, _) if session.began_at + FRESH > state.clock.now() => {}
         (None, _) => return Err(Problem::forbidden("To set a first password, sign in anew by a one-time link.")),
@@ -222,14 +219,14 @@ pub(crate) async fn set_password(
     }
     let hash = state.passwords.hash(body.new_password).await?;
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     // Somebody may have forgotten it, and ended this session, while it was hashed.
-    if !team::keep_credentials(&mut tx, id, known.as_deref()).await?
+    if !team::keep_credentials(&mut tx, &state.vault, id, known.as_deref()).await?
         || !sessions::keep(&mut tx, session.id, now).await?
     {
         return Err(ended());
     }
-    team::set_password(&mut tx, id, Some(&hash)).await?;
+    team::set_password(&mut tx, &state.vault, id, Some(&hash)).await?;
     sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
     caller.did(Action::PasswordSet, id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
@@ -240,7 +237,6 @@ pub(crate) async fn set_password(
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ListedView {
     /// Its id.
-    #[schema(value_type = String)]
     id: SessionId,
     /// Whether it is the one that asks.
     is_this: bool,
@@ -257,8 +253,7 @@ pub(crate) struct ListedView {
 }
 
 /// Lists where one is signed in, the latest first.
-#[utoipa::path(get, path = "/v1/sessions", tag = "Team", params(Paging), security(("session" = [])),
-    responses((status = 200, body = Page<ListedView>)))]
+#[utoipa::path(get, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Page<ListedView>)))]
 pub(crate) async fn list(
     caller: InSession,
     State(state): State<ApiState>,
@@ -276,8 +271,7 @@ pub(crate) async fn list(
 }
 
 /// Ends one of one's own sessions; whoever may change the team, any.
-#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "Team",
-    params(("session" = String, Path)), security(("session" = [])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn end(
     caller: InSession,
     State(state): State<ApiState>,
@@ -297,11 +291,10 @@ pub(crate) struct Ended {
 }
 
 /// Ends all of one's own sessions but this one.
-#[utoipa::path(delete, path = "/v1/sessions", tag = "Team", security(("session" = [])),
-    responses((status = 200, body = Ended)))]
+#[utoipa::path(delete, path = "/v1/sessions", tag = "Team", responses((status = 200, body = Ended)))]
 pub(crate) async fn end_others(caller: InSession, State(state): State<ApiState>) -> Result<axum::Json<Ended>, Problem> {
     let (session, now) = (&caller.signed_in.session, state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let ended = sessions::end_all(&mut tx, session.owner, Some(session.id), now).await?;
     let target = caller.actor.who.name();
     caller.did(Action::SessionEnded, target).record(&mut tx, ended, now).await?;

@@ -21,10 +21,6 @@ use crate::api::extract::{Query, is_plain_text};
 use crate::api::problem::Problem;
 use crate::api::signed_in::SignedIn;
 use crate::api::team::{removed_account, removed_email};
-use crate::model::base64url;
-use crate::model::clock::Timestamp;
-use crate::model::id::TeammateId;
-use crate::model::role::{Grant, Grants, Role};
 use crate::oidc::{ATTEMPT_LASTS, Attempt, Failure, Person, Provider};
 use crate::store::keys::audit::{Action, Actor, Entry, Who};
 use crate::store::keys::oidc::{self, Account};
@@ -32,8 +28,12 @@ use crate::store::keys::passkeys::{self, FirstFactor, ShownAccount};
 use crate::store::keys::sessions::Owner;
 use crate::store::keys::team::{self, Standing};
 use crate::vault::OIDC_ATTEMPT;
+use bellwire_core::base64url;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::TeammateId;
+use bellwire_core::named;
+use bellwire_core::role::{Grant, Grants, Role};
 
-/// Where it begins, on this server.
 pub(super) const BEGIN: &str = "/v1/session/oidc";
 /// Where the provider sends browsers back to, on this server.
 pub(crate) const CALLBACK: &str = "/v1/session/oidc/callback";
@@ -63,51 +63,26 @@ pub struct Settings {
     pub newcomers: Option<Role>,
 }
 
-/// Why somebody is not let in: in the address of the page that they land on and, but for [`Why::Attempt`], in the audit log.
-#[derive(Debug, Clone, Copy)]
-enum Why {
-    /// The browser did not begin this here, or too long ago.
-    Attempt,
-    /// They gave up at the provider, or it did not let them through.
-    Declined,
-    /// The provider does not answer as it should.
-    Provider,
-    /// Too many others sign in.
-    Busy,
-    /// The code or the ID token is wrong.
-    Token,
-    /// The provider has not verified their address.
-    Email,
-    /// Their address has another domain.
-    Domain,
-    /// They are no teammate.
-    Unknown,
-    /// They would be a newcomer, and were removed from the team.
-    Removed,
-    /// They are shut out.
-    Disabled,
-    /// Their address is that of a teammate with another account at the provider.
-    OtherAccount,
-    /// They have a passkey, and this server has no name that browsers would ask for it under.
-    PasskeysUnavailable,
-}
-
-impl Why {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Attempt => "attempt",
-            Self::Declined => "declined",
-            Self::Provider => "provider",
-            Self::Busy => "busy",
-            Self::Token => "token",
-            Self::Email => "email",
-            Self::Domain => "domain",
-            Self::Unknown => "unknown",
-            Self::Removed => "removed",
-            Self::Disabled => "disabled",
-            Self::OtherAccount => "other_account",
-            Self::PasskeysUnavailable => "passkeys_unavailable",
-        }
+named! {
+    /// Why somebody is not let in: in the address of the page that they land on and, but for [`Why::Attempt`], in the audit log.
+    enum Why {
+        /// The browser did not begin this here, or too long ago.
+        Attempt = "attempt",
+        /// They gave up at the provider, or it did not let them through.
+        Declined = "declined",
+        Provider = "provider",
+        Busy = "busy",
+        Token = "token",
+        Email = "email",
+        Domain = "domain",
+        Unknown = "unknown",
+        /// They would be a newcomer, and were removed from the team.
+        Removed = "removed",
+        Disabled = "disabled",
+        /// Their address is that of a teammate with another account at the provider.
+        OtherAccount = "other_account",
+        /// They have a passkey, and this server has no name that browsers would ask for it under.
+        PasskeysUnavailable = "passkeys_unavailable",
     }
 }
 
@@ -121,7 +96,6 @@ fn noted(failure: Failure) -> Why {
     }
 }
 
-/// How a sign-in can fail.
 enum Failed {
     /// As that teammate, if it came so far.
     Refused(Why, Option<TeammateId>),
@@ -160,7 +134,7 @@ pub(crate) struct Answer {
 
 /// Sends a browser to the OpenID provider, to come back to `/v1/session/oidc/callback` within ten minutes. It is for navigations:
 /// whatever goes wrong, they end at a page of this server.
-#[utoipa::path(get, path = "/v1/session/oidc", tag = "Team", security(()),
+#[utoipa::path(get, path = "/v1/session/oidc", tag = "Team",
     responses((status = 303, description = "On to the provider"), (status = 404, description = "This server has none")))]
 pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result<Response, Problem> {
     let settings = settings(&state)?;
@@ -175,17 +149,15 @@ pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result
     })
 }
 
-/// Somebody whom the provider let through.
 struct Arrived {
     /// What their browser is to keep: the session, or the challenge that a passkey has to answer first.
     cookie: HeaderValue,
-    /// The word with which they land.
     word: Option<&'static str>,
 }
 
 /// Lets a browser in that comes back from the OpenID provider with a code. It is sent on to a page of this server: with a
 /// session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
-#[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team", params(Answer), security(()),
+#[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team",
     responses((status = 303, description = "On to a page of this server"), (status = 404, description = "This server has no provider")))]
 pub(crate) async fn callback(
     State(state): State<ApiState>,
@@ -215,7 +187,6 @@ fn settings(state: &ApiState) -> Result<&Settings, Problem> {
     state.settings.oidc.as_ref().ok_or_else(|| Problem::not_found("way to sign in"))
 }
 
-/// Somebody who comes back from the provider.
 struct Arrival<'a> {
     state: &'a ApiState,
     settings: &'a Settings,
@@ -237,7 +208,7 @@ impl Arrival<'_> {
         // Counts as a guess at a key, which is as hard, and costs the provider a request.
         state.limits.keys.attempt(&code, visitor.client)?;
         let person = settings.provider.finish(attempt, code, now).await.map_err(noted)?;
-        let mut tx = state.pool.begin().await?;
+        let mut tx = state.begin().await?;
         let teammate = self.admit(&mut tx, &person).await?;
         let passkeys = passkeys::list(&mut *tx, teammate).await?;
         if !passkeys.is_empty() {
@@ -347,14 +318,12 @@ fn set_cookie(cookies: Cookies, value: &str, lasts_s: u64) -> HeaderValue {
     HeaderValue::try_from(text).expect("the value is base64url")
 }
 
-/// Has the browser keep an attempt, sealed.
 fn keep(state: &ApiState, attempt: &Attempt) -> HeaderValue {
     let plain = serde_json::to_vec(attempt).expect("an attempt consists of texts and a number");
     let sealed = state.vault.seal(OIDC_ATTEMPT, Uuid::nil(), &plain);
     set_cookie(state.settings.cookies, &base64url::encode(sealed), ATTEMPT_LASTS.as_secs())
 }
 
-/// The attempt that a browser has kept.
 fn kept(state: &ApiState, headers: &HeaderMap) -> Option<Attempt> {
     let value =
         cookie::value_of(headers, cookie_name(state.settings.cookies)).filter(|value| value.len() <= COOKIE_MAX)?;

@@ -9,23 +9,22 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::InSession;
 use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, RelyingParty, challenge_of};
 use crate::api::ApiState;
 use crate::api::auth::TeamAdmin;
 use crate::api::extract::{At, Json, is_plain_text};
-use crate::api::problem::{Faults, Problem};
-use crate::model::id::{PasskeyId, TeammateId};
+use crate::api::problem::{Faults, Problem, ProblemCode};
+use crate::api::routes::routes;
 use crate::store::keys::audit::Action;
 use crate::store::keys::passkeys::{self, Added, PASSKEYS_MAX, Passkey};
 use crate::store::keys::sessions::{self, Owner};
 use crate::store::keys::team;
 use crate::store::results::Written;
 use crate::vault::{Purpose, Vault};
+use bellwire_core::id::{PasskeyId, TeammateId};
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, add))
@@ -42,7 +41,6 @@ const RECENT: TimeDelta = TimeDelta::minutes(10);
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeyView {
     /// Its id.
-    #[schema(value_type = String)]
     id: PasskeyId,
     /// Its name, for you to tell your passkeys apart.
     name: String,
@@ -105,8 +103,7 @@ fn check_name(name: &str) -> Result<(), Problem> {
 
 /// Lists your passkeys. With one or more, a password, a one-time link or an OpenID provider lets you in only together with one of
 /// them.
-#[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", security(("session" = [])),
-    responses((status = 200, body = Passkeys)))]
+#[utoipa::path(get, path = "/v1/session/passkeys", tag = "Team", responses((status = 200, body = Passkeys)))]
 pub(crate) async fn list(caller: InSession, State(state): State<ApiState>) -> Result<axum::Json<Passkeys>, Problem> {
     let data = passkeys::list(&state.pool, caller.teammate()?).await?;
     Ok(axum::Json(Passkeys { data: data.into_iter().map(PasskeyView::from).collect() }))
@@ -114,7 +111,7 @@ pub(crate) async fn list(caller: InSession, State(state): State<ApiState>) -> Re
 
 /// Begins to add a passkey: returns what an authenticator is to be asked, within five minutes. Takes a sign-in within the last
 /// ten (403, `sign_in_again`), and a server that has a public URL (409, `passkeys_unavailable`).
-#[utoipa::path(post, path = "/v1/session/passkeys/options", tag = "Team", security(("session" = [])),
+#[utoipa::path(post, path = "/v1/session/passkeys/options", tag = "Team",
     responses((status = 201, body = PasskeyCreation)))]
 pub(crate) async fn begin(
     caller: InSession,
@@ -136,8 +133,7 @@ pub(crate) async fn begin(
 
 /// Adds the passkey that an authenticator has made; at most ten. Takes a sign-in within the last ten minutes (403,
 /// `sign_in_again`).
-#[utoipa::path(post, path = "/v1/session/passkeys", tag = "Team", request_body = NewPasskey,
-    security(("session" = [])), responses((status = 201, body = PasskeyView)))]
+#[utoipa::path(post, path = "/v1/session/passkeys", tag = "Team", responses((status = 201, body = PasskeyView)))]
 pub(crate) async fn add(
     caller: InSession,
     State(state): State<ApiState>,
@@ -151,7 +147,7 @@ pub(crate) async fn add(
         serde_json::from_value(credential).map_err(|_| refused(Refusal::Malformed))?;
     let challenge = challenge_of(&credential.response.client_data_json).map_err(refused)?;
     let (mac, session, now) = (challenge_mac(&state.vault, &challenge), caller.signed_in.session.id, state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if !passkeys::take_challenge_to_add(&mut tx, &mac, session, now).await? {
         return Err(refused(Refusal::Challenge));
     }
@@ -170,7 +166,7 @@ pub(crate) async fn add(
     match passkeys::add(&mut tx, teammate, &passkey).await? {
         Added::Done => {}
         Added::TooMany => return Err(too_many()),
-        Added::Known => return Err(Problem::conflict("passkey_known", "This passkey has been added before.")),
+        Added::Known => return Err(Problem::new(ProblemCode::PasskeyKnown, "This passkey has been added before.")),
     }
     caller.did(Action::PasskeyAdded, passkey.id).record(&mut tx, 1, now).await?;
     tx.commit().await?;
@@ -178,8 +174,8 @@ pub(crate) async fn add(
 }
 
 /// Renames one of your passkeys.
-#[utoipa::path(patch, path = "/v1/session/passkeys/{passkey}", tag = "Team", params(("passkey" = String, Path)),
-    request_body = PasskeyChange, security(("session" = [])), responses((status = 200, body = PasskeyView)))]
+#[utoipa::path(patch, path = "/v1/session/passkeys/{passkey}", tag = "Team",
+    responses((status = 200, body = PasskeyView)))]
 pub(crate) async fn rename(
     caller: InSession,
     State(state): State<ApiState>,
@@ -188,7 +184,7 @@ pub(crate) async fn rename(
 ) -> Result<axum::Json<PasskeyView>, Problem> {
     let teammate = caller.teammate()?;
     check_name(&name)?;
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let renamed = passkeys::rename(&mut tx, teammate, id, &name).await?.ok_or_else(unknown)?;
     caller.did(Action::PasskeyRenamed, id).record(&mut tx, 1, state.clock.now()).await?;
     tx.commit().await?;
@@ -197,15 +193,14 @@ pub(crate) async fn rename(
 
 /// Removes one of your passkeys. Without any, a password, or an OpenID provider, alone lets you in. Takes a sign-in within the last ten minutes (403,
 /// `sign_in_again`).
-#[utoipa::path(delete, path = "/v1/session/passkeys/{passkey}", tag = "Team", params(("passkey" = String, Path)),
-    security(("session" = [])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/session/passkeys/{passkey}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn remove(
     caller: InSession,
     State(state): State<ApiState>,
     At(id): At<PasskeyId>,
 ) -> Result<StatusCode, Problem> {
     let teammate = recently_in(&caller, &state)?;
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if passkeys::remove(&mut tx, teammate, id).await? == Written::Unknown {
         return Err(unknown());
     }
@@ -223,8 +218,8 @@ pub(crate) struct PasskeysRemoved {
 
 /// Lets a teammate in again who has lost what keeps their passkeys: all of them are removed, and all sessions end, since somebody
 /// may have found it. The password stays.
-#[utoipa::path(delete, path = "/v1/team/{teammate}/passkeys", tag = "Team", params(("teammate" = String, Path)),
-    security(("session" = ["admin"])), responses((status = 200, body = PasskeysRemoved)))]
+#[utoipa::path(delete, path = "/v1/team/{teammate}/passkeys", tag = "Team",
+    responses((status = 200, body = PasskeysRemoved)))]
 pub(crate) async fn reset(
     admin: TeamAdmin,
     State(state): State<ApiState>,
@@ -233,7 +228,7 @@ pub(crate) async fn reset(
     // One's own take a sign-in of late, which this does not ask for.
     admin.must_not_be(id)?;
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     admin.must_still_be(&mut tx).await?;
     if !team::lock(&mut tx, id).await? {
         return Err(Problem::not_found("teammate"));
@@ -252,7 +247,7 @@ fn recently_in(caller: &InSession, state: &ApiState) -> Result<TeammateId, Probl
         return Ok(teammate);
     }
     let detail = "To add or remove a passkey, sign in again: it takes a sign-in within the last ten minutes.";
-    Err(Problem::new(StatusCode::FORBIDDEN, "sign_in_again", detail))
+    Err(Problem::new(ProblemCode::SignInAgain, detail))
 }
 
 /// This server as passkeys know it. 409: they do not.
@@ -260,17 +255,19 @@ pub(super) fn relying_party(state: &ApiState) -> Result<&RelyingParty, Problem> 
     state.settings.relying_party.as_ref().ok_or_else(|| {
         let detail = "Browsers have passkeys only for a name that they reach by TLS: whoever runs the server sets \
                       BELLWIRE_PUBLIC_URL to such an address. `bellwire admin reset-passkeys` lets somebody in without.";
-        Problem::conflict("passkeys_unavailable", detail)
+        Problem::new(ProblemCode::PasskeysUnavailable, detail)
     })
 }
 
-/// The HMAC by which a challenge is found.
 pub(super) fn challenge_mac(vault: &Vault, challenge: &[u8]) -> [u8; 32] {
     vault.mac(Purpose::PasskeyChallenge, &[challenge])
 }
 
 fn too_many() -> Problem {
-    Problem::conflict("too_many_passkeys", format!("You may have at most {PASSKEYS_MAX} passkeys. Remove one first."))
+    Problem::new(
+        ProblemCode::TooManyPasskeys,
+        format!("You may have at most {PASSKEYS_MAX} passkeys. Remove one first."),
+    )
 }
 
 fn unknown() -> Problem {

@@ -12,10 +12,9 @@ use serde_json::Value;
 use url::{Host, Url};
 use uuid::Uuid;
 
-use crate::model::id::TeammateId;
 use crate::store::keys::passkeys::Passkey;
+use bellwire_core::id::TeammateId;
 
-/// How long a challenge may be answered.
 pub(crate) const CHALLENGE_LASTS: Duration = Duration::from_secs(5 * 60);
 /// What browsers call this server when they ask for a passkey.
 const NAME: &str = "Bellwire";
@@ -46,11 +45,9 @@ pub(crate) enum Refusal {
     Passkey,
     /// A page of another origin asked, or one within another's frame.
     Origin,
-    /// It was made for another host.
     RelyingParty,
     /// The counter has not risen: there may be a copy of the authenticator.
     Counter,
-    /// Its key has not signed this.
     Signature,
     /// The account at the OpenID provider that came before it is somebody else's by now.
     Account,
@@ -73,7 +70,6 @@ impl From<PasskiError> for Refusal {
 }
 
 impl Refusal {
-    /// In words, for a member of a body.
     pub(crate) fn detail(self) -> &'static str {
         match self {
             Self::Malformed => "is not what `navigator.credentials` gives a page, as `toJSON()` writes it",
@@ -90,7 +86,6 @@ impl Refusal {
     }
 }
 
-/// What a browser is to be asked, and the challenge in it.
 #[derive(Debug)]
 pub(crate) struct Asked {
     /// JSON that browsers parse into what `navigator.credentials` takes.
@@ -99,18 +94,12 @@ pub(crate) struct Asked {
     pub challenge: Vec<u8>,
 }
 
-/// A passkey that an authenticator has made.
 #[derive(Debug)]
 pub(crate) struct Made {
-    /// What the authenticator calls it.
     pub credential_id: Vec<u8>,
-    /// A COSE key.
     pub public_key: Vec<u8>,
-    /// The number of a COSE algorithm.
     pub algorithm: i32,
-    /// How many signatures the authenticator has made.
     pub counter: u32,
-    /// How browsers reach it.
     pub transports: Vec<String>,
 }
 
@@ -142,7 +131,6 @@ impl RelyingParty {
         Asked { options: json(&options), challenge: state.challenge }
     }
 
-    /// Reads what an authenticator made for that challenge.
     pub(crate) fn read_made(&self, credential: &RegistrationCredential, challenge: Vec<u8>) -> Result<Made, Refusal> {
         let verifier = self.verifier();
         let (_, mut state) = verifier.start_passkey_registration(Uuid::nil().as_bytes(), "", "", Default::default())?;
@@ -227,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passkeys_are_made_for_a_name_that_browsers_reach_by_tls_or_on_their_own_machine() {
+    fn passkeys_need_a_tls_or_local_name() {
         let of = |url: &str| RelyingParty::of(&url.parse().unwrap()).map(|party| (party.id, party.origin));
         let party = |id: &str, origin: &str| Some((id.to_owned(), origin.to_owned()));
         for (url, expected) in [
@@ -247,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_names_this_server_the_teammate_and_the_passkeys_that_they_have() {
+    fn request_names_server_teammate_and_passkeys() {
         let party = RelyingParty::of(&"https://push.example.com".parse().unwrap()).unwrap();
         let known = Passkey {
             id: Uuid::nil().into(),

@@ -16,12 +16,12 @@ use super::oidc;
 use super::passkeys::{challenge_mac, relying_party};
 use super::relying_party::{Asked, CHALLENGE_LASTS, Refusal, challenge_of, credential_id_of};
 use crate::api::ApiState;
-use crate::api::problem::Problem;
-use crate::model::base64url;
-use crate::model::id::TeammateId;
+use crate::api::problem::{Problem, ProblemCode};
 use crate::store::keys::oidc::Account;
 use crate::store::keys::passkeys::{self, FirstFactor, Passkey, ShownAccount};
 use crate::store::keys::sessions::Owner;
+use bellwire_core::base64url;
+use bellwire_core::id::TeammateId;
 
 /// What a passkey is to sign before its owner is let in.
 #[derive(Debug, Serialize, ToSchema)]
@@ -69,7 +69,7 @@ pub(super) async fn ask_later(
 pub(super) async fn ask_on(state: &ApiState, visitor: &Visitor, headers: &HeaderMap) -> Result<Response, Problem> {
     let ended = || {
         let detail = "Your provider's word has been used, or is older than five minutes. Sign in there again.";
-        Problem::new(StatusCode::UNAUTHORIZED, "sign_in_refused", detail)
+        Problem::new(ProblemCode::SignInRefused, detail)
     };
     let text = cookie::value_of(headers, challenge_cookie(state)).ok_or_else(ended)?;
     // Counts as a guess at a key, which is as hard.
@@ -95,7 +95,7 @@ async fn keep(
 ) -> sqlx::Result<DateTime<Utc>> {
     let expires_at = state.clock.now() + CHALLENGE_LASTS;
     let mac = challenge_mac(&state.vault, challenge);
-    passkeys::put_challenge_to_sign_in(&state.pool, &mac, teammate, shown, expires_at).await?;
+    passkeys::put_challenge_to_sign_in(&state.pool, &state.vault, &mac, teammate, shown, expires_at).await?;
     Ok(expires_at)
 }
 
@@ -103,7 +103,6 @@ fn request(options: Value, expires_at: DateTime<Utc>) -> Response {
     (StatusCode::ACCEPTED, axum::Json(PasskeyRequest { options, expires_at })).into_response()
 }
 
-/// Signs in whoever answers a challenge.
 pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Value) -> Result<Response, Problem> {
     let party = relying_party(state)?;
     let malformed = |why: Refusal| Problem::invalid_member("/passkey", why.detail());
@@ -114,11 +113,12 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
     let attempt = state.limits.keys.attempt(&answer.response.client_data_json, visitor.client)?;
     let (mac, now) = (challenge_mac(&state.vault, &challenge), state.clock.now());
     // Used up whatever comes of it: a challenge is answered once.
-    let Some((teammate, shown)) = passkeys::take_challenge_to_sign_in(&state.pool, &mac, now).await? else {
+    let Some((teammate, shown)) = passkeys::take_challenge_to_sign_in(&state.pool, &state.vault, &mac, now).await?
+    else {
         attempt.failed();
         return Err(refused(state, visitor, None, Refusal::Challenge));
     };
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let checked = match passkeys::lock(&mut tx, teammate, &credential_id).await? {
         None => Err(Refusal::Passkey),
         Some(passkey) => {

@@ -21,14 +21,13 @@ use crate::api::limits::{Attempt, Name, Wait};
 use crate::api::passwords::{Password, Place, Wanted};
 use crate::api::problem::{Faults, Problem};
 use crate::http_server::address::household;
-use crate::model::scope::Scope;
 use crate::store::keys::api_keys;
 use crate::store::keys::passkeys::{FirstFactor, ShownLink};
 use crate::store::keys::sessions::{self, Owner};
 use crate::store::keys::team;
 use crate::vault::{Purpose, Vault};
+use bellwire_core::scope::Scope;
 
-/// What every one-time link's token begins with.
 pub(crate) const LINK_PREFIX: &str = "bwl_";
 /// Octets of a request to sign in, at most.
 const BODY_MAX: usize = 4_096;
@@ -77,7 +76,6 @@ pub(crate) struct SignIn {
     passkey: Option<Value>,
 }
 
-/// One of the ways in.
 enum Way {
     Password(String, Password),
     Key(Shown),
@@ -109,7 +107,7 @@ impl SignIn {
 /// half an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
 /// time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
 /// password, by link or by the OpenID provider, and signs in with its answer.
-#[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn, security(()),
+#[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn,
     responses((status = 201, body = SessionView),
         (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]
 pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
@@ -141,7 +139,7 @@ async fn by_password(
 ) -> Result<Response, Problem> {
     let email = normal_email(email).ok_or_else(|| Problem::invalid_member("/email", EMAIL_RULE))?;
     let guess = Guess::begin(state, &email, visitor.client).await?;
-    let known = team::credentials(&state.pool, &email).await?;
+    let known = team::credentials(&state.pool, &state.vault, &email).await?;
     let id = known.as_ref().map(|known| known.id);
     // Whoever is shut out has no password.
     let hash = known.filter(|known| known.disabled_at.is_none()).and_then(|known| known.password_hash);
@@ -151,9 +149,9 @@ async fn by_password(
     if let Some(request) = second_factor::ask(state, teammate, &FirstFactor::Password).await? {
         return Ok(request);
     }
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     // It may have been changed while it was hashed, since somebody else knows it.
-    if !team::keep_credentials(&mut tx, teammate, hash.as_deref()).await? {
+    if !team::keep_credentials(&mut tx, &state.vault, teammate, hash.as_deref()).await? {
         drop(tx);
         return Err(refuse(state, visitor, id, "password"));
     }
@@ -227,7 +225,7 @@ async fn by_key(state: &ApiState, visitor: &Visitor, secret: &str) -> Result<Res
     if !key.may(Scope::Operator) {
         return Err(Problem::forbidden_member("/api_key", "must be an operator's key"));
     }
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let session = begin(&mut tx, state, visitor, Owner::Key(key.id), json!({"by": "api_key"})).await?;
     tx.commit().await?;
     let_in(state, session, Some(key)).await
@@ -262,7 +260,7 @@ async fn by_link(
     if let Some(request) = second_factor::ask(state, id, &FirstFactor::Link(link.clone())).await? {
         return Ok(request);
     }
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if !use_link(&mut tx, state, visitor, id, &link).await? {
         drop(tx);
         return Err(refuse(state, visitor, Some(id), "link"));

@@ -23,10 +23,6 @@ use crate::api::message_content::{self, ContentView};
 use crate::api::outgoing::Outgoing;
 use crate::api::problem::Problem;
 use crate::api::subscriptions::SubscriptionView;
-use crate::model::clock::time_of;
-use crate::model::delivery::Tier;
-use crate::model::id::{AppId, MessageId, SubscriptionId};
-use crate::model::person::Person;
 use crate::store::audience::habits;
 use crate::store::audience::subscriptions::{self, Filter, SubscriptionRow};
 use crate::store::keys::audit::Action;
@@ -35,6 +31,10 @@ use crate::store::outcomes::receipts;
 use crate::store::outcomes::search::{self, DEVICES_MAX, Wanted, Whose};
 use crate::store::queue::{caps, messages};
 use crate::vault::ADDRESS;
+use bellwire_core::clock::time_of;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_core::person::Person;
 
 /// Subscriptions that are read at a time.
 const PAGE: i64 = 250;
@@ -92,7 +92,6 @@ pub(crate) struct PersonHabits {
     /// And the last.
     unclicked_to: Option<DateTime<Utc>>,
     /// The last messages, the newest first.
-    #[schema(value_type = Vec<String>)]
     recent_messages: Vec<MessageId>,
     /// Clicks by the hour of the day where they are, from midnight on.
     clicks_by_hour: Vec<u8>,
@@ -128,8 +127,7 @@ pub(crate) struct PersonDelivery {
 /// the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports
 /// are under way. A user of whom nothing is known has an empty one.
 #[utoipa::path(get, path = "/v1/apps/{app}/users/{user}/export", tag = "Subscriptions",
-    params(("app" = String, Path, description = "Id or slug"), ("user" = String, Path, description = "`user_id`")),
-    security(("api_key" = ["export"])), responses((status = 200, body = PersonExport)))]
+    responses((status = 200, body = PersonExport)))]
 pub(crate) async fn export(
     server: Server<MayExport>,
     State(state): State<ApiState>,
@@ -190,22 +188,17 @@ enum Failed {
     Sealed,
 }
 
-/// What comes next.
 enum Next {
-    /// These subscriptions.
     Subscriptions(Keyset),
     /// Deliveries to these, beyond this place, and then those to the others.
     Deliveries(VecDeque<Vec<SubscriptionId>>, search::Place),
-    /// Nothing.
     End,
 }
 
-/// An export on its way.
 struct Pages {
     state: ApiState,
     app: AppId,
     user: String,
-    /// Their subscriptions so far.
     devices: Vec<SubscriptionId>,
     at: Next,
     /// Whether the list that is being written has an element.
@@ -213,7 +206,6 @@ struct Pages {
 }
 
 impl Pages {
-    /// The next part and what is left.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>, Failed> {
         let mut out = Vec::new();
         match std::mem::replace(&mut self.at, Next::End) {
@@ -247,7 +239,6 @@ impl Pages {
         Ok(())
     }
 
-    /// Where a subscription's endpoint is.
     fn origin(&self, row: &SubscriptionRow) -> Result<String, Failed> {
         /// Octets of the keys before it.
         const KEYS: usize = 65 + 16;

@@ -8,27 +8,27 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::find;
 use crate::api::ApiState;
 use crate::api::auth::{MayManageKeys, MayRead, Server};
 use crate::api::extract::{At, Json, Query};
-use crate::api::once::{Instead, Pending};
+use crate::api::idempotency::{Instead, Pending};
 use crate::api::paging::{Page, Paging};
-use crate::api::problem::Problem;
+use crate::api::problem::{Problem, ProblemCode};
+use crate::api::routes::routes;
 use crate::hooks::test_event;
-use crate::model::hook::{DeliveryState, WebhookState};
-use crate::model::id::{EventId, HookDeliveryId, WebhookId};
 use crate::store::hooks::deliveries::{self, AttemptRow, DeliveryRow, Which};
 use crate::store::hooks::packing::{self, NewDelivery};
 use crate::store::keys::audit::Action;
 use crate::vault::WEBHOOK_BODY;
+use bellwire_core::hook::{DeliveryState, WebhookState};
+use bellwire_core::id::{EventId, HookDeliveryId, WebhookId};
+use bellwire_core::request_time;
 
 /// Attempts of a delivery that are shown: the last ones.
 const ATTEMPTS_MAX: i64 = 200;
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list_deliveries))
@@ -41,7 +41,6 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookDeliveryView {
     /// Its id: the `webhook-id` of each try.
-    #[schema(value_type = String)]
     id: HookDeliveryId,
     /// Where it stands.
     state: DeliveryState,
@@ -125,9 +124,9 @@ pub(crate) struct OfState {
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookReplay {
     /// Only this one.
-    #[schema(value_type = Option<String>)]
     webhook_delivery: Option<HookDeliveryId>,
     /// Those that were first due at this time or later.
+    #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
 }
 
@@ -140,8 +139,7 @@ pub(crate) struct WebhookReplayed {
 
 /// Lists requests to a webhook's receiver, the newest first. Those that were taken are kept for three days.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path), OfState),
-    security(("api_key" = ["read"])), responses((status = 200, body = Page<WebhookDeliveryView>)))]
+    responses((status = 200, body = Page<WebhookDeliveryView>)))]
 pub(crate) async fn list_deliveries(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -158,8 +156,7 @@ pub(crate) async fn list_deliveries(
 
 /// Shows a request to a webhook's receiver, with its tries.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}/deliveries/{webhook_delivery}", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path), ("webhook_delivery" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = WebhookDeliveryStory)))]
+    responses((status = 200, body = WebhookDeliveryStory)))]
 pub(crate) async fn show_delivery(
     server: Server<MayRead>,
     State(state): State<ApiState>,
@@ -180,8 +177,7 @@ pub(crate) async fn show_delivery(
 
 /// Tries a webhook out: sends its receiver the event `webhook.test`. What comes of it is told by the delivery that is shown.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/test", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)),
-    security(("api_key" = ["keys"])), responses((status = 202, body = WebhookDeliveryView)))]
+    responses((status = 202, body = WebhookDeliveryView)))]
 pub(crate) async fn test(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -191,7 +187,7 @@ pub(crate) async fn test(
     let webhook = find(&state, server.app.id, id).await?;
     if webhook.state == WebhookState::Disabled {
         let detail = "The webhook is disabled: nothing is sent to it.";
-        return Err(Problem::conflict("webhook_disabled", detail).into());
+        return Err(Problem::new(ProblemCode::WebhookDisabled, detail).into());
     }
     let (delivery, now) = (HookDeliveryId(state.clock.uuid()), state.clock.now());
     let body = test_event(EventId(state.clock.uuid()), id, now);
@@ -211,8 +207,7 @@ pub(crate) async fn test(
 
 /// Makes failed requests again, each under its own id and with all its retries: one, or all that were made since a time.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/replay", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)), request_body = WebhookReplay,
-    security(("api_key" = ["keys"])), responses((status = 200, body = WebhookReplayed)))]
+    responses((status = 200, body = WebhookReplayed)))]
 pub(crate) async fn replay(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -226,7 +221,7 @@ pub(crate) async fn replay(
     };
     let webhook = find(&state, server.app.id, id).await?;
     let now = state.clock.now();
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let replayed = deliveries::replay(&mut tx, webhook.id, which, now).await?;
     let detail = json!({"webhook_delivery": body.webhook_delivery, "since": body.since});
     let n = i64::try_from(replayed).unwrap_or(i64::MAX);

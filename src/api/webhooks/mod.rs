@@ -2,32 +2,38 @@
 
 pub(crate) mod deliveries;
 
+use std::borrow::Cow;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::ToSchema;
+use url::Url;
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::ApiState;
-use super::auth::{MayManageKeys, MayRead, Server};
+use super::auth::{Caller, MayManageKeys, MayRead, Server};
 use super::extract::{At, Json, is_plain_text, nullable};
-use super::once::{Instead, Making};
-use super::policies::check;
-use super::problem::{Faults, Problem};
+use super::idempotency::{Instead, Making};
+use super::policies::{check, terms_of};
+use super::problem::{Faults, Problem, ProblemCode};
+use super::routes::routes;
 use crate::hooks::{Secret, generate};
-use crate::model::hook::{DisabledWhy, EventType, Heard, WebhookState};
-use crate::model::id::{AppId, WebhookId};
-use crate::model::subscription::Endpoint;
-use crate::policy::{Place, Terms};
 use crate::store::Written;
 use crate::store::hooks::webhooks::{self, Added, Said, WEBHOOKS_MAX, Webhook};
 use crate::store::keys::apps::App;
 use crate::store::keys::audit::{Action, Who};
 use crate::vault::{WEBHOOK_SECRET, WEBHOOK_URL};
+use bellwire_core::event_type::EventType;
+use bellwire_core::hook::{DisabledWhy, Heard, WebhookState};
+use bellwire_core::id::{AppId, WebhookId};
+use bellwire_core::scope::Scope;
+use bellwire_core::subscription::Endpoint;
+use bellwire_rules::policy::Place;
 
 /// Events in one request by default, and at most.
 const MAX_EVENTS_DEFAULT: i32 = 100;
@@ -38,7 +44,6 @@ const OVERLAP_MAX_HOURS: i64 = 168;
 
 const SECRET_RULE: &str = "must be `whsec_` and base64 of 24 to 64 octets";
 
-/// The routes of this resource.
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(list, create))
@@ -51,13 +56,13 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookView {
     /// Its id.
-    #[schema(value_type = String)]
     id: WebhookId,
     /// Its name for people.
     name: String,
-    /// Where its receiver is.
+    /// URL of the receiver, with the scope `keys`; scheme and host otherwise. The URLs of many receivers are secrets.
     url: String,
     /// What it is told of.
+    #[schema(value_type = Vec<WebhookEvent>)]
     events: Vec<EventType>,
     /// How many events a request may tell of.
     max_events: i32,
@@ -85,11 +90,11 @@ pub(crate) struct WebhookView {
     former_secret_until: Option<DateTime<Utc>>,
     /// When it was made.
     created_at: DateTime<Utc>,
-    /// Who made it: the id of an API key or a teammate, or `local` for the command line. Null: it was made before this was kept.
-    created_by: Option<String>,
+    /// Creator: the id of an API key or a teammate, or `local` for the command line.
+    created_by: String,
     /// When it was last changed.
     changed_at: DateTime<Utc>,
-    /// Who changed it last, or its secret. Null: nobody did since this is kept.
+    /// Who last changed it or its secret. Null: never changed.
     changed_by: Option<String>,
     /// What requests are signed with, `whsec_…`. Shown now and never again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -97,10 +102,11 @@ pub(crate) struct WebhookView {
 }
 
 impl WebhookView {
-    fn of(state: &ApiState, row: Webhook) -> Result<Self, Problem> {
+    fn of(state: &ApiState, row: Webhook, caller: &Caller) -> Result<Self, Problem> {
         let now = state.clock.now();
+        let url = open_url(state, &row)?;
         Ok(Self {
-            url: open_url(state, &row)?,
+            url: if caller.may(Scope::Keys) { url } else { origin_of(&url) },
             events: row.events.iter().filter_map(|name| EventType::from_name(name)).collect(),
             id: row.id,
             name: row.name,
@@ -128,6 +134,10 @@ fn open_url(state: &ApiState, row: &Webhook) -> Result<String, Problem> {
     Ok(String::from_utf8_lossy(&state.vault.open(WEBHOOK_URL, row.id, &row.url)?).into_owned())
 }
 
+fn origin_of(url: &str) -> String {
+    Url::parse(url).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+}
+
 /// All webhooks of an app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Webhooks {
@@ -144,6 +154,7 @@ pub(crate) struct NewWebhook {
     /// Where its receiver is: `https://`, at a public address.
     url: String,
     /// What it is told of.
+    #[schema(value_type = Vec<WebhookEvent>)]
     events: Vec<EventType>,
     /// How many events a request may tell of, 1 to 500; 100 by default.
     max_events: Option<i32>,
@@ -152,6 +163,23 @@ pub(crate) struct NewWebhook {
     policy: Option<Value>,
     /// A secret that its receiver knows already, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is made.
     secret: Option<String>,
+}
+
+/// Schema of the events that webhooks are sent.
+struct WebhookEvent;
+
+impl PartialSchema for WebhookEvent {
+    fn schema() -> RefOr<Schema> {
+        let names = EventType::ALL.into_iter().filter(|event| event.is_for_webhooks()).map(EventType::name);
+        let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
+        schema.description(Some("What webhooks can be told of. Names never change.")).into()
+    }
+}
+
+impl ToSchema for WebhookEvent {
+    fn name() -> Cow<'static, str> {
+        "EventType".into()
+    }
 }
 
 /// What to change of a webhook; everything else stays.
@@ -163,6 +191,7 @@ pub(crate) struct WebhookChange {
     /// Where its receiver is.
     url: Option<String>,
     /// What it is told of.
+    #[schema(value_type = Option<Vec<WebhookEvent>>)]
     events: Option<Vec<EventType>>,
     /// How many events a request may tell of.
     max_events: Option<i32>,
@@ -189,7 +218,6 @@ struct Wanted<'a> {
     events: &'a [EventType],
     max_events: i32,
     policy: Option<&'a Value>,
-    /// By whom.
     who: Who,
 }
 
@@ -209,11 +237,11 @@ impl Wanted<'_> {
                 }
             }
         }
-        let tells = |event: &EventType| *event != EventType::WebhookTest;
+        let tells = |event: &EventType| event.is_for_webhooks() && *event != EventType::WebhookTest;
         faults.require(
             !self.events.is_empty() && self.events.len() <= EventType::ALL.len() && self.events.iter().all(tells),
             "/events",
-            "must name at least one event, and not `webhook.test`, of which every webhook is told",
+            "must name at least one event that webhooks are sent, and not `webhook.test`, which all are sent",
         );
         faults.require(
             (1..=MAX_EVENTS_MAX).contains(&self.max_events),
@@ -221,7 +249,7 @@ impl Wanted<'_> {
             &format!("must be 1 to {MAX_EVENTS_MAX}"),
         );
         if let Some(policy) = self.policy {
-            let parsed = check(policy, &Terms::of(app, Place::Message), "/policy", &mut faults);
+            let parsed = check(policy, &terms_of(app, Place::Message), "/policy", &mut faults);
             let throttles = parsed.is_some_and(|parsed| parsed.layer.throttle.is_some());
             faults.require(!throttles, "/policy/throttlePolicy", "does not hold for webhooks");
         }
@@ -246,43 +274,39 @@ impl Wanted<'_> {
 }
 
 /// Lists an app's webhooks.
-#[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["read"])), responses((status = 200, body = Webhooks)))]
+#[utoipa::path(get, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", responses((status = 200, body = Webhooks)))]
 pub(crate) async fn list(
     server: Server<MayRead>,
     State(state): State<ApiState>,
 ) -> Result<axum::Json<Webhooks>, Problem> {
     let rows = webhooks::list(&state.pool, server.app.id, None).await?;
-    let data = rows.into_iter().map(|row| WebhookView::of(&state, row)).collect::<Result<_, _>>()?;
+    let data = rows.into_iter().map(|row| WebhookView::of(&state, row, &server.caller)).collect::<Result<_, _>>()?;
     Ok(axum::Json(Webhooks { data }))
 }
 
 /// Shows a webhook.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)),
-    security(("api_key" = ["read"])), responses((status = 200, body = WebhookView)))]
+    responses((status = 200, body = WebhookView)))]
 pub(crate) async fn show(
     server: Server<MayRead>,
     State(state): State<ApiState>,
     At(id): At<WebhookId>,
 ) -> Result<axum::Json<WebhookView>, Problem> {
-    view(&state, server.app.id, id).await.map(axum::Json)
+    view(&state, server.app.id, id, &server.caller).await.map(axum::Json)
 }
 
 async fn find(state: &ApiState, app: AppId, id: WebhookId) -> Result<Webhook, Problem> {
     webhooks::find(&state.pool, app, id).await?.ok_or_else(|| Problem::not_found("webhook"))
 }
 
-async fn view(state: &ApiState, app: AppId, id: WebhookId) -> Result<WebhookView, Problem> {
-    WebhookView::of(state, find(state, app, id).await?)
+async fn view(state: &ApiState, app: AppId, id: WebhookId, caller: &Caller) -> Result<WebhookView, Problem> {
+    WebhookView::of(state, find(state, app, id).await?, caller)
 }
 
 /// Makes a webhook. It is told of what happens from now on; of deliveries of messages that are under way, within a minute. The
 /// secret in the answer is shown this once.
-#[utoipa::path(post, path = "/v1/apps/{app}/webhooks", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug")), request_body = NewWebhook,
-    security(("api_key" = ["keys"])), responses((status = 201, body = WebhookView)))]
+#[utoipa::path(post, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", request_body = NewWebhook,
+    responses((status = 201, body = WebhookView)))]
 pub(crate) async fn create(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -306,19 +330,19 @@ pub(crate) async fn create(
     if webhooks::add(once.conn(), server.app.id, id, &said, &sealed, now).await? == Added::TooMany {
         let detail =
             format!("An app may have at most {WEBHOOKS_MAX} webhooks. Delete one that is not in use any more.");
-        return Err(Problem::conflict("too_many_webhooks", detail).into());
+        return Err(Problem::new(ProblemCode::TooManyWebhooks, detail).into());
     }
     let detail = json!({"name": said.name, "events": said.events});
     server.did(Action::WebhookCreated, id).with(detail).record(once.conn(), 1, now).await?;
     let made = webhooks::find(once.conn(), server.app.id, id).await?.ok_or_else(Problem::internal)?;
-    let shown = WebhookView { secret: Some(secret.write().to_string()), ..WebhookView::of(&state, made)? };
+    let shown =
+        WebhookView { secret: Some(secret.write().to_string()), ..WebhookView::of(&state, made, &server.caller)? };
     once.finish(&state, StatusCode::CREATED, &shown).await
 }
 
 /// Changes what is named of a webhook. One that is enabled again is told of what happens from then on.
 #[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)), request_body = WebhookChange,
-    security(("api_key" = ["keys"])), responses((status = 200, body = WebhookView)))]
+    responses((status = 200, body = WebhookView)))]
 pub(crate) async fn change(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -346,26 +370,24 @@ pub(crate) async fn change(
         Some(false) => Some(before.disabled_why.unwrap_or(DisabledWhy::Asked)),
     };
     let (said, now) = (wanted.said(&state, id, disabled_why), state.clock.now());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if webhooks::change(&mut tx, server.app.id, id, &said, now).await? == Written::Unknown {
         return Err(Problem::not_found("webhook"));
     }
     let detail = json!({"name": said.name, "events": said.events, "enabled": said.disabled_why.is_none()});
     server.did(Action::WebhookChanged, id).with(detail).record(&mut tx, 1, now).await?;
     tx.commit().await?;
-    view(&state, server.app.id, id).await.map(axum::Json)
+    view(&state, server.app.id, id, &server.caller).await.map(axum::Json)
 }
 
 /// Removes a webhook, with all that waits for it.
-#[utoipa::path(delete, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)),
-    security(("api_key" = ["keys"])), responses((status = 204)))]
+#[utoipa::path(delete, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks", responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
     At(id): At<WebhookId>,
 ) -> Result<StatusCode, Problem> {
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     if webhooks::remove(&mut tx, server.app.id, id).await? == Written::Unknown {
         return Err(Problem::not_found("webhook"));
     }
@@ -377,8 +399,7 @@ pub(crate) async fn remove(
 /// Gives a webhook a new secret, which is shown this once. The one until now signs beside it for a while, so that receivers can
 /// change over without missing anything.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/rotate-secret", tag = "Webhooks",
-    params(("app" = String, Path, description = "Id or slug"), ("webhook" = String, Path)), request_body = SecretRotation,
-    security(("api_key" = ["keys"])), responses((status = 200, body = WebhookView)))]
+    responses((status = 200, body = WebhookView)))]
 pub(crate) async fn rotate_secret(
     server: Server<MayManageKeys>,
     State(state): State<ApiState>,
@@ -391,7 +412,7 @@ pub(crate) async fn rotate_secret(
     }
     let (secret, now) = (generate(), state.clock.now());
     let sealed = state.vault.seal(WEBHOOK_SECRET, id, secret.expose());
-    let mut tx = state.pool.begin().await?;
+    let mut tx = state.begin().await?;
     let until = now + TimeDelta::hours(hours);
     let by = server.caller.actor().who.name();
     if webhooks::rotate(&mut tx, server.app.id, id, &sealed, until, &by, now).await? == Written::Unknown {
@@ -399,6 +420,6 @@ pub(crate) async fn rotate_secret(
     }
     server.did(Action::WebhookSecretRotated, id).with(json!({"overlap_hours": hours})).record(&mut tx, 1, now).await?;
     tx.commit().await?;
-    let view = view(&state, server.app.id, id).await?;
+    let view = view(&state, server.app.id, id, &server.caller).await?;
     Ok(axum::Json(WebhookView { secret: Some(secret.write().to_string()), ..view }))
 }

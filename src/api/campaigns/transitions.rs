@@ -8,22 +8,21 @@ use tracing::Instrument as _;
 use super::super::auth::{MaySend, MaySteerMessages, Server};
 use super::super::extract::At;
 use super::super::later::LATE_MAX;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, ProblemCode};
 use super::super::{ApiState, Work};
 use super::view::CampaignView;
 use super::{CampaignRef, find, open, view};
-use crate::campaign::plan::Plan;
-use crate::campaign::schedule::When;
-use crate::campaign::state::{Order, State as CampaignState, Turn};
-use crate::model::clock::Timestamp;
-use crate::model::id::CampaignId;
-use crate::store::campaigns::{CampaignRow, turning};
+use crate::store::campaigns::{CampaignRow, transitions};
 use crate::store::keys::audit::{Action, Entry};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::CampaignId;
+use bellwire_rules::campaign::plan::Plan;
+use bellwire_rules::campaign::schedule::When;
+use bellwire_rules::campaign::state::{Order, State as CampaignState, Turn};
 
 /// Starts a campaign: it goes out when it is due. 409 if its time has passed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/start", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["send"])), responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignView)))]
 pub(crate) async fn start(
     server: Server<MaySend>,
     State(state): State<ApiState>,
@@ -32,20 +31,18 @@ pub(crate) async fn start(
     let row = find(&state, &server.app, &campaign).await?;
     let (plan, now) = (open(&state, &row)?.checked, state.clock.now());
     if row.state == CampaignState::Draft && is_past(&plan, now) {
-        return Err(Problem::conflict("campaign_past", "The time of this campaign has passed: change its plan."));
+        return Err(Problem::new(ProblemCode::CampaignPast, "The time of this campaign has passed: change its plan."));
     }
     steer(&server, &state, row, Order::Start).await
 }
 
-/// Whether it is too late to start it.
 pub(super) fn is_past(plan: &Plan, now: Timestamp) -> bool {
     matches!(plan.when, When::At(at) if at < now - LATE_MAX) || plan.has_expired(now)
 }
 
 /// Pauses a campaign: no push of it starts later than a second after the answer. The times to live of its messages keep running.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/pause", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignView)))]
 pub(crate) async fn pause(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -58,8 +55,7 @@ pub(crate) async fn pause(
 /// Resumes a paused campaign. What fell due meanwhile goes out now; of runs that recur, the last. Tests of variants are decided later
 /// by as long as it was paused. One that has expired cannot be resumed.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/resume", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignView)))]
 pub(crate) async fn resume(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -67,8 +63,8 @@ pub(crate) async fn resume(
 ) -> Result<axum::Json<CampaignView>, Problem> {
     let row = find(&state, &server.app, &campaign).await?;
     if row.state == CampaignState::Paused && open(&state, &row)?.checked.has_expired(state.clock.now()) {
-        return Err(Problem::conflict(
-            "campaign_past",
+        return Err(Problem::new(
+            ProblemCode::CampaignPast,
             "This campaign has expired: all that can be done is to cancel it.",
         ));
     }
@@ -77,8 +73,7 @@ pub(crate) async fn resume(
 
 /// Cancels a campaign for good: no push of it starts later than a second after the answer.
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/cancel", tag = "Campaigns",
-    params(("app" = String, Path, description = "Id or slug"), ("campaign" = String, Path, description = "Id or slug")),
-    security(("api_key" = ["messages"])), responses((status = 200, body = CampaignView)))]
+    responses((status = 200, body = CampaignView)))]
 pub(crate) async fn cancel(
     server: Server<MaySteerMessages>,
     State(state): State<ApiState>,
@@ -101,12 +96,12 @@ async fn steer<S>(
         Order::Cancel => Action::CampaignCancelled,
     };
     let (app, now) = (&server.app, state.clock.now());
-    let mut tx = state.pool.begin().await?;
-    let entry = match turning::turn(&mut tx, app.id, row.id, order, now).await? {
+    let mut tx = state.begin().await?;
+    let entry = match transitions::turn(&mut tx, app.id, row.id, order, now).await? {
         None => return Err(Problem::not_found("campaign")),
         Some(Turn::Never) => {
             let detail = format!("This campaign is {}.", row.state.name());
-            return Err(Problem::conflict("campaign_state", detail));
+            return Err(Problem::new(ProblemCode::CampaignState, detail));
         }
         Some(Turn::Already) => None,
         Some(Turn::To(_)) => Some(server.did(action, row.id).with(json!({"slug": row.slug}))),
@@ -135,7 +130,7 @@ async fn carry_out(
         // Ended here and now: the scheduler passes over campaigns that somebody holds.
         None => tx.rollback().await?,
     }
-    for stop in turning::follow_through(&state.pool, id, now).await? {
+    for stop in transitions::follow_through(&state.pool, id, now).await? {
         (state.engine.tell)(Work::Stop(stop));
     }
     Ok(())

@@ -1,0 +1,72 @@
+//! Reports of a campaign by language and by push service.
+
+use serde::Serialize;
+use sqlx::PgPool;
+use utoipa::ToSchema;
+
+use super::super::problem::Problem;
+use super::view::reports_from;
+use crate::store::campaigns::progress::{self, OfGateway, OfLocale};
+use bellwire_core::id::{AppId, CampaignId};
+use bellwire_core::lane::Gateway;
+
+const LOCALES_MAX: usize = 200;
+
+/// How a campaign goes by language.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CampaignLocales)]
+pub(crate) struct LocalesView {
+    /// The languages with the most deliveries, up to 200.
+    data: Vec<CampaignLocaleView>,
+}
+
+/// What became of deliveries in browsers of one language.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignLocaleView {
+    /// As browsers tell it; null: they did not.
+    locale: Option<String>,
+    /// Taken by push services.
+    accepted: i64,
+    /// Reported as displayed.
+    displayed: i64,
+    /// Reported as clicked.
+    clicked: i64,
+}
+
+/// What was reported of a campaign, by push service.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = CampaignGateways)]
+pub(crate) struct GatewaysView {
+    /// The push services that deliveries went to, the one that took the most first.
+    data: Vec<CampaignGatewayReports>,
+}
+
+/// What was reported of deliveries by way of one push service.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CampaignGatewayReports {
+    /// Which.
+    gateway: Gateway,
+    /// Taken by it.
+    accepted: i64,
+    /// Reported as displayed; null: its browsers do not report.
+    displayed: Option<i64>,
+    /// Reported as clicked; null: its browsers do not report.
+    clicked: Option<i64>,
+}
+
+pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result<LocalesView, Problem> {
+    let rows = progress::by_locale(pool, app, id, LOCALES_MAX).await?;
+    let view =
+        |OfLocale { locale, accepted, displayed, clicked }| CampaignLocaleView { locale, accepted, displayed, clicked };
+    Ok(LocalesView { data: rows.into_iter().map(view).collect() })
+}
+
+/// What was reported of a campaign, by push service.
+pub(super) async fn gateways(pool: &PgPool, app: AppId, id: CampaignId) -> Result<GatewaysView, Problem> {
+    let view = |OfGateway { gateway, accepted, displayed, clicked }| {
+        let reported = |n| reports_from(gateway).then_some(n);
+        CampaignGatewayReports { gateway, accepted, displayed: reported(displayed), clicked: reported(clicked) }
+    };
+    let rows = progress::by_gateway(pool, app, id).await?;
+    Ok(GatewaysView { data: rows.into_iter().map(view).collect() })
+}

@@ -1,0 +1,90 @@
+//! `/v1/apps/{app}/subscriptions/restore`: subscriptions that their push service called gone become active again.
+
+use axum::extract::State;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+
+use super::ApiState;
+use super::auth::{MayChangeSubscribers, Server};
+use super::extract::Json;
+use super::problem::{Faults, Problem};
+use super::routes::routes;
+use crate::store::audience::restoring::{self, Pruned};
+use crate::store::keys::audit::Action;
+use crate::store::queue::lanes;
+use bellwire_core::id::LaneId;
+use bellwire_core::request_time;
+
+pub(super) fn routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new().routes(routes!(restore))
+}
+
+/// Subscriptions that one request restores; a chunk more at most.
+const RESTORED_MAX: u64 = 10_000;
+
+/// Pruned subscriptions to restore.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RestoreRequest {
+    /// Number of the lane; all lanes of the app by default.
+    lane: Option<i32>,
+    /// Time of the first prune.
+    #[serde(deserialize_with = "request_time::required")]
+    since: DateTime<Utc>,
+    /// Time of the last prune; now by default.
+    #[serde(default, deserialize_with = "request_time::optional")]
+    until: Option<DateTime<Utc>>,
+    /// Count them, and restore none.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// Result of a restore.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RestoreResponse {
+    /// Whether they were only counted.
+    dry_run: bool,
+    /// Subscriptions that are active again; with `dry_run` those that would be.
+    restored: u64,
+    /// Whether there may be more: the same request restores them.
+    more: bool,
+}
+
+/// Restores subscriptions that their push service called gone (404 or 410) within a time, some 10,000 in a request. They are in their topics
+/// again, and get messages accepted from now on. Never restored: subscriptions that were unsubscribed, erased or replaced, and those whose
+/// browser has registered another one for the endpoint. One that does not exist is pruned again by the next message.
+#[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/restore", tag = "Subscriptions",
+    responses((status = 200, body = RestoreResponse)))]
+pub(crate) async fn restore(
+    server: Server<MayChangeSubscribers>,
+    State(state): State<ApiState>,
+    Json(request, _): Json<RestoreRequest>,
+) -> Result<axum::Json<RestoreResponse>, Problem> {
+    let now = state.clock.now();
+    let RestoreRequest { lane, since, dry_run, .. } = request;
+    let until = request.until.unwrap_or(now);
+    let mut faults = Faults::default();
+    faults.require(since <= until, "/until", "must not be before `since`");
+    let lane = lane.map(LaneId);
+    if let Some(lane) = lane {
+        let found = lanes::find(&state.pool, lane).await?;
+        faults.require(
+            found.is_some_and(|row| row.app == server.app.id),
+            "/lane",
+            "must be the number of a lane of this app",
+        );
+    }
+    faults.finish()?;
+    let pruned = Pruned { app: server.app.id, lane, since, until };
+    let (restored, more) = if dry_run {
+        (restoring::count(&state.pool, &state.vault, &pruned, now).await?, false)
+    } else {
+        let target = lane.map_or_else(|| server.app.id.to_string(), |lane| format!("lane:{lane}"));
+        let entry = server.did(Action::SubscriptionsRestored, target).with(json!({"since": since, "until": until}));
+        restoring::restore(&state.pool, &state.vault, &pruned, RESTORED_MAX, &entry, now).await?
+    };
+    Ok(axum::Json(RestoreResponse { dry_run, restored, more }))
+}
