@@ -1,5 +1,5 @@
-//! Files that are encrypted to recipients, in the format of age (<https://age-encryption.org/v1>), of which X25519 is the only kind of
-//! recipient here: `age` and `rage` read what this writes, and the other way round. The ciphers are AWS-LC's.
+//! Encryption of files in the format of age (<https://age-encryption.org/v1>), with X25519 recipients only. The files
+//! are compatible with `age` and `rage`. AWS-LC provides the ciphers.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -14,31 +14,27 @@ use zeroize::Zeroizing;
 
 use crate::vault::master_key::random;
 
-/// How a file begins.
 pub(super) const MAGIC: &[u8] = b"age-encryption.org/v1\n";
 const KEY_LEN: usize = 32;
 const FILE_KEY_LEN: usize = 16;
 const TAG_LEN: usize = 16;
-/// Octets of plaintext in each chunk but the last.
+/// Octets of plaintext in each chunk. The last chunk may be shorter.
 const CHUNK: usize = 64 << 10;
-/// More than any line of a header that is of use here.
+/// Maximum length of a header line. Supported lines are shorter.
 const LINE_MAX: u64 = 4_096;
-/// Recipients that a file may be encrypted to, and lines that are read of a header.
+/// Maximum recipients of a written file, and maximum lines of a header that is read.
 const RECIPIENTS_MAX: usize = 64;
 const LINES_MAX: usize = 1_024;
 
-/// Why there is nothing to encrypt to, or to decrypt with.
+/// Error of an invalid recipient or identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WrongKey {
-    /// Not a recipient.
     #[error("a recipient must be an X25519 one of age, as `age-keygen` prints it: age1…")]
     Recipient,
-    /// Not an identity.
     #[error("an identity must be an X25519 one of age, as `age-keygen` writes it: AGE-SECRET-KEY-1…")]
     Identity,
 }
 
-/// To whom a file is encrypted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Recipient([u8; KEY_LEN]);
 
@@ -50,7 +46,7 @@ impl std::str::FromStr for Recipient {
     }
 }
 
-/// Who can read it. `Debug` does not show it; memory forgets it.
+/// Private key of a recipient. `Debug` does not show it, and memory is zeroed on drop.
 pub(crate) struct Identity(Zeroizing<[u8; KEY_LEN]>);
 
 impl std::fmt::Debug for Identity {
@@ -60,7 +56,7 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Reads a file as `age-keygen` writes it: an identity a line, and comments. At least one.
+    /// Parses a file of `age-keygen` with one identity on each line, and comments. Fails without an identity.
     pub(crate) fn parse_file(text: &str) -> Result<Vec<Self>, WrongKey> {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let read = |line| decode("age-secret-key-", line).map(Self).ok_or(WrongKey::Identity);
@@ -68,7 +64,6 @@ impl Identity {
         if identities.is_empty() { Err(WrongKey::Identity) } else { Ok(identities) }
     }
 
-    /// The recipient whose files it reads.
     fn recipient(&self) -> Option<Recipient> {
         let public = self.private()?.compute_public_key().ok()?;
         public.as_ref().try_into().ok().map(Recipient)
@@ -78,7 +73,7 @@ impl Identity {
         PrivateKey::from_private_key(&X25519, &*self.0).ok()
     }
 
-    /// Takes the file's key out of a stanza; none: it is for somebody else.
+    /// Unwraps the file key of a stanza. Returns `None` if the stanza is for another recipient.
     fn unwrap(&self, share: &[u8; KEY_LEN], wrapped: &[u8]) -> Option<FileKey> {
         let key = wrapping_key(&self.private()?, share, share, &self.recipient()?)?;
         let mut octets = Zeroizing::new(wrapped.to_vec());
@@ -90,7 +85,7 @@ impl Identity {
 
 type FileKey = Zeroizing<[u8; FILE_KEY_LEN]>;
 
-/// The 32 octets of a key in Bech32, whose letters are all small or all large.
+/// Decodes a key of 32 octets from Bech32, in lower or upper case.
 fn decode(prefix: &str, text: &str) -> Option<Zeroizing<[u8; KEY_LEN]>> {
     let decoded = CheckedHrpstring::new::<bech32::Bech32>(text).ok()?;
     if decoded.hrp() != Hrp::parse(prefix).ok()? {
@@ -100,7 +95,7 @@ fn decode(prefix: &str, text: &str) -> Option<Zeroizing<[u8; KEY_LEN]>> {
     <[u8; KEY_LEN]>::try_from(octets.as_slice()).ok().map(Zeroizing::new)
 }
 
-/// The key that wraps a file's key: what `ours` and `theirs` agree on, bound to the share and the recipient.
+/// Derives the key that wraps a file key from the X25519 agreement, bound to the share and the recipient.
 fn wrapping_key(
     ours: &PrivateKey,
     theirs: &[u8; KEY_LEN],
@@ -130,7 +125,7 @@ fn header_key(file_key: &FileKey) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, &*derive(&[], &**file_key, b"header"))
 }
 
-/// The nonce of a chunk: its number in eleven octets, and whether it is the last.
+/// Returns the nonce of a chunk: its number in eleven octets, and 1 for the last chunk.
 fn chunk_nonce(number: u64, is_last: bool) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     nonce[3..11].copy_from_slice(&number.to_be_bytes());
@@ -138,7 +133,7 @@ fn chunk_nonce(number: u64, is_last: bool) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// Encrypts what is written. [`finish`](Self::finish) makes it whole: without it, whoever reads finds it cut off.
+/// Encrypts a stream. Without [`finish`](Self::finish) the file counts as truncated.
 pub(super) struct Writer<W> {
     inner: W,
     key: LessSafeKey,
@@ -147,7 +142,6 @@ pub(super) struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes the header.
     pub(super) fn new(mut inner: W, recipients: &[Recipient]) -> io::Result<Self> {
         if recipients.is_empty() || recipients.len() > RECIPIENTS_MAX {
             return Err(io::Error::other(format!("a file is encrypted to 1 to {RECIPIENTS_MAX} recipients")));
@@ -176,7 +170,7 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the last chunk, and hands back what all of it went to.
+    /// Writes the last chunk, and returns the inner writer.
     pub(super) fn finish(mut self) -> io::Result<W> {
         self.write_chunk(true)?;
         Ok(self.inner)
@@ -185,7 +179,7 @@ impl<W: Write> Writer<W> {
 
 impl<W: Write> Write for Writer<W> {
     fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-        // A full chunk is kept until there is more: it may be the last.
+        // A full chunk is kept until more data arrives, because it may be the last one.
         if self.chunk.len() == CHUNK && !octets.is_empty() {
             self.write_chunk(false)?;
         }
@@ -199,38 +193,35 @@ impl<W: Write> Write for Writer<W> {
     }
 }
 
-/// The part of a header by which one recipient finds the file's key.
+/// Returns the header stanza in which a recipient finds the file key.
 fn stanza(file_key: &FileKey, recipient: &Recipient) -> io::Result<String> {
     let ours = PrivateKey::generate(&X25519).map_err(io::Error::other)?;
     let share = ours.compute_public_key().map_err(io::Error::other)?;
     let share: [u8; KEY_LEN] = share.as_ref().try_into().expect("32 octets");
     let key = wrapping_key(&ours, &recipient.0, &share, recipient)
-        .ok_or_else(|| io::Error::other("a recipient that nobody can be"))?;
+        .ok_or_else(|| io::Error::other("the recipient is not a valid X25519 key"))?;
     let mut wrapped = file_key.to_vec();
     let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]); // each key wraps once
     key.seal_in_place_append_tag(nonce, Aad::empty(), &mut wrapped).map_err(io::Error::other)?;
     Ok(format!("-> X25519 {}\n{}\n", STANDARD_NO_PAD.encode(share), STANDARD_NO_PAD.encode(wrapped)))
 }
 
-/// Why a file cannot be read.
 fn damaged(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Decrypts what is read. Whatever it hands out was written by whoever encrypted the file, in this order; a file that was cut off or
-/// changed fails.
+/// Decrypts a stream. Each chunk is authenticated before it is returned; a truncated or changed file is an error.
 pub(super) struct Reader<R> {
     inner: R,
     key: LessSafeKey,
     number: u64,
-    /// The chunk that is handed out, from `at` on.
     chunk: Vec<u8>,
     at: usize,
     is_over: bool,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// Reads the header, and finds the file's key by the first identity that fits.
+    /// Reads the header, and unwraps the file key with the first identity that fits.
     pub(super) fn new(mut inner: R, identities: &[Identity]) -> io::Result<Self> {
         let file_key = read_header(&mut inner, identities)?;
         let mut nonce = [0; 16];
@@ -269,7 +260,7 @@ impl<R: BufRead> Read for Reader<R> {
     }
 }
 
-/// Reads a header to its end; the file's key, of which the header's MAC has proven that it belongs to it.
+/// Reads the header and verifies its MAC. Returns the file key.
 fn read_header(inner: &mut impl BufRead, identities: &[Identity]) -> io::Result<FileKey> {
     let mut header = Vec::new();
     let mut line = read_line(inner)?;
@@ -330,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encrypted_to_somebody_they_read_whatever_its_length() {
+    fn encrypted_data_reads_back_at_any_length() {
         let (identities, recipient) = pair();
         let other = Recipient(random());
         for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 7] {
@@ -360,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_off_or_changed_is_refused() {
+    fn truncated_or_changed_file_is_refused() {
         let (identities, recipient) = pair();
         let file = encrypted(&vec![7; CHUNK + 100], &[recipient]);
         for cut in [0, 10, 60, 150, 200, file.len() - 1, file.len() - 116, file.len() - 117] {

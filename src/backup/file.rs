@@ -1,13 +1,14 @@
-//! A backup's file: what it is, the archive that `pg_dump` wrote, and a proof that all of it is as it was written.
+//! Format of a backup: a manifest, the archive of `pg_dump`, and a MAC over both.
 //!
 //! ```text
 //! bellwire-backup/1
 //! {"id": …, "began_at": …, "data_keys": […], …}      the manifest, one line
 //! <archive of pg_dump, custom format, compressed>
-//! <32 octets: HMAC-SHA-256 over everything before>   under a key that only the master key opens
+//! <32 octets: HMAC-SHA-256 over everything before>   under a key that is wrapped by the master key
 //! ```
 //!
-//! Encrypted to recipients, all of this is within a file of [age](super::age). By hand: `tail -n +3 FILE | pg_restore …`.
+//! An encrypted backup is the same content in a file of [age](super::age).
+//! Restore by hand: `tail -n +3 FILE | pg_restore …`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -19,53 +20,48 @@ use subtle::ConstantTimeEq as _;
 use uuid::Uuid;
 
 use super::age::{self, Identity, Recipient};
-use crate::model::clock::Timestamp;
 use crate::store::keys::data_keys::WrappedKey;
+use bellwire_core::clock::Timestamp;
 
 const MAGIC: &[u8] = b"bellwire-backup/1\n";
-/// More than any manifest has: each data key takes some 150 octets.
+/// Maximum octets of a manifest. Each data key needs about 150.
 const MANIFEST_MAX: u64 = 1 << 20;
 const MAC_LEN: usize = 32;
 const BUFFER: usize = 256 << 10;
 
-/// What a backup is of, readable before anything else.
+/// Manifest of a backup, readable before the rest of the file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
-    /// Its id, as in the table of backups.
+    /// Id in the table of backups.
     pub id: Uuid,
-    /// Before the snapshot was taken that it shows.
+    /// Time before the snapshot of `pg_dump`.
     pub began_at: Timestamp,
-    /// The version of the program that made it.
     pub program: String,
-    /// The newest migration of its schema.
     pub migration: i64,
-    /// The version of its Postgres: 150018.
+    /// Version of the server, such as 150018.
     pub postgres: i32,
-    /// The major version of the `pg_dump` that wrote the archive.
+    /// Major version of `pg_dump`, which wrote the archive.
     pub pg_dump: u32,
-    /// Its data keys, wrapped by the master key: whether that is at hand is known before anything is restored.
+    /// Data keys, wrapped by the master key. A missing master key is found before the restore.
     pub data_keys: Vec<WrappedKey>,
 }
 
-/// Why a file is no backup that can be used. The texts are written for operators.
+/// Error of an unusable file. The texts are for operators.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
-    /// It cannot be read, decrypted, or is cut off.
     #[error("the backup cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is something else.
     #[error("this is no backup that `bellwire backup` of this or an earlier version made")]
     Other,
-    /// It is encrypted, and no identity was given.
     #[error("the backup is encrypted: give the identity that it is encrypted to by --identity FILE")]
     Encrypted,
-    /// It ends too early, or something in it was changed.
+    /// The file is truncated or was changed.
     #[error("the backup is damaged, was cut off or tampered with: its proof does not hold")]
     Tampered,
 }
 
-/// Writes a backup: what `archive` reads, from its first to its last octet. Unless `is_whole` says at its end that all was read, it
-/// stays without its proof, and nobody takes it for a backup.
+/// Writes a backup of all that `archive` returns. `is_whole` is called at the end of the archive; if it fails, the MAC
+/// is not written, and the file is not a valid backup.
 pub(super) fn write(
     to: impl Write,
     recipients: &[Recipient],
@@ -110,16 +106,15 @@ fn write_plain<W: Write>(
     Ok(to)
 }
 
-/// An opened backup, of which the manifest was read.
+/// An opened backup whose manifest has been read.
 pub(super) struct Backup {
-    /// What it says of itself, which is proven by [`copy`](Self::copy) alone.
+    /// Not authenticated before [`copy`](Self::copy) succeeds.
     pub manifest: Manifest,
     head: Vec<u8>,
     rest: Box<dyn Read>,
 }
 
 impl Backup {
-    /// Opens a file.
     pub(super) fn open(path: &Path, identities: &[Identity]) -> Result<Self, Unusable> {
         let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
         if !file.fill_buf()?.starts_with(age::MAGIC) {
@@ -142,11 +137,11 @@ impl Backup {
         Ok(Self { manifest, head, rest: Box::new(from) })
     }
 
-    /// Hands on the archive, and checks the proof behind it, which is only known at its end: what was handed on is not to be used
-    /// unless this succeeds. Returns how many octets the archive has.
+    /// Copies the archive to `to` and verifies the MAC at its end. The copy must not be used unless this succeeds.
+    /// Returns the octets of the archive.
     pub(super) fn copy(mut self, mut mac: hmac::Context, to: &mut impl Write) -> Result<u64, Unusable> {
         mac.update(&self.head);
-        // What may be the proof is kept back.
+        // The last octets may be the MAC and are not written.
         let (mut held, mut buffer, mut octets) = (Vec::new(), vec![0; BUFFER], 0);
         loop {
             let n = match self.rest.read(&mut buffer) {
@@ -180,7 +175,7 @@ mod tests {
             id: Uuid::nil(),
             began_at: Timestamp::from_timestamp(1_800_000_000, 0).unwrap(),
             program: "0.1.0".to_owned(),
-            migration: 61,
+            migration: 7,
             postgres: 150_018,
             pg_dump: 15,
             data_keys: Vec::new(),
@@ -210,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_off_or_changed_is_refused() {
+    fn truncated_or_changed_file_is_refused() {
         let file = backup(&[5; 1_000]);
         for cut in 0..file.len() {
             let cut_off =
@@ -226,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_broke_off_while_it_was_made_is_no_backup() {
+    fn interrupted_file_is_no_backup() {
         let mut file = Vec::new();
         let failed =
             write(&mut file, &[], &manifest(), key(1), &b"half"[..], || Err(io::Error::other("pg_dump failed")));

@@ -1,5 +1,5 @@
-//! Backups of the whole database, and bringing one back: `pg_dump` and `pg_restore` do the work, of the embedded Postgres or another
-//! one. [`file`] says what is written, [`age`] how it is encrypted, and [`restoring`] what a restored database has to forget.
+//! Backup and restore of the whole database by `pg_dump` and `pg_restore`, of the embedded Postgres or another one.
+//! [`file`] defines the format, [`age`] encrypts it, and [`restoring`] removes outdated state from a restored database.
 
 mod age;
 mod file;
@@ -25,8 +25,6 @@ use paced::Paced;
 use tools::{Place, Running};
 
 use crate::config::Config;
-use crate::model::clock::{Clock, Timestamp};
-use crate::postgres::{Binaries, Embedded};
 use crate::server::context;
 use crate::store::connections::engine;
 use crate::store::keys::data_keys;
@@ -35,13 +33,15 @@ use crate::store::operations::restoring::{self, Origin, Settled};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::{self, Beside, SchemaError};
 use crate::vault::Vault;
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_postgres::{Binaries, Embedded};
 
-/// Octets between calls of the system.
+/// Octets of the write buffer.
 const BUFFER: usize = 1 << 20;
-/// Connections: one to look, and one to write down.
+/// Connections: one to read, and one to record.
 const CONNECTIONS: u32 = 2;
 
-/// An open database: the embedded one if there is no other, and how to connect.
+/// An open database and its options. `postgres` is set if it is the embedded one.
 struct Opened {
     postgres: Option<Arc<Embedded>>,
     options: PgConnectOptions,
@@ -64,7 +64,7 @@ impl Opened {
     }
 }
 
-/// The programs for a server of that version: `pg_dump` and its kin.
+/// Finds `pg_dump` and `pg_restore` for a server of this major version.
 async fn tools(config: &Config, major: u32) -> anyhow::Result<Binaries> {
     let options = config.postgres_options();
     let found = spawn_blocking(move || {
@@ -73,37 +73,32 @@ async fn tools(config: &Config, major: u32) -> anyhow::Result<Binaries> {
     Ok(found.await??)
 }
 
-/// A backup that was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Made {
-    /// Its id.
     pub id: Uuid,
-    /// What happened from then on is not in it.
+    /// Later events are not in the backup.
     pub began_at: Timestamp,
-    /// Octets that were written.
+    /// Octets of the backup.
     pub octets: u64,
 }
 
-/// Where a backup goes.
 #[derive(Debug, Clone)]
 pub(crate) enum To {
-    /// A new file that only its owner may read. It has another name until it is whole.
+    /// A new file, readable by its owner only. Its name ends in `.part` until it is complete.
     File(PathBuf),
-    /// Standard output.
     Stdout,
 }
 
-/// What becomes of a backup.
 #[derive(Debug, Clone)]
 pub(crate) struct Output {
     pub to: To,
-    /// Whom it is encrypted to: nobody, if there are none.
+    /// Recipients of the encryption. Empty: not encrypted.
     pub recipients: Vec<Recipient>,
-    /// Octets that are written in a second, at most.
+    /// Maximum octets per second.
     pub max_rate: Option<NonZeroU64>,
 }
 
-/// Makes a backup while servers are at work.
+/// Makes a backup while servers are running.
 pub(crate) async fn make(config: &Config, output: Output) -> anyhow::Result<Made> {
     let opened = Opened::new(config).await?;
     let made = make_of(config, &opened, output).await;
@@ -113,8 +108,7 @@ pub(crate) async fn make(config: &Config, output: Output) -> anyhow::Result<Made
 
 async fn make_of(config: &Config, opened: &Opened, output: Output) -> anyhow::Result<Made> {
     let migration = match schema::inspect(&opened.options).await? {
-        Contents::Ours { schema: SCHEMA, applied } => applied.last().map_or(0, |last| last.version),
-        Contents::Ours { .. } => return Err(SchemaError::Unmoved.into()),
+        Contents::Ours(applied) => applied.last().map_or(0, |last| last.version),
         Contents::Nothing | Contents::Others(_) => {
             bail!("there is nothing to back up: the database holds no tables of Bellwire's")
         }
@@ -136,7 +130,7 @@ async fn dump(config: &Config, opened: &Opened, pool: &PgPool, migration: i64, o
     let postgres = store::operations::setup::settings(pool).await?.version_number;
     let tools = tools(config, major(postgres)).await?;
     let (id, began_at) = (clock.uuid(), clock.now());
-    // One before an upgrade may be of a schema that has no record of backups yet.
+    // Before an upgrade the schema may be older than the table of backups.
     let is_recorded = store::check_schema(&opened.options).await.is_ok();
     if is_recorded {
         backups::begin(pool, id, Kind::Dump, began_at).await?;
@@ -156,7 +150,7 @@ fn major(version_number: i32) -> u32 {
     u32::try_from(version_number).unwrap_or(0) / 10_000
 }
 
-/// Writes a backup to where it goes. Returns its octets.
+/// Writes a backup to its output and returns its octets.
 fn write(output: &Output, manifest: &Manifest, vault: &Vault, tools: &Binaries, place: &Place) -> anyhow::Result<u64> {
     let Output { to, recipients, max_rate } = output;
     let To::File(path) = to else {
@@ -173,13 +167,13 @@ fn write(output: &Output, manifest: &Manifest, vault: &Vault, tools: &Binaries, 
         Ok(File::open(above)?.sync_all()?)
     });
     if let Err(error) = written {
-        let _ = fs::remove_file(&part); // nobody would take it for a backup
+        let _ = fs::remove_file(&part); // an incomplete file is useless
         return Err(error);
     }
     Ok(out.octets())
 }
 
-/// A file beside the one that is wanted, which must not be there.
+/// Creates the `.part` file, and removes one of an interrupted backup. Fails if the final file exists.
 fn new_file(path: &Path) -> anyhow::Result<(PathBuf, File)> {
     if path.exists() {
         bail!("{} is there already", path.display());
@@ -188,7 +182,7 @@ fn new_file(path: &Path) -> anyhow::Result<(PathBuf, File)> {
     part.push(".part");
     let part = PathBuf::from(part);
     if part.exists() {
-        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?; // of one that broke off
+        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?; // of an interrupted backup
     }
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
     Ok((part.clone(), file.with_context(|| format!("cannot make {}", part.display()))?))
@@ -212,7 +206,7 @@ fn write_to(
     written.context("the backup was not made")
 }
 
-/// Notes that a backup was made by other means just now.
+/// Records a backup that was made by other means just now.
 pub(crate) async fn note(config: &Config) -> anyhow::Result<Made> {
     let opened = Opened::new(config).await?;
     let noted = async {
@@ -231,29 +225,26 @@ pub(crate) async fn note(config: &Config) -> anyhow::Result<Made> {
     noted
 }
 
-/// How a backup is restored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How {
-    /// Whether what was pending goes on by itself.
+    /// Whether pending messages and campaigns continue without an operator.
     pub resume_pending: bool,
-    /// Whether a database that holds something of ours is replaced.
+    /// Whether the tables of a database with Bellwire's data are replaced.
     pub replace: bool,
 }
 
-/// A database that was brought back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Restored {
-    /// The backup's id; null: it was brought back by other means.
+    /// Id of the backup. Null if another tool restored it.
     pub backup: Option<Uuid>,
-    /// What happened from then on is missing.
+    /// Later events are missing.
     pub backed_up_at: Timestamp,
-    /// Whether what was pending is held back.
+    /// Whether pending messages and campaigns are held back.
     pub held_back: bool,
-    /// What was pending.
     pub pending: Settled,
 }
 
-/// Brings a backup back. The file is read to its end, and proven, before anything is written; then it is read once more.
+/// Restores a backup. Reads the file once to verify it before any write, then a second time to restore it.
 pub(crate) async fn restore(
     config: &Config,
     path: PathBuf,
@@ -269,7 +260,7 @@ pub(crate) async fn restore(
     restored
 }
 
-/// A file that is proven.
+/// A file that has been verified.
 struct Source {
     path: PathBuf,
     identities: Arc<Vec<Identity>>,
@@ -277,14 +268,17 @@ struct Source {
     vault: Vault,
 }
 
-/// Reads a file to its end. Fails unless it is a whole backup of this or an earlier version, made under the master key at hand.
+/// Verifies a file to its end. Fails unless it is a complete backup of this or an earlier version, made under the
+/// present master key.
 async fn prove(config: &Config, path: PathBuf, identities: Arc<Vec<Identity>>) -> anyhow::Result<(Manifest, Vault)> {
     let (at, by) = (path.clone(), identities.clone());
     let manifest = spawn_blocking(move || Backup::open(&at, &by).map(|backup| backup.manifest)).await??;
     if manifest.migration > schema::newest() {
         bail!(
-            "the backup was made by Bellwire {}, which is newer than this program: restore it with that",
-            manifest.program
+            "the backup is of Bellwire {} with migration {}, which this program does not know: restore it with the program that \
+             made it",
+            manifest.program,
+            manifest.migration
         );
     }
     let source = config.master_key_source();
@@ -318,10 +312,10 @@ async fn restore_into(config: &Config, opened: &Opened, file: Source, how: How) 
     Ok(settled)
 }
 
-/// Refuses a database that the backup cannot or must not go into. Returns its server's major version.
+/// Refuses a database that cannot or must not receive the backup. Returns the major version of its server.
 async fn refuse_unfit(config: &Config, opened: &Opened, manifest: &Manifest, how: How) -> anyhow::Result<u32> {
     match schema::inspect(&opened.options).await {
-        Ok(Contents::Ours { applied, .. }) if !applied.is_empty() && !how.replace => bail!(
+        Ok(Contents::Ours(applied)) if !applied.is_empty() && !how.replace => bail!(
             "the database holds Bellwire's tables already: name an empty one, or --replace what is there (the embedded Postgres: \
              or another --data-dir)"
         ),
@@ -329,8 +323,8 @@ async fn refuse_unfit(config: &Config, opened: &Opened, manifest: &Manifest, how
             "the database of DATABASE_URL belongs to another application: it has tables, such as {table}. Set \
              BELLWIRE_DATABASE_URL to where the backup is to go"
         ),
-        Ok(Contents::Ours { .. }) => schema::refuse_beside_any_worker(&opened.options).await?,
-        Ok(_) | Err(SchemaError::Restoring) => {} // one that broke off is begun again
+        Ok(Contents::Ours(_)) => schema::refuse_beside_any_worker(&opened.options).await?,
+        Ok(_) | Err(SchemaError::Restoring) => {} // an interrupted restore starts again
         Err(error) => return Err(error.into()),
     }
     let pool = store::connect(opened.options.clone(), 1).await?;
@@ -346,7 +340,7 @@ async fn refuse_unfit(config: &Config, opened: &Opened, manifest: &Manifest, how
     Ok(major(server))
 }
 
-/// Hands the archive to `pg_restore`.
+/// Copies the archive to `pg_restore`.
 fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
     let (restore, mut archive) = self::tools::restore(tools.program("pg_restore"), place)?;
     let copied = Backup::open(&file.path, &file.identities)
@@ -356,7 +350,7 @@ fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
             drop(archive);
             restore.end()
         }
-        // It ended early, and says why.
+        // `pg_restore` ended early; its exit status has the reason.
         Err(Unusable::Io(error)) if error.kind() == io::ErrorKind::BrokenPipe => restore.end(),
         Err(error) => {
             restore.kill();
@@ -365,7 +359,7 @@ fn fill(file: &Source, tools: &Binaries, place: &Place) -> anyhow::Result<()> {
     }
 }
 
-/// Brings the schema up to date and settles what was pending.
+/// Migrates the schema and settles pending work.
 async fn settle(options: &PgConnectOptions, origin: Origin) -> anyhow::Result<Restored> {
     store::migrate(options, Beside::Force).await?;
     let mut connection = schema::connect_once(options, SCHEMA).await?;
@@ -376,8 +370,8 @@ async fn settle(options: &PgConnectOptions, origin: Origin) -> anyhow::Result<Re
     Ok(Restored { backup, backed_up_at, held_back: !resume_pending, pending })
 }
 
-/// Settles what was pending in a database that was brought back by other means, such as pgBackRest or a snapshot of a disk.
-/// `since`: from when on what happened is missing; none: from the last heartbeat of a worker.
+/// Settles pending work in a database that another tool restored, such as pgBackRest or a disk snapshot. `since`: start
+/// of the time whose events are missing; `None`: the last heartbeat or backup in the database.
 pub(crate) async fn settle_in_place(
     config: &Config,
     since: Option<Timestamp>,
@@ -389,8 +383,10 @@ pub(crate) async fn settle_in_place(
             .await?;
         schema::refuse_beside_any_worker(&opened.options).await?;
         let mut connection = schema::connect_once(&opened.options, SCHEMA).await?;
-        let Some(backed_up_at) = since.or(restoring::last_beat(&mut connection).await?) else {
-            bail!("no worker tells when the database was last at work: say so by --since");
+        let Some(backed_up_at) = since.or(restoring::last_sign(&mut connection).await?) else {
+            bail!(
+                "--since is missing: the database records neither a worker's heartbeat nor a backup that would date it"
+            );
         };
         settle(&opened.options, Origin { backup: None, backed_up_at, resume_pending }).await
     };

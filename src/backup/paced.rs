@@ -1,17 +1,17 @@
-//! A writer that counts, and goes no faster than it may: whoever makes a backup of a busy server lets deliveries come first.
+//! A writer with a rate limit, so that deliveries of a busy server have priority over a backup.
 
 use std::io::{self, Write};
 use std::num::NonZeroU64;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Writes to `inner`, and makes whoever writes wait.
+/// Writes to `inner`, and sleeps after each write to keep the rate.
 pub(super) struct Paced<W> {
     inner: W,
     octets: u64,
-    /// Octets a second, at most.
+    /// Maximum octets per second.
     max_rate: Option<NonZeroU64>,
-    /// When what was written so far may have been written.
+    /// Time at which the octets so far may have been written.
     due: Instant,
 }
 
@@ -20,7 +20,7 @@ impl<W: Write> Paced<W> {
         Self { inner, octets: 0, max_rate, due: Instant::now() }
     }
 
-    /// Octets that were written.
+    /// Octets written so far.
     pub(super) fn octets(&self) -> u64 {
         self.octets
     }
@@ -36,7 +36,7 @@ impl<W: Write> Write for Paced<W> {
         self.octets += n as u64;
         if let Some(max_rate) = self.max_rate {
             let now = Instant::now();
-            // Time in which nothing came is lost: what comes after it is no faster.
+            // Idle time gives no credit: later writes are not faster.
             self.due = self.due.max(now) + takes(n, max_rate);
             sleep(self.due - now);
         }
@@ -48,7 +48,7 @@ impl<W: Write> Write for Paced<W> {
     }
 }
 
-/// How long so many octets take at that rate.
+/// Returns the time that `octets` take at this rate.
 fn takes(octets: usize, rate: NonZeroU64) -> Duration {
     Duration::from_nanos(u64::try_from(octets as u128 * 1_000_000_000 / u128::from(rate.get())).unwrap_or(u64::MAX))
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_takes_as_long_as_it_must_at_least() {
+    fn paced_writing_takes_its_minimum_time() {
         let mut paced = Paced::new(Vec::new(), NonZeroU64::new(1_000_000));
         let began = Instant::now();
         for _ in 0..10 {

@@ -1,4 +1,4 @@
-//! `pg_dump` and `pg_restore`: how they are called, and what they say.
+//! Calls of `pg_dump` and `pg_restore`.
 
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -7,23 +7,24 @@ use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 use percent_encoding::percent_decode_str;
-use sqlx::postgres::{PgConnectOptions, PgSslMode};
+use sqlx::postgres::PgConnectOptions;
 use url::form_urlencoded;
 
+use crate::store::connections::tls;
 use crate::store::operations::backups::NOT_BACKED_UP;
 use crate::store::operations::schema::SCHEMA;
 
-/// So much less eager than others for the processor: deliveries come first.
+/// Niceness of the programs, so that deliveries have priority.
 const NICENESS: i32 = 10;
-/// What is kept of what a program says when it fails.
+/// Maximum octets of standard error in an error.
 const SAID_MAX: u64 = 4_000;
 
-/// Where a database is, for programs that know no URL of ours. `Debug` is not there: it has a password.
+/// Environment variables with which libpq connects. There is no `Debug`, because they include the password.
 #[derive(Clone)]
 pub(super) struct Place(Vec<(&'static str, String)>);
 
 impl Place {
-    /// As those options say. `url`: from which they come, for what they do not tell.
+    /// Reads the options, and from `url` what the options do not expose.
     pub(super) fn new(options: &PgConnectOptions, url: Option<&str>) -> Self {
         let host = match options.get_socket() {
             Some(socket) => socket.display().to_string(),
@@ -34,25 +35,13 @@ impl Place {
             ("PGPORT", options.get_port().to_string()),
             ("PGUSER", options.get_username().to_owned()),
             ("PGDATABASE", options.get_database().unwrap_or(options.get_username()).to_owned()),
-            ("PGSSLMODE", ssl_mode(options.get_ssl_mode()).to_owned()),
+            ("PGSSLMODE", tls::mode_name(options.get_ssl_mode()).to_owned()),
         ];
         variables.extend(url.into_iter().flat_map(only_in_url));
         Self(variables)
     }
 }
 
-fn ssl_mode(mode: PgSslMode) -> &'static str {
-    match mode {
-        PgSslMode::Disable => "disable",
-        PgSslMode::Allow => "allow",
-        PgSslMode::Prefer => "prefer",
-        PgSslMode::Require => "require",
-        PgSslMode::VerifyCa => "verify-ca",
-        PgSslMode::VerifyFull => "verify-full",
-    }
-}
-
-/// Password and certificates.
 fn only_in_url(url: &str) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     let rest = url.split_once("://").map_or("", |(_, rest)| rest);
@@ -75,11 +64,11 @@ fn only_in_url(url: &str) -> Vec<(&'static str, String)> {
     found
 }
 
-/// A program of Postgres that runs.
+/// A running program of Postgres.
 pub(super) struct Running {
     name: &'static str,
     child: Child,
-    /// Reads what it says: a pipe that nobody reads would stop it.
+    /// Reads standard error, because a full pipe would block the program.
     said: JoinHandle<String>,
 }
 
@@ -92,8 +81,8 @@ impl Running {
         stdin: Stdio,
     ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
-        // Our environment may hold the master key, and `PG…` variables would change what it does. Passwords in the file that libpq
-        // knows are as good here as they are for the server.
+        // The environment of the server may contain the master key, and `PG…` variables would change the connection.
+        // The password file of libpq is kept, because the server uses it as well.
         command.env_clear().env("PATH", "/usr/bin:/bin").env("LC_ALL", "C");
         for kept in ["HOME", "PGPASSFILE", "PGPASSWORD"] {
             command.envs(std::env::var_os(kept).map(|value| (kept, value)));
@@ -111,7 +100,7 @@ impl Running {
         let said = std::thread::spawn(move || {
             let mut said = Vec::new();
             let Some(mut stderr) = stderr else { return String::new() };
-            // Whether all of it can be read matters to nobody.
+            // An incomplete message is enough.
             let _ = (&mut stderr).take(SAID_MAX).read_to_end(&mut said);
             let _ = io::copy(&mut stderr, &mut io::sink());
             String::from_utf8_lossy(&said).trim().to_owned()
@@ -119,7 +108,7 @@ impl Running {
         Ok(Self { name, child, said })
     }
 
-    /// Waits for its end; what it said is the error.
+    /// Waits for the exit. A failure becomes an error with the standard error of the program.
     pub(super) fn end(mut self) -> anyhow::Result<()> {
         let status = self.child.wait()?;
         let said = self.said.join().unwrap_or_default();
@@ -129,25 +118,24 @@ impl Running {
         Ok(())
     }
 
-    /// Ends it early: nothing stays of a restore, which is one transaction.
+    /// Kills the program. A restore is one transaction and leaves nothing.
     pub(super) fn kill(mut self) {
-        // It may have ended by itself.
+        // Fails if the program has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Lets it run only when nobody else wants the processor. If that is refused it runs as we do.
+/// Lowers the priority of the program. Without the right to do so, it runs with the priority of this process.
 fn be_modest(child: &Child) {
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     let _ = rustix::process::setpriority_process(pid, NICENESS);
 }
 
-/// Begins to dump all of Bellwire's tables.
 pub(super) fn dump(pg_dump: PathBuf, place: &Place) -> anyhow::Result<(Running, ChildStdout)> {
     let schema = format!("--schema={SCHEMA}");
     let left_out: Vec<_> = NOT_BACKED_UP.iter().map(|table| format!("--exclude-table-data={SCHEMA}.{table}")).collect();
-    // Most of it is sealed and does not compress: the fastest level takes what there is to take.
+    // Most of the data is sealed and incompressible, so the fastest level is enough.
     let mut arguments =
         vec!["--format=custom", "--compress=1", "--no-owner", "--no-privileges", "--no-password", &schema];
     arguments.extend(left_out.iter().map(String::as_str));
@@ -156,7 +144,7 @@ pub(super) fn dump(pg_dump: PathBuf, place: &Place) -> anyhow::Result<(Running, 
     Ok((running, archive))
 }
 
-/// Begins to restore, in one transaction, into the schema, which must be there and hold nothing of the same names.
+/// Starts a restore in one transaction. The schema must exist, without objects of the same names.
 pub(super) fn restore(pg_restore: PathBuf, place: &Place) -> anyhow::Result<(Running, ChildStdin)> {
     let (schema, database) = (format!("--schema={SCHEMA}"), format!("--dbname={}", place.database()));
     let arguments = [
@@ -184,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_find_the_database_without_its_password_on_their_command_line() {
+    fn tools_get_no_password_on_command_line() {
         let url = "postgres://us%40er:p%2Fw:x@[::1]:5433/push?sslmode=verify-full&sslrootcert=%2Fca.pem";
         let place = Place::new(&url.parse().unwrap(), Some(url));
         let value = |name| place.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str());

@@ -1,20 +1,19 @@
-//! Whether there is a backup that is not too old, and whether something waits since the last restore.
+//! Checks of the age of the last backup, and of work that a restore holds back.
 
 use chrono::TimeDelta;
 
 use super::Finding;
-use crate::model::clock::Timestamp;
 use crate::store::operations::backups::Known;
-use crate::store::operations::restoring::Last;
+use crate::store::operations::restoring::{HeldCount, Last};
+use bellwire_core::clock::Timestamp;
 
-/// Whoever makes a backup a day has missed one by then.
+/// Age at which a daily backup was missed.
 const OLD: TimeDelta = TimeDelta::hours(50);
-/// A server that is only tried out needs none.
+/// Age of a server from which on it needs a backup.
 const NEW: TimeDelta = TimeDelta::days(7);
-/// What makes one.
 const BY: &str = "bellwire backup --output FILE";
 
-/// How old the newest backup is.
+/// Checks the age of the last backup.
 pub(super) fn age(Known { last_at, since }: Known, now: Timestamp) -> Finding {
     let days = |since: Timestamp| (now - since).num_hours().max(0);
     match (last_at, since) {
@@ -29,16 +28,17 @@ pub(super) fn age(Known { last_at, since }: Known, now: Timestamp) -> Finding {
     }
 }
 
-/// Whether a restore has held something back that still waits.
+/// Checks for campaigns and messages that the last restore still holds back.
 pub(super) fn held(last: Option<Last>) -> Finding {
     let Some(Last { backed_up_at, restored_at, held }) = last else { return Finding::ok("restore", "never restored") };
     let [backed_up_at, restored_at] = [backed_up_at, restored_at].map(|at| at.format("%Y-%m-%d %H:%M:%SZ"));
     let detail = format!("restored at {restored_at} to where it was at {backed_up_at}");
-    if held == 0 {
+    let HeldCount { campaigns, messages } = held;
+    if campaigns + messages == 0 {
         return Finding::ok("restore", detail);
     }
-    Finding::warning("restore", format!("{detail}; {held} campaigns and messages are held back"))
-        .advise("They were pending then, and may have been sent since: let them go on, or cancel them.")
+    Finding::warning("restore", format!("{detail}; {campaigns} campaigns and {messages} messages are held back"))
+        .advise("They were pending then, and may have been sent since: resume or cancel them.")
         .by("bellwire held list")
 }
 
@@ -50,7 +50,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
 
     #[test]
-    fn a_backup_that_is_old_or_missing_is_told_of() {
+    fn old_or_missing_backup_is_reported() {
         let hours = |n| Some(NOW - TimeDelta::hours(n));
         for (last_at, since, health) in [
             (hours(49), hours(10_000), Health::Ok),
@@ -64,8 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_since_a_restore_is_told_of_until_it_is_decided() {
-        let last = |held| Some(Last { backed_up_at: NOW, restored_at: NOW, held });
+    fn held_deliveries_after_restore_are_reported() {
+        let last =
+            |messages| Some(Last { backed_up_at: NOW, restored_at: NOW, held: HeldCount { campaigns: 0, messages } });
         assert_eq!(held(None).health, Health::Ok);
         assert_eq!(held(last(0)).health, Health::Ok);
         assert_eq!(held(last(2)).health, Health::Warning);

@@ -1,4 +1,4 @@
-//! For how long the certificate is good by which the server speaks HTTPS.
+//! Check of the expiry of the certificate for HTTPS.
 
 use std::fmt::Display;
 
@@ -6,28 +6,23 @@ use sqlx::PgPool;
 
 use super::{Certificate, Finding, Health};
 use crate::http_server::certificate::validity;
-use crate::model::clock::Timestamp;
 use crate::store::keys::certificates::{self, Place};
+use bellwire_core::clock::Timestamp;
 
 pub(super) const CHECK: &str = "certificate";
-/// Days that are left when it should have been replaced, and when that becomes urgent. What is ordered by ACME is renewed in time, however
-/// short its life, unless that fails.
+/// Days before the expiry of a certificate from a file at which the finding is a warning, and a failure. A certificate
+/// from ACME is renewed in time unless an order fails.
 const DAYS_LEFT: [i64; 2] = [14, 3];
 
-/// What is known of a certificate.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Where it is, in words.
     place: String,
-    /// Whether it is ordered by ACME.
     is_ordered: bool,
-    /// Until when it is valid; none: it is still to be ordered.
+    /// End of validity; `None` before the first order.
     not_after: Option<Timestamp>,
-    /// Why the last order failed.
     failure: Option<String>,
 }
 
-/// Reads it where it is.
 pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<Found, Box<dyn Display + Send>> {
     match certificate {
         Certificate::File(file) => {
@@ -55,7 +50,6 @@ pub(super) async fn look(pool: &PgPool, certificate: &Certificate) -> Result<Fou
     }
 }
 
-/// Whether it has to be seen to.
 pub(super) fn judge(found: &Found, now: Timestamp) -> Finding {
     let Found { place, is_ordered, not_after, failure } = found;
     let is_good = not_after.is_some_and(|not_after| not_after > now);
@@ -78,8 +72,8 @@ pub(super) fn judge(found: &Found, now: Timestamp) -> Finding {
         None if failure.is_none() => Finding::warning(CHECK, detail),
         _ => Finding::new(CHECK, Health::Failure, detail),
     }
-    .advise("A certificate in a file is replaced by whoever made it, and read as soon as it changes. One by ACME is ordered by the server: the \
-             authority must reach it at port 443 of that host.")
+    .advise("Replace a certificate in a file yourself; the server reads it as soon as it changes. The server orders a certificate by ACME: \
+             the authority must reach port 443 of that host.")
 }
 
 #[cfg(test)]
@@ -89,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_said_how_many_days_are_left_and_when_it_is_time_to_do_something() {
+    fn certificate_days_and_urgency_are_reported() {
         let now = DateTime::UNIX_EPOCH;
         let (file, ordered) = (false, true);
         for (is_ordered, days, failure, health, named) in [

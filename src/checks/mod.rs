@@ -1,5 +1,5 @@
-//! Whether everything is set up right: what a server, or `bellwire doctor` without one, can say of itself. [`rules`] judge what
-//! was found and have no I/O; here it is looked for, each thing for so long at most.
+//! Checks of a server and its machine, for `/v1/checks` and `bellwire doctor`. This module collects the facts, each
+//! with a timeout; [`rules`] evaluate them without I/O.
 
 mod backups;
 mod certificate;
@@ -24,46 +24,44 @@ use tokio::time::timeout;
 use url::Url;
 use utoipa::ToSchema;
 
-use crate::model::clock::{Clock, Timestamp};
-use crate::model::named;
 use crate::store;
 use crate::store::keys::data_keys;
 use crate::store::operations::{distribution, partitions, restoring, setup, workers};
 use crate::store::outcomes::reliability;
 use crate::store::queue::guards;
 use crate::vault::master_key::Source;
-use crate::webpush::sealer::Sealer;
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::named;
+use bellwire_webpush::sealer::Sealer;
 
-/// No look takes longer: what hangs is a finding, too.
+/// Timeout of each check. A timeout is a finding, too.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A lease that ran out so long ago should have been taken over.
+/// Age of an expired lease after which another worker should have claimed the work.
 const LEASE_OVERDUE: Duration = Duration::from_secs(60);
 
 named! {
-    /// How a check went, the gravest first.
+    /// Result of a check, most severe first.
     pub(crate) enum Health {
-        /// Something does not work, would not start again, or may be lost.
+        /// Does not work, would not start again, or may lose data.
         Failure = "failure",
-        /// It works, but something should be done.
         Warning = "warning",
-        /// As it should be.
         Ok = "ok",
     }
 }
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Finding {
-    /// What was looked at, in a word or three: `partitions`, `master key file`.
+    /// Subject of the check in one to three words: `partitions`, `master key file`.
     pub check: &'static str,
-    /// How it is.
+    /// Severity of the result.
     pub health: Health,
-    /// What was found, in one sentence.
+    /// Result of the check in one sentence.
     pub detail: String,
-    /// What to do about it; null: nothing, or it goes without saying.
+    /// Recommended action. Null if there is none, or if it is obvious.
     pub advice: Option<String>,
-    /// The command, setting or statement that does it, to be copied; null: there is none.
+    /// Command, setting or statement to copy that carries out the advice. Null if there is none.
     pub line: Option<String>,
 }
 
@@ -80,62 +78,54 @@ impl Finding {
         Self::new(check, Health::Warning, detail)
     }
 
-    /// The error tells what happened, with everything behind it.
+    /// Uses the error and its causes as the detail.
     pub(crate) fn failure(check: &'static str, error: impl Display) -> Self {
         Self::new(check, Health::Failure, format!("{error:#}"))
     }
 
-    /// With what to do about it.
     #[must_use]
     pub(crate) fn advise(self, advice: impl Into<String>) -> Self {
         Self { advice: Some(advice.into()), ..self }
     }
 
-    /// With the line that does it.
+    /// Adds the line to copy.
     #[must_use]
     pub(crate) fn by(self, line: impl Into<String>) -> Self {
         Self { line: Some(line.into()), ..self }
     }
 }
 
-/// Where the certificate is by which the server speaks HTTPS.
+/// Source of the certificate for HTTPS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certificate {
-    /// In a file (PEM).
     File(PathBuf),
-    /// In the database, ordered by ACME.
-    Ordered {
-        /// URL of the authority's directory.
-        directory: String,
-        /// The host that it is for.
-        domain: String,
-    },
+    Ordered { directory: String, domain: String },
 }
 
-/// What of the settings is looked at.
+/// Settings that the checks need.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Where the HTTP server listens.
+    /// Address of the HTTP server.
     pub listen: SocketAddr,
-    /// The URL under which browsers reach it, if it was given.
+    /// URL for browsers, if it is set.
     pub public_url: Option<Url>,
-    /// Proxies in front that are believed.
+    /// Number of trusted proxies in front of the server.
     pub trusted_proxies: usize,
-    /// By what certificate it speaks HTTPS itself; none: it does not.
+    /// Certificate of the server; `None` without HTTPS.
     pub certificate: Option<Certificate>,
-    /// The file of the master key; none: the key is given by a variable.
+    /// File of the master key; `None` if a variable contains the key.
     pub master_key_file: Option<PathBuf>,
-    /// Where the embedded Postgres keeps its data; none: the database is another's.
+    /// Data directory of the embedded Postgres; `None` for another database.
     pub data_dir: Option<PathBuf>,
     /// Whether payloads may be sealed eight at a time.
     pub multi_buffer: bool,
-    /// Variables that are named like settings and are none.
+    /// Variables with the prefix of settings that are not settings.
     pub unknown_variables: Vec<String>,
-    /// A file that looks like one of settings and is not read.
+    /// A file with the name of a configuration file that is not read.
     pub passed_over: Option<PathBuf>,
-    /// Whether push services, and this server at its public URL, may be asked over the network.
+    /// Whether the checks may send requests to push services and to the public URL.
     pub asks_others: bool,
-    /// Files and sockets that a server with these settings may want open at once.
+    /// Maximum files and sockets that a server with these settings may open.
     pub descriptors: u64,
 }
 
@@ -157,39 +147,44 @@ impl Default for Setup {
     }
 }
 
-/// Everything that a server can say of itself but what the [`network`] shows, the gravest first.
+/// Runs all checks except those of [`network`], and returns the most severe findings first.
 pub(crate) async fn look(pool: &PgPool, setup: &Setup, now: Timestamp) -> Vec<Finding> {
     let mut findings = of_machine(setup).await;
     findings.extend(of_open_files());
     findings.push(asked("schema", store::check_schema(&pool.connect_options()), |()| rules::schema()).await);
     findings.extend(of_certificate(pool, setup, now).await);
     findings.extend(of_master_key(pool, setup).await);
+    findings.push(of_seal_key(pool).await);
     findings.extend(of_database(pool).await);
     findings.extend(of_upkeep(pool, now).await);
     findings.extend(of_dispatch(pool, now).await);
     by_gravity(findings)
 }
 
-/// The gravest first; what is equally grave stays in its order.
+/// Sorts findings by severity, and keeps the order within each severity.
 pub(crate) fn by_gravity(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| finding.health);
     findings
 }
 
-/// How many files this process has open, where the system tells. A server has raised its limit as far as it may.
+/// Counts the open files of this process. Returns `None` on systems without `/proc`.
 fn of_open_files() -> Option<Finding> {
     let open = std::fs::read_dir("/proc/self/fd").ok()?.count();
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     Some(rules::upkeep::files_in_use(u64::try_from(open).unwrap_or(u64::MAX), limit))
 }
 
-/// Whether the master key's file still opens the database, as the next start will need it to.
+/// Whether the file of the master key still opens the data keys, as the next start requires.
 async fn of_master_key(pool: &PgPool, setup: &Setup) -> Option<Finding> {
     let source = Source::File(setup.master_key_file.clone()?);
     Some(asked("master key", data_keys::check(pool, &source), rules::master_key).await)
 }
 
-/// What the settings and this machine tell.
+/// Whether the current seal key may seal many more values.
+async fn of_seal_key(pool: &PgPool) -> Finding {
+    asked("seal key", data_keys::sealed_values(pool), rules::seal_key).await
+}
+
 pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
     let mut findings = vec![rules::reach(setup)];
     let key = setup.master_key_file.clone();
@@ -201,7 +196,7 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
         }
         _ => rules::master_key_given(),
     });
-    findings.push(rules::sealing(Sealer::fastest(), setup.multi_buffer));
+    findings.push(rules::sealing(setup.multi_buffer.then(Sealer::fastest)));
     findings.push(rules::upkeep::settings(&setup.unknown_variables, setup.passed_over.as_deref()));
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map(|(_, hard)| hard);
     findings.extend(limit.ok().map(|hard| rules::descriptors(hard, setup.descriptors)));
@@ -226,7 +221,7 @@ pub(crate) async fn of_machine(setup: &Setup) -> Vec<Finding> {
     findings
 }
 
-/// For how long the server's certificate is good; nothing, where it has none.
+/// Checks the expiry of the server's certificate. Returns `None` without a certificate.
 pub(crate) async fn of_certificate(pool: &PgPool, setup: &Setup, now: Timestamp) -> Option<Finding> {
     let certificate = setup.certificate.as_ref()?;
     Some(asked(certificate::CHECK, certificate::look(pool, certificate), |found| certificate::judge(&found, now)).await)
@@ -236,7 +231,7 @@ async fn blocking<T: Send + 'static>(look: impl FnOnce() -> io::Result<T> + Send
     spawn_blocking(look).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
 }
 
-/// What the database tells of itself, be it Bellwire's already or not.
+/// Checks the settings and transactions of the database, which may be empty.
 pub(crate) async fn of_database(pool: &PgPool) -> Vec<Finding> {
     let ahead = async { Ok::<_, sqlx::Error>(Clock::system().follow(store::database_now(pool).await?)) };
     let mut findings = vec![asked("clock", ahead, rules::clock).await];
@@ -260,7 +255,6 @@ pub(crate) async fn of_database(pool: &PgPool) -> Vec<Finding> {
     findings
 }
 
-/// What has to be seen to now and then.
 pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
     vec![
         asked("partitions", partitions::days_ahead(pool, now), rules::partitions).await,
@@ -273,7 +267,6 @@ pub(crate) async fn of_upkeep(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
     ]
 }
 
-/// How dispatch goes on.
 pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
     let waited = |due: reliability::Due| due.oldest_at.and_then(|since| (now - since).to_std().ok());
     vec![
@@ -285,7 +278,7 @@ pub(crate) async fn of_dispatch(pool: &PgPool, now: Timestamp) -> Vec<Finding> {
     ]
 }
 
-/// What a look comes to. One that fails, or takes too long, is a finding itself.
+/// Runs a check. An error or a timeout is a finding.
 async fn asked<T, E: Display>(
     check: &'static str,
     look: impl Future<Output = Result<T, E>>,

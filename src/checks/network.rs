@@ -1,31 +1,35 @@
-//! What is to be seen over the network: push services, reached as pushes reach them, and this server at the address that browsers know.
+//! Checks by requests over the network: to push services through the egress of deliveries, and to the public URL.
 //!
-//! Everything that is asked stands in the settings or in the program, and nothing that a caller, an app or an answer says leads
-//! anywhere else: no redirection is followed.
+//! All URLs come from the settings or the program. Input of callers and apps never selects a host, and redirects are
+//! not followed.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures_util::future::join_all;
-use http::{HeaderValue, Method, header};
-use openidconnect::{AsyncHttpClient as _, HttpRequest};
+use http::{HeaderValue, Method, Request, header};
+use http_body_util::Full;
 use sqlx::PgPool;
 use tokio::time::{Instant, timeout};
 use url::Url;
 
 use super::rules::outside::{self, Greeted, Heard};
 use super::{Finding, PATIENCE, Setup};
-use crate::gateway::Gateways;
-use crate::model::clock::Clock;
-use crate::model::lane::Gateway;
-use crate::oidc::Http;
+use crate::outbound::{Limits, OutboundClient, PlainHttp};
 use crate::store::audience::audience_counts;
 use crate::store::operations::setup;
+use bellwire_core::clock::Clock;
+use bellwire_core::lane::Gateway;
+use bellwire_gateway::Gateways;
 
-/// Push services that have hosts of their own. Others are an app's, and nobody knows one before it is used.
+/// Push services with fixed hosts. An app defines the other hosts.
 const ASKED: [Gateway; 4] = [Gateway::Fcm, Gateway::Mozilla, Gateway::Wns, Gateway::Apple];
 
-/// Looks at all of it, unless nobody outside is to be asked.
+/// Limits of a request to this server.
+const LIMITS: Limits = Limits { timeout: PATIENCE, body_max_bytes: 1 << 20, idle_connections: 0 };
+
+/// Runs all network checks. Returns no findings unless the settings allow requests.
 pub(crate) async fn look(pool: &PgPool, gateways: &Gateways, setup: &Setup) -> Vec<Finding> {
     if !setup.asks_others {
         return Vec::new();
@@ -38,9 +42,8 @@ pub(crate) async fn look(pool: &PgPool, gateways: &Gateways, setup: &Setup) -> V
 async fn of_gateways(pool: &PgPool, gateways: &Gateways) -> Vec<Finding> {
     let counted = timeout(PATIENCE, audience_counts::by_gateway(pool)).await;
     let counted = counted.ok().and_then(Result::ok).unwrap_or_default();
-    let deadline = Instant::now() + PATIENCE;
     let asked = ASKED.map(async |gateway| {
-        let (host, answer) = gateways.greet(gateway, deadline).await?;
+        let (host, answer) = gateways.greet(gateway, PATIENCE).await?;
         let answer = answer.map(|reply| (reply.status, reply.headers.get(header::DATE).and_then(date)));
         let subscriptions = counted.iter().find(|(known, _)| *known == gateway).map_or(0, |(_, n)| *n);
         Some(Greeted { gateway, host, subscriptions, answer })
@@ -51,14 +54,14 @@ async fn of_gateways(pool: &PgPool, gateways: &Gateways) -> Vec<Finding> {
     findings
 }
 
-/// A `Date` (RFC 9110 section 5.6.7), as all send it.
+/// Parses the `Date` header (RFC 9110 section 5.6.7).
 fn date(value: &HeaderValue) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc2822(value.to_str().ok()?).ok().map(|at| at.to_utc())
 }
 
 async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<Finding> {
     let Some(url) = &setup.public_url else { return Vec::new() };
-    let Ok(client) = Http::new(url, None, None, PATIENCE) else { return Vec::new() };
+    let Ok(client) = OutboundClient::new(None, None, PlainHttp::like(url), LIMITS) else { return Vec::new() };
     if !client.admits(url) {
         return Vec::new(); // without TLS, which another check tells of
     }
@@ -73,40 +76,39 @@ async fn of_ourselves(pool: &PgPool, setup: &Setup) -> Vec<Finding> {
         Some(outside::own_address(url, &heard, took))
     };
     let (health, script, preflights) = tokio::join!(health, script, preflights);
-    // One for all: whatever is wrong with one is the proxy's doing, and so with the others.
+    // One finding for all apps, because the cause is the proxy.
     let preflights = preflights.into_iter().flatten().min_by_key(|finding| finding.health);
     health.into_iter().chain(script).chain(preflights).collect()
 }
 
-async fn hear(client: &Http, request: HttpRequest) -> (Heard, Duration) {
+async fn hear(client: &OutboundClient, request: Request<Full<Bytes>>) -> (Heard, Duration) {
     let began = Instant::now();
-    let heard = match client.call(request).await {
+    let heard = match client.exchange(request).await {
         Ok(response) => {
             let (head, body) = response.into_parts();
-            Ok((head.status, head.headers, body))
+            Ok((head.status, head.headers, body.to_vec()))
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.reason.to_string()),
     };
     (heard, began.elapsed())
 }
 
-/// A place below the public URL.
 fn at(url: &Url, path: &str) -> String {
     format!("{}/{path}", url.as_str().trim_end_matches('/'))
 }
 
-fn get(url: &Url, path: &str) -> Option<HttpRequest> {
-    http::Request::builder().uri(at(url, path)).body(Vec::new()).ok()
+fn get(url: &Url, path: &str) -> Option<Request<Full<Bytes>>> {
+    Request::builder().uri(at(url, path)).body(Full::default()).ok()
 }
 
-/// What a browser asks before a page of that origin registers its subscription.
-fn preflight(url: &Url, app: &str, origin: &str) -> Option<HttpRequest> {
-    http::Request::builder()
+/// Builds the preflight that a browser sends before a page of this origin registers its subscription.
+fn preflight(url: &Url, app: &str, origin: &str) -> Option<Request<Full<Bytes>>> {
+    Request::builder()
         .method(Method::OPTIONS)
         .uri(at(url, &format!("v1/apps/{app}/subscriptions")))
         .header(header::ORIGIN, origin)
         .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
         .header(header::ACCESS_CONTROL_REQUEST_HEADERS, "content-type")
-        .body(Vec::new())
+        .body(Full::default())
         .ok()
 }

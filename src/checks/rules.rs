@@ -1,41 +1,41 @@
-//! What is made of what was found. Pure.
+//! Rules that turn facts into findings. Pure.
 
 pub(super) mod outside;
 pub(crate) mod upkeep;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use url::{Host, Url};
 
 use super::{Finding, Health, Setup};
-use crate::postgres::OLDEST_MAJOR;
+use crate::store::keys::data_keys::VALUES_TO_WARN;
 use crate::store::operations::setup::{Holder, Settings, Standing};
 use crate::store::operations::workers::VERSION;
-use crate::webpush::sealer::{BUILT_IN, Sealer};
+use bellwire_core::origin::is_this_machine;
+use bellwire_postgres::OLDEST_MAJOR;
+use bellwire_webpush::sealer::Sealer;
 
-/// API keys that expire within this are worth a word.
+/// Time before the expiry of an API key at which a warning begins.
 pub(crate) const KEYS_EXPIRE_WITHIN: TimeDelta = TimeDelta::days(14);
-/// Beyond this difference tokens and log lines confuse; the server itself follows the database's clock.
+/// Tolerated clock difference. More confuses tokens and logs; the server itself follows the clock of the database.
 const CLOCK_TOLERANCE_US: i64 = 2_000_000;
-/// Fewer days of partitions ahead than this, and maintenance has been away for days.
+/// Minimum days with partitions. Fewer mean that maintenance has not run for days.
 const DAYS_AHEAD_MIN: u64 = 4;
-/// A transaction that lasts for longer than the first keeps dead rows; for longer than the second, queues crawl.
+/// Ages of a transaction in seconds: it keeps dead rows, and queues become slow.
 const OLD_S: [f64; 2] = [900.0, 7_200.0];
-/// Shares of all connections.
+/// Shares of the connections that are in use.
 const CROWDED: [f64; 2] = [0.8, 0.95];
-/// Postgres stops taking writes at some two thousand million.
+/// Ages in transactions. Postgres stops accepting writes at about two thousand million.
 const XID_AGE: [i64; 2] = [1_000_000_000, 1_800_000_000];
-/// What is due and not sent for longer than this is late.
+/// Times for which the oldest delivery has been due.
 const LATE: [Duration; 2] = [Duration::from_secs(300), Duration::from_secs(3_600)];
-/// Free octets, and shares of the disk: less of either is little.
+/// Minimum free octets and share of the disk.
 const DISK_LITTLE: [(u64, f64); 2] = [(5 << 30, 0.15), (1 << 30, 0.05)];
 
-/// The health of what is over none, the first, or both of two lines.
+/// Compares a value with the limits for a warning and a failure.
 fn beyond<T: PartialOrd>(value: T, [warning, failure]: [T; 2]) -> Health {
     match () {
         () if value >= failure => Health::Failure,
@@ -44,18 +44,17 @@ fn beyond<T: PartialOrd>(value: T, [warning, failure]: [T; 2]) -> Health {
     }
 }
 
-/// A look that did not end in time.
+/// Finding of a check that timed out.
 pub(super) fn too_slow(check: &'static str) -> Finding {
     Finding::warning(check, "This could not be looked at within three seconds.")
         .advise("Run the checks again; if it stays so, look what the database is busy with.")
 }
 
-/// Whether HTTP can be read on its way: it is spoken beyond this machine, without TLS and without a proxy that is known to end it.
+/// Whether HTTP is readable on the network: neither TLS nor a trusted proxy protects an address beyond this machine.
 pub(crate) fn is_in_the_clear(setup: &Setup) -> bool {
     !setup.listen.ip().is_loopback() && setup.certificate.is_none() && setup.trusted_proxies == 0
 }
 
-/// How browsers reach the server.
 pub(super) fn reach(setup: &Setup) -> Finding {
     const CHECK: &str = "public URL";
     let listen = setup.listen;
@@ -63,7 +62,7 @@ pub(super) fn reach(setup: &Setup) -> Finding {
         Some(url) if url.scheme() == "https" && is_in_the_clear(setup) => Finding::warning(
             CHECK,
             format!(
-                "Browsers reach this server at {url}, but it listens at {listen} without TLS, and believes no proxy."
+                "Browsers reach this server at {url}, but it listens at {listen} without TLS, and trusts no proxy."
             ),
         )
         .advise("Say how many proxies end TLS in front of it, or have it speak HTTPS itself.")
@@ -89,23 +88,12 @@ pub(super) fn reach(setup: &Setup) -> Finding {
     }
 }
 
-fn is_this_machine(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
-        Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),
-        None => false,
-    }
-}
-
 const MASTER_KEY: &str = "master key file";
 
-/// The master key comes from a variable.
 pub(super) fn master_key_given() -> Finding {
     Finding::ok(MASTER_KEY, "The master key is given by BELLWIRE_MASTER_KEY.")
 }
 
-/// The file of the master key, with its mode.
 pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> Finding {
     let name = file.display();
     match mode.map(|mode| mode & 0o777) {
@@ -127,30 +115,39 @@ pub(super) fn master_key_file(file: &Path, mode: io::Result<u32>) -> Finding {
     }
 }
 
-/// How many data keys the master key opens.
 pub(super) fn master_key(keys: usize) -> Finding {
     Finding::ok("master key", format!("It opens {keys} data keys."))
 }
 
-/// How a worker of this program seals on this machine.
-pub(super) fn sealing(fastest: &Sealer, is_wanted: bool) -> Finding {
-    const CHECK: &str = "sealing";
-    if fastest.is_faulty() {
-        return Finding::warning(CHECK, format!("Payloads are sealed {fastest}."))
-            .advise("Nothing is sealed wrong any more. Look after the machine; until then, have it seal one at a time.")
-            .by("BELLWIRE_MULTI_BUFFER=false");
+pub(super) fn seal_key(values: i64) -> Finding {
+    const CHECK: &str = "seal key";
+    let detail = format!("The newest seal key has sealed {values} values; it may seal {}.", 1_u64 << 32);
+    match values {
+        ..VALUES_TO_WARN => Finding::ok(CHECK, detail),
+        _ => Finding::warning(CHECK, detail)
+            .advise("Add a seal key before that: with more values, two may share a nonce, which reveals both.")
+            .by("bellwire keys rotate"),
     }
-    let why = match (BUILT_IN, fastest.is_accelerated(), is_wanted) {
-        (_, true, true) => "",
-        (_, true, false) => " BELLWIRE_MULTI_BUFFER says so.",
-        (true, false, _) => " This processor has no AVX-512 IFMA, with which it would be eight.",
-        (false, ..) => " Eight at a time takes a build with the feature `multi-buffer`.",
-    };
-    let sealer = if is_wanted { fastest } else { Sealer::single() };
-    Finding::ok(CHECK, format!("Payloads are sealed {sealer}.{why}"))
 }
 
-/// The hard limit of open files, to which a start raises the soft one, beside what a server with its settings may want.
+/// Checks the method with which a worker of this program seals on this machine. `None`: one payload at a time, as configured.
+pub(super) fn sealing(fastest: Option<&Sealer>) -> Finding {
+    const CHECK: &str = "sealing";
+    let Some(fastest) = fastest else {
+        let sealer = Sealer::single();
+        let detail = format!("Payloads are sealed {sealer}. BELLWIRE_MULTI_BUFFER=false switches eight at a time off.");
+        return Finding::ok(CHECK, detail);
+    };
+    if fastest.is_faulty() {
+        return Finding::warning(CHECK, format!("Payloads are sealed {fastest}."))
+            .advise("Nothing is sealed wrong now. Check the machine; until then, seal one payload at a time.")
+            .by("BELLWIRE_MULTI_BUFFER=false");
+    }
+    let why = if fastest.is_accelerated() { "" } else { " Eight at a time takes a processor with AVX-512 IFMA." };
+    Finding::ok(CHECK, format!("Payloads are sealed {fastest}.{why}"))
+}
+
+/// Compares the hard limit of open files with the number that a server may need. A start raises the soft limit to it.
 pub(super) fn descriptors(limit: u64, wanted: u64) -> Finding {
     const CHECK: &str = "open files";
     if limit >= wanted {
@@ -165,7 +162,7 @@ pub(super) fn descriptors(limit: u64, wanted: u64) -> Finding {
         .by(format!("LimitNOFILE={}", wanted.next_power_of_two()))
 }
 
-/// The disk under the embedded Postgres, in octets.
+/// Checks the free octets of the disk of the embedded Postgres.
 pub(super) fn disk(free: u64, all: u64) -> Finding {
     let share = free as f64 / all.max(1) as f64;
     let is_little = |(octets, of_all): (u64, f64)| free < octets || share < of_all;
@@ -184,12 +181,12 @@ pub(super) fn disk(free: u64, all: u64) -> Finding {
     .by("BELLWIRE_RETENTION_DAYS=14")
 }
 
-/// The schema is this program's; whatever else it may be is an error that says what to do.
+/// Finding for a matching schema. A mismatch is an error that includes the advice.
 pub(super) fn schema() -> Finding {
     Finding::ok("schema", format!("The database's schema is that of this program, {VERSION}."))
 }
 
-/// By how many microseconds the database's clock is ahead of this host's.
+/// Checks the microseconds by which the clock of the database is ahead of the clock of this host.
 pub(super) fn clock(ahead_us: i64) -> Finding {
     let detail = match (ahead_us.unsigned_abs() + 500) / 1_000 {
         0 => "The database's clock shows what this host's does.".to_owned(),
@@ -204,7 +201,6 @@ pub(super) fn clock(ahead_us: i64) -> Finding {
     }
 }
 
-/// The version of the database.
 pub(super) fn version(Settings { version, version_number, .. }: &Settings) -> Finding {
     match u32::try_from(version_number / 10_000).is_ok_and(|major| major >= OLDEST_MAJOR) {
         true => Finding::ok("database version", format!("Postgres {version}.")),
@@ -214,7 +210,6 @@ pub(super) fn version(Settings { version, version_number, .. }: &Settings) -> Fi
     }
 }
 
-/// Whether what is committed outlives a crash.
 pub(super) fn durability(settings: &Settings) -> Finding {
     const CHECK: &str = "durability";
     let wrong = [
@@ -233,7 +228,6 @@ pub(super) fn durability(settings: &Settings) -> Finding {
     }
 }
 
-/// How many connections are left.
 pub(super) fn connections(&Settings { connections, connections_max, .. }: &Settings) -> Finding {
     let health = beyond(connections as f64 / connections_max.max(1) as f64, CROWDED);
     let finding =
@@ -246,7 +240,6 @@ pub(super) fn connections(&Settings { connections, connections_max, .. }: &Setti
     }
 }
 
-/// Whether dead rows are cleared, and old ones frozen in time.
 pub(super) fn cleaning(&Settings { autovacuum, xid_age, .. }: &Settings) -> Finding {
     const CHECK: &str = "cleaning";
     let age = beyond(xid_age, XID_AGE);
@@ -268,7 +261,7 @@ pub(super) fn cleaning(&Settings { autovacuum, xid_age, .. }: &Settings) -> Find
     }
 }
 
-/// What has kept dead rows for longest, and for how many seconds.
+/// Checks the oldest holder of dead rows, and the seconds since it began.
 pub(super) fn old_transactions(oldest: Option<&(Holder, Option<f64>)>) -> Finding {
     const CHECK: &str = "old transactions";
     let Some((holder, since_s)) = oldest else {
@@ -290,17 +283,17 @@ pub(super) fn old_transactions(oldest: Option<&(Holder, Option<f64>)>) -> Findin
         Holder::Slot(name) => {
             let quoted = name.replace('\'', "''");
             (
-                format!("The replication slot {name}, which nobody reads,"),
+                format!("The replication slot {name}, which has no reader,"),
                 format!("SELECT pg_drop_replication_slot('{quoted}');"),
             )
         }
     };
     Finding::new(CHECK, health, format!("{who} has kept dead rows from being cleared{long}: the queue becomes slow."))
-        .advise("Find out whose it is; if nobody needs it, end it.")
+        .advise("Find its owner, and end it if it is not needed.")
         .by(line)
 }
 
-/// For how many days from today on there are partitions.
+/// Checks the number of days with partitions, today included.
 pub(super) fn partitions(days: u64) -> Finding {
     let detail = match days {
         ..=1 => "There is a partition for today alone.".to_owned(),
@@ -312,11 +305,10 @@ pub(super) fn partitions(days: u64) -> Finding {
         1.. => Finding::warning("partitions", detail),
         0 => Finding::failure("partitions", "There is no partition for today: rows go into one that is never dropped."),
     }
-    .advise("Maintenance makes them ahead. See that a process has that role, and what its log says.")
+    .advise("Maintenance makes them ahead. Check that a process has that role, and read its log.")
     .by("bellwire serve --roles api,worker,maintenance")
 }
 
-/// API keys that expire soon.
 pub(super) fn api_keys(names: &[String]) -> Finding {
     const CHECK: &str = "api keys";
     match names {
@@ -326,16 +318,15 @@ pub(super) fn api_keys(names: &[String]) -> Finding {
             let verb = if names.len() == 1 { "expires" } else { "expire" };
             let detail = format!("{many} {verb} within {} days, next `{}`.", KEYS_EXPIRE_WITHIN.num_days(), names[0]);
             Finding::warning(CHECK, detail)
-                .advise("Make new ones, hand them to whoever uses these, and let these expire.")
+                .advise("Create new keys, replace these where they are used, and let these expire.")
                 .by("bellwire key list --app APP")
         }
     }
 }
 
-/// The workers that live, by their versions.
-pub(super) fn workers(versions: &[Option<String>]) -> Finding {
+pub(super) fn workers(versions: &[String]) -> Finding {
     const CHECK: &str = "workers";
-    let known: BTreeSet<&str> = versions.iter().map(|version| version.as_deref().unwrap_or("an older one")).collect();
+    let known: BTreeSet<&str> = versions.iter().map(String::as_str).collect();
     let named = known.iter().copied().collect::<Vec<_>>().join(", ");
     match (versions.len(), known.len()) {
         (0, _) => Finding::failure(CHECK, "No process with the role `worker` lives: nothing is sent.")
@@ -348,7 +339,6 @@ pub(super) fn workers(versions: &[Option<String>]) -> Finding {
     }
 }
 
-/// Lanes that stand still.
 pub(super) fn lanes(Standing { held, broken }: Standing) -> Finding {
     let held = match held {
         0 => None,
@@ -367,10 +357,10 @@ pub(super) fn lanes(Standing { held, broken }: Standing) -> Finding {
         (Some(held), Some(broken)) => format!("{held}, and {broken}."),
     };
     Finding::warning("lanes", detail)
-        .advise("What waits there goes out later. The page of lanes says why, and since when.")
+        .advise("Their deliveries are sent later. The page of lanes shows the reason and the time.")
 }
 
-/// For how long the oldest delivery has been due.
+/// Checks the time for which the oldest delivery has been due.
 pub(super) fn queue(waited: Option<Duration>) -> Finding {
     let health = waited.map_or(Health::Ok, |waited| beyond(waited, LATE));
     match (health, waited) {
@@ -383,7 +373,6 @@ pub(super) fn queue(waited: Option<Duration>) -> Finding {
     }
 }
 
-/// Apps that are held, the first one first.
 pub(super) fn runaways(held: &[String]) -> Finding {
     const CHECK: &str = "runaway guard";
     let Some(first) = held.first() else { return Finding::ok(CHECK, "No app sends more than its size explains.") };

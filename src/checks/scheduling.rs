@@ -1,20 +1,20 @@
-//! How Linux shares the processor among a server and the Postgres that it runs.
+//! Check of the way Linux shares the processor between a server and its embedded Postgres.
 
 use std::fs::{exists, read_to_string};
 use std::path::Path;
 
-/// Where systemd and container runtimes mount the hierarchy of control groups (cgroups(7)).
+/// Mount point of the control groups, see cgroups(7).
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
-/// Whether processes have their shares by session (sched(7), "The autogroup feature"): it is on, and this process is in no control group
-/// that has a share of its own. None where the system does not tell.
+/// Whether autogroup shares the processor by session (sched(7), "The autogroup feature"). A control group with a share
+/// of its own overrides autogroup. Returns `None` if the system has no such setting.
 pub(super) fn is_by_session() -> Option<bool> {
     let is_on = read_to_string("/proc/sys/kernel/sched_autogroup_enabled").ok()?.trim() == "1";
     let groups = read_to_string("/proc/self/cgroup").ok()?;
     Some(is_on && !has_share(&groups, |path| exists(path).unwrap_or(false)))
 }
 
-/// Whether one of a process's control groups, in the form of `/proc/self/cgroup`, has a share of the processor. The root has none.
+/// Whether one of the control groups in a `/proc/self/cgroup` has a share of the processor. The root group has none.
 fn has_share(groups: &str, exists: impl Fn(&Path) -> bool) -> bool {
     groups.lines().any(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_control_group_has_a_share_where_it_has_a_weight() {
+    fn control_group_with_weight_has_a_share() {
         let weighted = |path: &Path| path == Path::new("/sys/fs/cgroup/system.slice/bellwire.service/cpu.weight");
         for (groups, has) in [
             ("0::/system.slice/bellwire.service\n", true),

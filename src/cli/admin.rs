@@ -1,7 +1,9 @@
 //! What operators do, called by the command line and the API alike. Nothing here prints: verbs answer values.
 
 use std::fs;
+use std::future::pending;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 
 use anyhow::{Context as _, bail};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -12,19 +14,20 @@ use sqlx::postgres::PgConnectOptions;
 use super::output::Output;
 use crate::checks::{self, Finding};
 use crate::config::Config;
-use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::SHARDS;
-use crate::postgres::{self, Binaries, Embedded, Upgraded};
 use crate::server;
-use crate::server::context::{self, Context, Migrations};
+use crate::server::context::{self, Migrations};
 use crate::store::keys::audit::{Action, Actor, Entry};
 use crate::store::keys::data_keys::{self, Added};
 use crate::store::keys::resealing::{self, SealKey};
 use crate::store::operations::distribution::{self, Distribution};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::workers;
+use crate::store::transactions::begin;
 use crate::store::{self};
 use crate::vault::master_key::{MasterKey, Source};
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::SHARDS;
+use bellwire_postgres::{Binaries, Embedded, Upgraded};
 
 /// Sockets of a busy server: API clients, connections to gateways, connections to Postgres.
 const FILES_WANTED: u64 = 4_096;
@@ -32,9 +35,10 @@ const FILES_WANTED: u64 = 4_096;
 /// Brings the database up to date: schema, partitions, keys. `forced`: even while workers of another version are at work. Then
 /// distributes it over a cluster of Citus, if that is asked for.
 pub(super) async fn migrate(config: &Config, forced: bool, distributed: bool, out: Output) -> anyhow::Result<()> {
-    context::wait_for_database(config).await?;
     let migrations = if forced { Migrations::Force } else { Migrations::Apply };
-    Context::open(config, migrations).await?.close().await;
+    if let Some(context) = context::open_when_there(config, migrations, pin!(pending())).await? {
+        context.close().await;
+    }
     if !distributed {
         return Ok(out.say(&serde_json::json!({"migrated": true}), "The database is up to date.")?);
     }
@@ -125,7 +129,7 @@ async fn rotate_to(pool: &PgPool, from: &Source, new: &MasterKey) -> anyhow::Res
 
 async fn rewrap(pool: &PgPool, old: &MasterKey, new: &MasterKey) -> anyhow::Result<()> {
     let now = now(pool).await?;
-    let mut tx = pool.begin().await?;
+    let mut tx = begin(pool).await?;
     data_keys::rotate_master(&mut tx, old, new).await?;
     Entry::new(Actor::LOCAL, None, Action::MasterKeyRotated, "master key").record(&mut tx, 1, now).await?;
     Ok(tx.commit().await?)
@@ -163,7 +167,7 @@ pub(crate) async fn add_seal_key(config: &Config) -> anyhow::Result<Added> {
     on_database(config, async |pool| {
         let master = config.master_key_source().read().await?.context("there is no master key")?;
         let now = now(pool).await?;
-        let mut tx = pool.begin().await?;
+        let mut tx = begin(pool).await?;
         let added = data_keys::add_seal_key(&mut tx, &master, now).await?;
         Entry::new(Actor::LOCAL, None, Action::SealKeyAdded, added.number).record(&mut tx, 1, now).await?;
         tx.commit().await?;
@@ -187,7 +191,7 @@ pub(crate) async fn upgrade_postgres(config: &Config) -> anyhow::Result<Upgraded
         bail!("there is no data in {}", config.data_dir.display());
     }
     let at = options.clone();
-    let upgraded = tokio::task::spawn_blocking(move || postgres::upgrade(&at)).await??;
+    let upgraded = tokio::task::spawn_blocking(move || bellwire_postgres::upgrade(&at)).await??;
     // Statistics of tables stay behind, and plans without them may take for ever.
     let (embedded, options) = context::database(config).await?;
     let mut connection = schema::connect_once(&options, SCHEMA).await?;
@@ -243,8 +247,8 @@ async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
                 Err(error) => Finding::failure("schema", error),
             });
             findings.push(match schema::inspect(&options).await {
-                Ok(Contents::Ours { schema, applied }) if !applied.is_empty() => {
-                    master_key(&options, schema, &config.master_key_source()).await
+                Ok(Contents::Ours(applied)) if !applied.is_empty() => {
+                    master_key(&options, &config.master_key_source()).await
                 }
                 _ => match config.master_key_source().check() {
                     Ok(()) => Finding::ok("master key", "the first start makes the keys"),
@@ -267,8 +271,8 @@ async fn examine(config: &Config, offline: bool) -> Vec<Finding> {
     findings
 }
 
-async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -> Finding {
-    let mut connection = match schema::connect_once(options, schema).await {
+async fn master_key(options: &PgConnectOptions, source: &Source) -> Finding {
+    let mut connection = match schema::connect_once(options, SCHEMA).await {
         Ok(connection) => connection,
         Err(error) => return Finding::failure("master key", error),
     };
@@ -281,7 +285,7 @@ async fn master_key(options: &PgConnectOptions, schema: &str, source: &Source) -
 
 /// What a server says of itself. That nothing is sent is no fault where no server runs.
 async fn of_server(pool: &PgPool, config: &Config, offline: bool) -> Vec<Finding> {
-    let (now, setup) = (Clock::system().now(), config.setup());
+    let (now, setup) = (Clock::system().now(), server::setup(config));
     let setup = checks::Setup { asks_others: !offline, ..setup };
     let mut findings = checks::of_machine(&setup).await;
     findings.extend(checks::of_certificate(pool, &setup, now).await);

@@ -1,14 +1,15 @@
 //! `bellwire app`.
 
 use axum::http::Method;
+use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Map, Value, json};
 
 use super::identity::IdentityKey;
-use super::local::{Ask, Beginning, Local, path, rows};
-use super::output::{Output, fields, table, text, time};
-use super::program;
+use super::key::moment;
+use super::local::{Ask, Beginning, Local, path};
+use super::output::{Output, Shown, fields_of, text, time};
 use super::refusal::Names;
 
 pub(super) const NAMES: &Names = &[
@@ -32,6 +33,8 @@ const CHANGE_NAMES: &Names = &[
     ("/weight", "--weight"),
     ("app", "APP"),
 ];
+
+const RESTORE_NAMES: &Names = &[("/lane", "--lane"), ("/since", "--since"), ("/until", "--until"), ("app", "APP")];
 
 /// What `--browsers-may` takes for no right at all.
 const NOTHING: &str = "nothing";
@@ -106,6 +109,27 @@ pub(super) enum App {
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         app: String,
     },
+    /// Make subscriptions active again that their push service called gone. Those that were unsubscribed, erased or replaced stay so.
+    #[command(after_help = "Examples:
+  bellwire app restore-pruned shop --lane 3 --since 2030-01-31T08:00:00Z --until 2030-01-31T08:30:00Z --dry-run
+  bellwire app restore-pruned shop --since 2030-01-31T08:00:00Z")]
+    RestorePruned {
+        /// Its short name or id.
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        app: String,
+        /// Only those of this lane, by its number; all lanes by default.
+        #[arg(long, value_name = "NUMBER")]
+        lane: Option<i32>,
+        /// Time of the first prune: a day or a time in UTC, such as 2030-01-31 or 2030-01-31T08:30:00Z.
+        #[arg(long, value_name = "TIME", value_parser = moment)]
+        since: DateTime<Utc>,
+        /// Time of the last prune; now by default.
+        #[arg(long, value_name = "TIME", value_parser = moment)]
+        until: Option<DateTime<Utc>>,
+        /// Count them, and restore none.
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Delete an app for good, with its subscriptions, messages and keys. Nothing is sent for it any more once this is done;
     /// a running server deletes its rows.
     #[command(after_help = "Example:
@@ -142,22 +166,15 @@ impl App {
                     "browsers_may": rights(browsers_may),
                 });
                 let made = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::POST, path(["apps"])) }).await?;
-                let key = ("application server key", text(&made, "/vapid_key/public_key"));
-                out.say(&made, &format!("{}\n{}", show(&made), fields([key])))?;
+                let key = fields_of(&[("application server key", text, "/vapid_key/public_key")], &made);
+                out.say(&made, &format!("{}\n{key}", fields_of(FIELDS, &made)))?;
                 out.note(&format!(
                     "Pages subscribe with that key. A key for the app's servers:\n  \
-                     {} key create --app {slug} --scope send,read --name server",
-                    program()
+                     bellwire key create --app {slug} --scope send,read --name server"
                 ));
             }
-            Self::List => {
-                let apps = local.list(&path(["apps"])).await?;
-                out.say(&apps, &list(&apps))?;
-            }
-            Self::Show { app } => {
-                let app = local.get(path(["apps", &app])).await?;
-                out.say(&app, &show(&app))?;
-            }
+            Self::List => out.table(COLUMNS, &local.list(&path(["apps"])).await?)?,
+            Self::Show { app } => out.fields(FIELDS, &local.get(path(["apps", &app])).await?)?,
             Self::Change { app, name, added, removed, allow_other_gateways, browsers_may, weight } => {
                 let mut body = Map::new();
                 body.extend(name.map(|name| ("name".to_owned(), name.into())));
@@ -169,7 +186,7 @@ impl App {
                 body.extend(weight.map(|weight| ("weight".to_owned(), weight.into())));
                 let ask = Ask::new(Method::PATCH, path(["apps", &app]));
                 let app = local.ask(Ask { body: body.into(), names: CHANGE_NAMES, ..ask }).await?;
-                out.say(&app, &show(&app))?;
+                out.fields(FIELDS, &app)?;
             }
             Self::Release { app } => {
                 let ask = Ask::new(Method::POST, path(["apps", &app, "release"]));
@@ -178,11 +195,14 @@ impl App {
                 let told = format!("{app} is held no more: it may send {limit} deliveries in a quarter of an hour.");
                 out.say(&guard, &told)?;
             }
+            Self::RestorePruned { app, lane, since, until, dry_run } => {
+                let body = json!({"lane": lane, "since": since, "until": until, "dry_run": dry_run});
+                restore_pruned(local, out, &app, body).await?;
+            }
             Self::Delete { app, yes_delete } => {
                 let confirm: String = url::form_urlencoded::byte_serialize(yes_delete.as_bytes()).collect();
                 let place = format!("{}?confirm={confirm}", path(["apps", &app]));
-                let app = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, place) }).await?;
-                out.say(&app, &show(&app))?;
+                out.fields(FIELDS, &local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, place) }).await?)?;
                 out.note("Nothing is sent for it any more. The maintenance of a running server deletes what it had.");
             }
             Self::IdentityKey { verb } => verb.run(local, out).await?,
@@ -191,25 +211,37 @@ impl App {
     }
 }
 
+/// Restores until none are left.
+async fn restore_pruned(local: &Local, out: Output, app: &str, body: Value) -> anyhow::Result<()> {
+    let mut restored = 0;
+    loop {
+        let ask = Ask::new(Method::POST, path(["apps", app, "subscriptions", "restore"]));
+        let mut done = local.ask(Ask { body: body.clone(), names: RESTORE_NAMES, ..ask }).await?;
+        restored += done["restored"].as_u64().unwrap_or(0);
+        if done["more"] != true {
+            done["restored"] = restored.into();
+            let would = if done["dry_run"] == true { "would be" } else { "are" };
+            return Ok(out.say(&done, &format!("{restored} subscriptions {would} active again."))?);
+        }
+        out.note(&format!("{restored} subscriptions are active again."));
+    }
+}
+
 fn rights(named: Vec<String>) -> Vec<String> {
     if named == [NOTHING] { Vec::new() } else { named }
 }
 
-fn show(app: &Value) -> String {
-    fields([
-        ("app", text(app, "/slug")),
-        ("id", text(app, "/id")),
-        ("name", text(app, "/name")),
-        ("origins", text(app, "/origins")),
-        ("lets other gateways in", text(app, "/allow_other_gateways")),
-        ("browsers may", text(app, "/browsers_may")),
-        ("weight", text(app, "/weight")),
-        ("created", time(app, "/created_at")),
-        ("being deleted since", time(app, "/deleting_at")),
-    ])
-}
+const FIELDS: &[Shown] = &[
+    ("app", text, "/slug"),
+    ("id", text, "/id"),
+    ("name", text, "/name"),
+    ("origins", text, "/origins"),
+    ("lets other gateways in", text, "/allow_other_gateways"),
+    ("browsers may", text, "/browsers_may"),
+    ("weight", text, "/weight"),
+    ("created", time, "/created_at"),
+    ("being deleted since", time, "/deleting_at"),
+];
 
-fn list(apps: &Value) -> String {
-    let row = |app| [text(app, "/slug"), text(app, "/id"), time(app, "/created_at"), text(app, "/name")];
-    table(["APP", "ID", "CREATED", "NAME"], rows(apps).map(row))
-}
+const COLUMNS: &[Shown] =
+    &[("APP", text, "/slug"), ("ID", text, "/id"), ("CREATED", time, "/created_at"), ("NAME", text, "/name")];

@@ -4,12 +4,11 @@ use axum::http::Method;
 use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
-use serde_json::Value;
 use url::form_urlencoded;
 
 use super::key::moment;
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, table, text, time};
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, beginning, text, time};
 use super::refusal::Names;
 use crate::store::keys::audit::Action;
 
@@ -47,7 +46,6 @@ pub(super) enum Audit {
 }
 
 impl Audit {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let Self::List { app, actor, action, since, until, limit } = self;
         let mut query = form_urlencoded::Serializer::new(format!("limit={limit}"));
@@ -58,22 +56,16 @@ impl Audit {
             query.extend_pairs(value.map(|value| (name, value.to_rfc3339())));
         }
         let at = format!("{}?{}", path(["audit-log"]), query.finish());
-        let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
-        Ok(out.say(&page, &list(&page))?)
+        Ok(out.table(COLUMNS, &local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?)?)
     }
 }
 
-fn list(page: &Value) -> String {
-    let row = |entry| {
-        [
-            time(entry, "/at"),
-            text(entry, "/actor"),
-            text(entry, "/address"),
-            text(entry, "/action"),
-            text(entry, "/n"),
-            text(entry, "/target"),
-            text(entry, "/detail").chars().take(80).collect(),
-        ]
-    };
-    table(["AT", "ACTOR", "ADDRESS", "ACTION", "N", "TARGET", "DETAIL"], rows(page).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("AT", time, "/at"),
+    ("ACTOR", text, "/actor"),
+    ("ADDRESS", text, "/address"),
+    ("ACTION", text, "/action"),
+    ("N", text, "/n"),
+    ("TARGET", text, "/target"),
+    ("DETAIL", beginning::<80>, "/detail"),
+];

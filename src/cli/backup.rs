@@ -12,10 +12,9 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::output::Output;
-use super::program;
 use super::settings::FewSettings;
 use crate::backup::{self, How, Identity, Recipient, Restored, To};
-use crate::model::clock::Timestamp;
+use bellwire_core::clock::Timestamp;
 
 /// More than a file of recipients or identities has.
 const KEYS_MAX_OCTETS: u64 = 1 << 20;
@@ -106,7 +105,8 @@ pub(super) struct Restore {
     /// was pending.
     #[arg(long, conflicts_with_all = ["file", "identity"])]
     in_place: bool,
-    /// To which time that brought it back, such as 2030-01-31T08:00:00Z; by default the last sign of life of a worker.
+    /// To which time that brought it back, such as 2030-01-31T08:00:00Z; by default the last heartbeat of a worker, or the start of the backup
+    /// that `pg_restore` brought back.
     #[arg(long, value_name = "TIME", requires = "in_place")]
     since: Option<DateTime<Utc>>,
     #[command(flatten)]
@@ -146,7 +146,7 @@ fn time(at: Timestamp) -> String {
 
 /// What an operator has to know and to do now.
 fn told(restored: &Restored) -> String {
-    let (since, pending, program) = (time(restored.backed_up_at), restored.pending, program());
+    let (since, pending) = (time(restored.backed_up_at), restored.pending);
     let found = format!(
         "{} campaigns, {} messages with at least {} deliveries, {} requests to webhooks",
         pending.campaigns, pending.messages, pending.deliveries, pending.webhook_requests
@@ -155,8 +155,9 @@ fn told(restored: &Restored) -> String {
         false => format!("What was pending goes on when a server starts: {found}."),
         true => format!(
             "What was pending is held back, since it may have been sent after that: {found}.\n\
-             Look at it with `{program} held list`; then `{program} held resume`, or `{program} held cancel`. Requests to webhooks are \
-             sent again by `{program} webhook replay`."
+             Look at it with `bellwire held list`; then `bellwire held resume`, or `bellwire held cancel`. Send the requests to \
+             webhooks again with `bellwire webhook replay WEBHOOK --app APP --since {since}`; `bellwire webhook list --app APP` shows \
+             the webhooks."
         ),
     };
     format!(

@@ -12,8 +12,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, fields, table, text, time};
+use super::arguments::AppFlag;
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, fields_of, table_of, text, time};
 use super::refusal::Names;
 use super::send::read;
 use super::watch::{COME_BACK, Frames};
@@ -36,9 +37,8 @@ pub(super) enum Campaign {
         /// Its plan in JSON, as the API takes it; - for standard input.
         #[arg(value_name = "FILE")]
         plan: PathBuf,
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
+        #[command(flatten)]
+        app: AppFlag,
         /// The same key makes the same campaign only once.
         #[arg(long, value_name = "KEY")]
         idempotency_key: Option<String>,
@@ -52,11 +52,7 @@ pub(super) enum Campaign {
         plan: PathBuf,
     },
     /// List an app's campaigns, the newest first.
-    List {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
+    List(AppFlag),
     /// Show a campaign and how it goes.
     Show(One),
     /// Print what its author wrote, in JSON.
@@ -112,9 +108,8 @@ pub(super) struct One {
     /// Its slug or id.
     #[arg(value_parser = NonEmptyStringValueParser::new())]
     campaign: String,
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 impl One {
@@ -128,7 +123,6 @@ impl One {
 }
 
 impl Campaign {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let ask = match &self {
             Self::Create { plan, app, idempotency_key } => Ask {
@@ -137,14 +131,13 @@ impl Campaign {
                 ..Ask::new(Method::POST, path(["apps", app, "campaigns"]))
             },
             Self::Change { campaign, plan } => Ask { body: read_plan(plan)?, ..Ask::new(Method::PUT, campaign.path()) },
-            Self::List { app } => {
+            Self::List(app) => {
                 let page = local.list(&path(["apps", app, "campaigns"])).await?;
-                return Ok(out.say(&page, &list(&page))?);
+                return Ok(out.table(COLUMNS, &page)?);
             }
             Self::Runs { campaign, limit } => {
                 let at = format!("{}?limit={limit}", campaign.verb("runs"));
-                let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
-                return Ok(out.say(&page, &runs(&page))?);
+                return Ok(out.table(RUNS, &local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?)?);
             }
             Self::Plan(one) => {
                 let plan = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, one.verb("plan")) }).await?;
@@ -187,50 +180,49 @@ fn read_plan(file: &std::path::Path) -> anyhow::Result<Value> {
     serde_json::from_slice(&read(file)?).with_context(|| format!("{} is not JSON", file.display()))
 }
 
+const DRY_RUN_MESSAGES: &[Shown] = &[
+    ("DUE", time, "/due_at"),
+    ("VARIANT", text, "/variant"),
+    ("SHARE", text, "/share"),
+    ("REACHES", text, "/audience_estimate"),
+    ("OFF BY", text, "/audience_margin"),
+];
+
 fn dry_run(told: &Value) -> String {
     let listed = |member: &str| told[member].as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = |message| {
-        [
-            time(message, "/due_at"),
-            text(message, "/variant"),
-            text(message, "/share"),
-            text(message, "/audience_estimate"),
-            text(message, "/audience_margin"),
-        ]
-    };
-    let messages = table(["DUE", "VARIANT", "SHARE", "REACHES", "OFF BY"], listed("messages").iter().map(row));
+    let messages = table_of(DRY_RUN_MESSAGES, listed("messages"));
     let refused =
         listed("refused").iter().map(|fault| format!("\n{} {}", text(fault, "/pointer"), text(fault, "/detail")));
-    let about = fields([("begins", time(told, "/begins_at")), ("messages not shown", text(told, "/more_messages"))]);
+    let about = fields_of(&[("begins", time, "/begins_at"), ("messages not shown", text, "/more_messages")], told);
     format!("{about}\n{messages}{}", refused.collect::<String>())
 }
 
+const FIELDS: &[Shown] = &[
+    ("campaign", text, "/slug"),
+    ("id", text, "/id"),
+    ("name", text, "/name"),
+    ("state", text, "/state"),
+    ("tier", text, "/tier"),
+    ("runs", text, "/runs"),
+    ("next", time, "/next_at"),
+];
+
+const VARIANTS: &[Shown] = &[
+    ("VARIANT", text, "/name"),
+    ("TARGETED", text, "/counts/targeted"),
+    ("ACCEPTED", text, "/counts/accepted"),
+    ("DISPLAYED", text, "/reports/displayed"),
+    ("CLICKED", text, "/reports/clicked"),
+    ("CLICK RATE", |variant, _| rate(variant), ""),
+];
+
 fn show(campaign: &Value) -> String {
-    let about = fields([
-        ("campaign", text(campaign, "/slug")),
-        ("id", text(campaign, "/id")),
-        ("name", text(campaign, "/name")),
-        ("state", text(campaign, "/state")),
-        ("tier", text(campaign, "/tier")),
-        ("runs", text(campaign, "/runs")),
-        ("next", time(campaign, "/next_at")),
-    ]);
+    let about = fields_of(FIELDS, campaign);
     let variants = campaign["progress"]["variants"].as_array().map(Vec::as_slice).unwrap_or_default();
     if variants.is_empty() {
         return about;
     }
-    let row = |variant| {
-        [
-            text(variant, "/name"),
-            text(variant, "/counts/targeted"),
-            text(variant, "/counts/accepted"),
-            text(variant, "/reports/displayed"),
-            text(variant, "/reports/clicked"),
-            rate(variant),
-        ]
-    };
-    let variants =
-        table(["VARIANT", "TARGETED", "ACCEPTED", "DISPLAYED", "CLICKED", "CLICK RATE"], variants.iter().map(row));
+    let variants = table_of(VARIANTS, variants);
     let sum = match campaign["runs"].as_i64() {
         Some(runs @ 2..) => format!("all {runs} runs together, "),
         _ => String::new(),
@@ -247,36 +239,25 @@ fn rate(variant: &Value) -> String {
     }
 }
 
-fn list(page: &Value) -> String {
-    let row = |campaign| {
-        [
-            text(campaign, "/slug"),
-            text(campaign, "/state"),
-            text(campaign, "/tier"),
-            text(campaign, "/runs"),
-            time(campaign, "/next_at"),
-            text(campaign, "/name"),
-        ]
-    };
-    table(["CAMPAIGN", "STATE", "TIER", "RUNS", "NEXT", "NAME"], rows(page).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("CAMPAIGN", text, "/slug"),
+    ("STATE", text, "/state"),
+    ("TIER", text, "/tier"),
+    ("RUNS", text, "/runs"),
+    ("NEXT", time, "/next_at"),
+    ("NAME", text, "/name"),
+];
 
-fn runs(page: &Value) -> String {
-    let row = |run| {
-        [
-            text(run, "/run"),
-            time(run, "/at"),
-            text(run, "/total/targeted"),
-            text(run, "/total/accepted"),
-            text(run, "/reports/displayed"),
-            text(run, "/reports/clicked"),
-            rate(run),
-            since(run),
-        ]
-    };
-    let heads = ["RUN", "AT", "TARGETED", "ACCEPTED", "DISPLAYED", "CLICKED", "CLICK RATE", "SINCE THE RUN BEFORE"];
-    table(heads, rows(page).map(row))
-}
+const RUNS: &[Shown] = &[
+    ("RUN", text, "/run"),
+    ("AT", time, "/at"),
+    ("TARGETED", text, "/total/targeted"),
+    ("ACCEPTED", text, "/total/accepted"),
+    ("DISPLAYED", text, "/reports/displayed"),
+    ("CLICKED", text, "/reports/clicked"),
+    ("CLICK RATE", |run, _| rate(run), ""),
+    ("SINCE THE RUN BEFORE", |run, _| since(run), ""),
+];
 
 /// How the click rate of a run compares with that of the one before, in percentage points, and how certain that it is higher, or lower,
 /// is.
@@ -296,13 +277,18 @@ fn line(campaign: &Value) -> String {
     let rate = campaign["progress"]["rate_per_second"].as_f64();
     let rate = rate.map(|rate| format!(", {rate}/s")).unwrap_or_default();
     let eta = campaign["progress"]["eta"].is_string().then(|| format!(", until {}", time(campaign, "/progress/eta")));
+    let held = campaign.pointer("/progress/held/0/gateway").and_then(Value::as_str).map(|gateway| {
+        let until = campaign["progress"]["held"][0]["until"].is_string();
+        let until = until.then(|| format!("not before {}: ", time(campaign, "/progress/held/0/until")));
+        format!(", {}{gateway} is held", until.unwrap_or_default())
+    });
     let bad = n("gone") + n("expired") + n("dead") + n("cancelled") + n("capped");
     format!(
         "{}: {ended} of {} ended, {} accepted, {bad} not{rate}{}",
         text(campaign, "/state"),
         n("targeted"),
         n("accepted"),
-        eta.unwrap_or_default()
+        eta.or(held).unwrap_or_default()
     )
 }
 
@@ -369,17 +355,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_it_is_and_a_rate_says_how_certain_it_is() {
+    fn line_shows_progress_and_confidence() {
         let campaign = json!({"state": "sending", "progress": {"eta": "2026-12-01T09:00:00Z", "rate_per_second": 12.5,
             "total": {"targeted": 100, "waiting": 60, "accepted": 38, "gone": 2, "expired": 0, "dead": 0, "cancelled": 0, "capped": 0}}});
         let said = "sending: 40 of 100 ended, 38 accepted, 2 not, 12.5/s, until 2026-12-01 09:00:00Z";
         assert_eq!(line(&campaign), said);
+        let mut held = campaign;
+        held["progress"]["eta"] = Value::Null;
+        held["progress"]["held"] = json!([{"gateway": "apple", "until": "2026-12-01T05:51:00Z"}]);
+        let said =
+            "sending: 40 of 100 ended, 38 accepted, 2 not, 12.5/s, not before 2026-12-01 05:51:00Z: apple is held";
+        assert_eq!(line(&held), said);
         let known = json!({"reports": {"click_rate": 0.1, "click_rate_from": 0.05, "click_rate_to": 0.2}});
         assert_eq!((rate(&known).as_str(), rate(&json!({"reports": null})).as_str()), ("10.0 % (5.0 to 20.0)", "-"));
     }
 
     #[test]
-    fn a_run_is_compared_with_the_one_before_and_never_quite_certainly() {
+    fn runs_are_compared_with_uncertainty() {
         let since = |change: f64, higher: f64| since(&json!({"before": {"click_rate": change, "higher": higher}}));
         assert_eq!(since(0.012, 0.97), "+1.2 points (higher with 97 %)");
         assert_eq!(since(-0.012, 0.001), "-1.2 points (lower with 99 %)");

@@ -2,11 +2,11 @@
 
 use axum::http::Method;
 use clap::Subcommand;
-use clap::builder::NonEmptyStringValueParser;
 use serde_json::{Value, json};
 
+use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, table, text};
+use super::output::{Output, table_of, text};
 use super::refusal::Names;
 
 const NAMES: &Names = &[("/caps", "CAP"), ("app", "--app")];
@@ -15,11 +15,7 @@ const NAMES: &Names = &[("/caps", "CAP"), ("app", "--app")];
 #[derive(Debug, Subcommand)]
 pub(super) enum Cap {
     /// Show an app's caps.
-    Show {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
+    Show(AppFlag),
     /// Replace an app's caps by these. All of them hold; they do within a minute.
     #[command(after_help = "Examples:
   bellwire cap set --app shop 2/1d 5/7d
@@ -29,16 +25,11 @@ pub(super) enum Cap {
         /// `:promotional` or `:engagement` behind it, those alone. Repeatable.
         #[arg(required = true, value_name = "CAP", value_parser = read)]
         caps: Vec<Value>,
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
+        #[command(flatten)]
+        app: AppFlag,
     },
     /// Take all caps of an app away.
-    Clear {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
+    Clear(AppFlag),
 }
 
 /// Reads a cap, as far as its parts go: whether they are what they should be, the API tells.
@@ -54,12 +45,11 @@ fn read(written: &str) -> Result<Value, String> {
 }
 
 impl Cap {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let caps = match self {
-            Self::Show { app } => local.get(path(["apps", &app, "caps"])).await?,
+            Self::Show(app) => local.get(path(["apps", &app, "caps"])).await?,
             Self::Set { caps, app } => replace(local, &app, caps).await?,
-            Self::Clear { app } => replace(local, &app, Vec::new()).await?,
+            Self::Clear(app) => replace(local, &app, Vec::new()).await?,
         };
         out.say(&caps, &show(&caps))?;
         Ok(())
@@ -76,10 +66,7 @@ fn show(shown: &Value) -> String {
     if caps.is_empty() {
         return "There are no caps: a person gets whatever is sent.".to_owned();
     }
-    table(
-        ["MESSAGES", "IN", "OF"],
-        caps.iter().map(|cap| [text(cap, "/max"), text(cap, "/window"), text(cap, "/tiers")]),
-    )
+    table_of(&[("MESSAGES", text, "/max"), ("IN", text, "/window"), ("OF", text, "/tiers")], caps)
 }
 
 #[cfg(test)]
@@ -87,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cap_is_messages_a_window_and_maybe_a_tier() {
+    fn cap_is_messages_per_window_and_tier() {
         assert_eq!(read("2/1d"), Ok(json!({"max": 2, "window": "1d"})));
         assert_eq!(read("5/7d:promotional"), Ok(json!({"max": 5, "window": "7d", "tiers": ["promotional"]})));
         for wrong in ["", "2", "1d/2", "2:promotional"] {

@@ -4,19 +4,20 @@ use std::io::Write as _;
 
 use axum::http::Method;
 use chrono::{DateTime, Utc};
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::a_tier;
+use super::arguments::AppFlag;
 use super::key::moment;
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, table, text, time};
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, Stdout, beginning, table, text, time};
 use super::refusal::Names;
 use super::send::seconds;
-use crate::model::delivery::Tier;
-use crate::model::lane::Gateway;
+use bellwire_core::delivery::Tier;
+use bellwire_core::lane::Gateway;
 
 const NAMES: &Names = &[
     ("/filter/reason", "--reason"),
@@ -75,10 +76,7 @@ pub(super) enum DeadLetters {
     #[command(
         after_help = "Example:\n  bellwire dead-letters discard --app shop --reason bad_request --until 2030-01-31"
     )]
-    Discard {
-        #[command(flatten)]
-        handling: Handling,
-    },
+    Discard(Handling),
     /// Copy dead letters out to standard output, without their content.
     #[command(after_help = "Example:\n  bellwire dead-letters export --app shop --state open > letters.csv")]
     Export {
@@ -95,9 +93,8 @@ pub(super) enum DeadLetters {
 /// Which dead letters.
 #[derive(Debug, Args)]
 pub(super) struct Which {
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
     #[command(flatten)]
     filter: Filter,
 }
@@ -193,19 +190,18 @@ impl DeadLetters {
         let get = async |path| local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, path) }).await;
         match self {
             Self::List { which, state, limit } => {
-                let page = get(which.path("", &state, &[("limit", &limit.to_string())])).await?;
-                out.say(&page, &list(&page))?;
+                out.table(COLUMNS, &get(which.path("", &state, &[("limit", &limit.to_string())])).await?)?;
             }
             Self::Groups { by, which, state } => {
                 let groups = get(which.path("/groups", &state, &[("by", &by)])).await?;
                 out.say(&groups, &grouped(&by, &groups["data"]))?;
             }
             Self::Replay { handling, ttl } => handling.run(local, out, "replay", ttl).await?,
-            Self::Discard { handling } => handling.run(local, out, "discard", None).await?,
+            Self::Discard(handling) => handling.run(local, out, "discard", None).await?,
             Self::Export { which, state, format } => {
                 let path = which.path("/export", &state, &[("format", &format)]);
                 let ask = Ask { names: NAMES, ..Ask::new(Method::GET, path) };
-                local.stream(ask, |octets| std::io::stdout().lock().write_all(octets)).await?;
+                local.stream(ask, |octets| Stdout.write_all(octets)).await?;
             }
         }
         Ok(())
@@ -260,19 +256,14 @@ fn grouped(by: &str, groups: &Value) -> String {
     table(["COUNT", "NEWEST", &by.to_uppercase()], groups.as_array().into_iter().flatten().map(row))
 }
 
-fn list(page: &Value) -> String {
-    let row = |letter| {
-        [
-            text(letter, "/id"),
-            time(letter, "/at"),
-            text(letter, "/state"),
-            text(letter, "/reason"),
-            text(letter, "/status"),
-            text(letter, "/retries"),
-            text(letter, "/gateway"),
-            text(letter, "/message"),
-            text(letter, "/detail").chars().take(60).collect(),
-        ]
-    };
-    table(["ID", "DIED", "STATE", "REASON", "STATUS", "RETRIES", "GATEWAY", "MESSAGE", "WORDS"], rows(page).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("DIED", time, "/at"),
+    ("STATE", text, "/state"),
+    ("REASON", text, "/reason"),
+    ("STATUS", text, "/status"),
+    ("RETRIES", text, "/retries"),
+    ("GATEWAY", text, "/gateway"),
+    ("MESSAGE", text, "/message"),
+    ("WORDS", beginning::<60>, "/detail"),
+];

@@ -27,7 +27,6 @@ pub(super) struct Explain {
 }
 
 impl Explain {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let app = match self.app {
             Some(app) => app,

@@ -1,7 +1,7 @@
 //! `bellwire export`: everything that an app owns, as a file for `bellwire import` on another server.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{Read as _, Seek as _, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use axum::http::Method;
 use clap::Args;
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
+use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::Output;
+use super::output::{Output, Stdout};
 use super::refusal::Names;
 use crate::api::exports::line::{END, SUBSCRIPTION};
 
-const NAMES: &Names = &[("app", "--app"), ("only", "--only"), ("format", "--format"), ("after", "--resume")];
+const NAMES: &Names =
+    &[("app", "--app"), ("only", "--only"), ("format", "--format"), ("raw", "--raw"), ("after", "--resume")];
 /// More octets than any line has.
 const LINE_MAX: u64 = 1 << 20;
 /// How often it says how far it has come.
@@ -28,9 +30,8 @@ const SAID_EVERY: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 #[group(skip)] // the verb has the same name
 pub(super) struct Export {
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
     /// A new file that only its owner may read; by default standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -40,6 +41,9 @@ pub(super) struct Export {
     /// In which form: lines of JSON, or a table of subscriptions.
     #[arg(long, default_value = "ndjson", value_parser = PossibleValuesParser::new(["ndjson", "csv"]))]
     format: String,
+    /// With `--format csv`: do not put apostrophes before cells that a spreadsheet would evaluate as formulas.
+    #[arg(long)]
+    raw: bool,
     /// Go on with a file that broke off.
     #[arg(long, requires = "output")]
     resume: bool,
@@ -56,6 +60,7 @@ impl Export {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("format", &self.format);
         query.extend_pairs(self.only.iter().map(|only| ("only", only)));
+        query.extend_pairs(self.raw.then_some(("raw", "true")));
         if let After::Subscription(id) = &after {
             query.append_pair("after", id);
         }
@@ -87,7 +92,7 @@ impl Export {
 
     /// Where to write, and what is there.
     fn open(&self) -> anyhow::Result<(Box<dyn Write>, After)> {
-        let Some(at) = &self.output else { return Ok((Box::new(io::stdout()), After::Nothing)) };
+        let Some(at) = &self.output else { return Ok((Box::new(Stdout), After::Nothing)) };
         if self.resume {
             if self.format != "ndjson" {
                 bail!("--resume: only lines of JSON go on");
@@ -104,11 +109,8 @@ impl Export {
 /// What a file has.
 #[derive(Debug, PartialEq, Eq)]
 enum After {
-    /// Nothing that could be gone on with.
     Nothing,
-    /// All up to this subscription.
     Subscription(String),
-    /// All of it.
     All,
 }
 
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_goes_on_behind_its_last_whole_line() {
+    fn file_resumes_after_its_last_whole_line() {
         let at = std::env::temp_dir().join(format!("bellwire-export-{}", uuid::Uuid::now_v7()));
         let (a, b) = (r#"{"type":"app"}"#, r#"{"type":"subscription","id":"sub_1"}"#);
         for (there, kept, after) in [

@@ -1,20 +1,21 @@
 //! What packages carry beside the program: completions for shells and man pages, made from the command line's own description.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
 use clap::Command;
 use clap_complete::Shell;
 
+use super::output::Stdout;
 use crate::config;
 
 /// Prints what completes commands in that shell.
 pub(super) fn completions(command: Command, shell: Shell) -> io::Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut visible(&command), "bellwire", &mut text);
-    io::Write::write_all(&mut io::stdout(), &text)
+    Stdout.write_all(&text)
 }
 
 /// Writes a man page for each command (`bellwire.1`, `bellwire-app-create.1`) and one for the file of settings

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::local::{Ask, Local, path};
 use super::output::{Output, table, text, time};
-use crate::model::id::AppId;
 use crate::store::operations::restoring::{self, Held as What};
+use bellwire_core::id::AppId;
 
 /// What is read at a time.
 const AT_ONCE: i64 = 200;
@@ -35,7 +35,6 @@ pub(super) struct Of {
 }
 
 impl Held {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let (of, verb) = match self {
             Self::List(of) => return list(local, of, out).await,

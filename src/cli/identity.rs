@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use axum::http::Method;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, table, text, time};
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, text, time};
 use super::refusal::Names;
 use super::send::read;
 
@@ -70,7 +70,6 @@ pub(super) enum IdentityKey {
 }
 
 impl IdentityKey {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let of = |app: &str| path(["apps", app, "identity-keys"]);
         match self {
@@ -88,10 +87,7 @@ impl IdentityKey {
                     out.note(&format!("Made {}. Keep the secret: it is shown only now.", text(&key, "/id")));
                 }
             }
-            Self::List { app } => {
-                let keys = local.get(of(&app)).await?;
-                out.say(&keys, &list(&keys))?;
-            }
+            Self::List { app } => out.table(COLUMNS, &local.get(of(&app)).await?)?,
             Self::Delete { app, key } => {
                 let at = path(["apps", &app, "identity-keys", &key]);
                 local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
@@ -102,9 +98,10 @@ impl IdentityKey {
     }
 }
 
-fn list(keys: &Value) -> String {
-    let row = |key| {
-        [text(key, "/id"), text(key, "/algorithm"), text(key, "/form"), time(key, "/created_at"), text(key, "/name")]
-    };
-    table(["ID", "ALGORITHM", "FORM", "CREATED", "NAME"], rows(keys).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("ALGORITHM", text, "/algorithm"),
+    ("FORM", text, "/form"),
+    ("CREATED", time, "/created_at"),
+    ("NAME", text, "/name"),
+];

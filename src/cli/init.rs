@@ -6,11 +6,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::app;
+use super::invocation;
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
-use super::program;
 use super::refusal::Refusal;
-use crate::webpush::keys::check_subject;
+use crate::api::problem::ProblemCode;
+use bellwire_webpush::keys::check_subject;
 
 /// The topic that a site begins with.
 const TOPIC: &str = "news";
@@ -57,13 +58,15 @@ impl Snippets {
   }};
 </script>"##
             ),
-            send: format!("{} send --app {slug} --topic {TOPIC} --title Hello --body \"It works\"", program()),
+            send: invocation::complete(&format!(
+                "bellwire send --app {slug} --topic {TOPIC} --title Hello --body \"It works\""
+            ))
+            .into_owned(),
         }
     }
 }
 
 impl Init {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let Self { slug, origins, subject } = self;
         let own = origins.first().filter(|origin| check_subject(origin).is_ok());
@@ -71,11 +74,12 @@ impl Init {
         let body = json!({"slug": slug, "name": slug, "subject": subject, "origins": origins, "topics": [TOPIC]});
         let ask = Ask { body, names: app::NAMES, ..Ask::new(Method::POST, path(["apps"])) };
         let made = match local.ask(ask).await {
-            Err(error) if error.downcast_ref().is_some_and(|refusal: &Refusal| refusal.code == "slug_taken") => {
-                let program = program();
+            Err(error)
+                if error.downcast_ref().is_some_and(|refusal: &Refusal| refusal.code == ProblemCode::SlugTaken) =>
+            {
                 bail!(
-                    "there is an app {slug} already, and nothing was changed. `{program} app show {slug}` shows it, \
-                     `{program} topic list --app {slug}` its topics, and `{program} key create --app {slug} --name backend \
+                    "there is an app {slug} already, and nothing was changed. `bellwire app show {slug}` shows it, \
+                     `bellwire topic list --app {slug}` its topics, and `bellwire key create --app {slug} --name backend \
                      --scope {}` makes another key",
                     SCOPES.join(",")
                 );
@@ -96,8 +100,7 @@ impl Init {
         out.say(&json!({"app": made, "key": key, "worker": worker, "page": page, "send": send}), &people)?;
         if subject == NOBODY {
             out.note(&format!(
-                "Before you go public, name a contact for push services: {} vapid subject --app {slug} mailto:you@your.domain",
-                program()
+                "Before you go public, name a contact for push services: bellwire vapid subject --app {slug} mailto:you@your.domain"
             ));
         }
         Ok(())

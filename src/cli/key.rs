@@ -4,12 +4,12 @@ use axum::http::Method;
 use chrono::{DateTime, NaiveDate, NaiveTime, Utc};
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::local::{Ask, Beginning, Local, path, rows};
-use super::output::{Output, table, text, time};
+use super::local::{Ask, Beginning, Local, path};
+use super::output::{Output, Shown, text, time};
 use super::refusal::Names;
-use crate::model::scope::Scope;
+use bellwire_core::scope::Scope;
 
 const NAMES: &Names =
     &[("/name", "--name"), ("/scopes", "--scope"), ("/expires_at", "--expires-at"), ("api_key", "KEY")];
@@ -38,10 +38,7 @@ pub(super) enum Key {
     },
     /// List API keys, without their secrets.
     #[command(after_help = "Example:\n  bellwire key list --app shop")]
-    List {
-        #[command(flatten)]
-        owner: Owner,
-    },
+    List(Owner),
     /// Revoke an API key at once and for good, and with it the keys that it made.
     #[command(after_help = "Example:\n  bellwire key revoke --app shop ak_0198…")]
     Revoke {
@@ -86,7 +83,6 @@ impl Key {
         }
     }
 
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Create { owner, name, scopes, expires_at } => {
@@ -97,10 +93,7 @@ impl Key {
                 let (id, scopes) = (text(&key, "/id"), text(&key, "/scopes"));
                 out.note(&format!("Made {id} ({scopes}). Keep the secret: it is shown only now."));
             }
-            Self::List { owner } => {
-                let keys = local.list(&owner.path()).await?;
-                out.say(&keys, &list(&keys))?;
-            }
+            Self::List(owner) => out.table(COLUMNS, &local.list(&owner.path()).await?)?,
             Self::Revoke { owner, key, keep_descendants } => {
                 let of_key = &path([&key])["/v1".len()..];
                 let at = format!("{}{of_key}?keep_descendants={keep_descendants}", owner.path());
@@ -122,22 +115,14 @@ pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
     text.parse().ok().or_else(day).ok_or("must be such as 2030-01-31 or 2030-01-31T08:30:00Z")
 }
 
-fn list(keys: &Value) -> String {
-    let row = |key| {
-        [
-            text(key, "/id"),
-            format!("{}…", text(key, "/hint")),
-            text(key, "/scopes"),
-            time(key, "/created_at"),
-            time(key, "/expires_at"),
-            time(key, "/revoked_at"),
-            text(key, "/last_used_on"),
-            text(key, "/created_by"),
-            text(key, "/name"),
-        ]
-    };
-    table(
-        ["ID", "SECRET", "SCOPES", "CREATED", "EXPIRES", "REVOKED", "LAST USED", "MADE BY", "NAME"],
-        rows(keys).map(row),
-    )
-}
+const COLUMNS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("SECRET", |key, hint| format!("{}…", text(key, hint)), "/hint"),
+    ("SCOPES", text, "/scopes"),
+    ("CREATED", time, "/created_at"),
+    ("EXPIRES", time, "/expires_at"),
+    ("REVOKED", time, "/revoked_at"),
+    ("LAST USED", text, "/last_used_on"),
+    ("MADE BY", text, "/created_by"),
+    ("NAME", text, "/name"),
+];

@@ -31,7 +31,6 @@ pub(super) struct Rotate {
 }
 
 impl MasterKey {
-    /// Does it.
     pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
         let Self::Rotate(Rotate { to_file, to_command, settings }) = self;
         let new = match (to_file, to_command) {
@@ -57,7 +56,6 @@ pub(super) enum Keys {
 }
 
 impl Keys {
-    /// Does it.
     pub(super) async fn run(self, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Rotate(settings) => {
@@ -73,9 +71,9 @@ impl Keys {
                 let keys = admin::seal_keys(&settings.load()?).await?;
                 let row = |key: &crate::store::keys::resealing::SealKey| {
                     let since = key.seals_from.format("%Y-%m-%d %H:%M:%SZ").to_string();
-                    [key.number.to_string(), since, key.sealed.to_string()]
+                    [key.number.to_string(), since, key.sealed.to_string(), key.sealed_values.to_string()]
                 };
-                let text = table(["KEY", "SEALS FROM", "SEALED"], keys.iter().map(row));
+                let text = table(["KEY", "SEALS FROM", "SEALED", "EVER SEALED"], keys.iter().map(row));
                 Ok(out.say(&json!({"data": keys}), &text)?)
             }
         }

@@ -11,17 +11,15 @@ use serde_json::Value;
 use sqlx::PgPool;
 use tower::ServiceExt as _;
 
-use super::program;
 use super::refusal::{Names, Refusal};
-use crate::api::problem::Details;
+use crate::api::problem::Problem;
 use crate::config::Config;
-use crate::model::id::MessageId;
-use crate::postgres::Embedded;
 use crate::server;
 use crate::server::context::{Context, Migrations};
 use crate::store::{operations::workers, queue::opening};
+use bellwire_core::id::MessageId;
+use bellwire_postgres::Embedded;
 
-/// More than any answer has.
 const ANSWER_MAX_OCTETS: usize = 64 << 20;
 /// Connections of a verb: half of them for dispatch, which is not there.
 const CONNECTIONS: u32 = 6;
@@ -29,7 +27,6 @@ const CONNECTIONS: u32 = 6;
 /// Whether a verb may be the first thing that happens in a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// It may: the database is made.
     Here,
     /// There must be something already; where there is nothing, the directory is probably the wrong one.
     Before,
@@ -47,17 +44,12 @@ pub(super) struct Local {
 /// A request, and how its author knows its parts.
 #[derive(Debug)]
 pub(super) struct Ask<'a> {
-    /// The method.
     pub method: Method,
-    /// Path and query, encoded.
     pub path: String,
     /// JSON; null for none.
     pub body: Value,
-    /// `Idempotency-Key`
     pub idempotency_key: Option<&'a str>,
-    /// `Last-Event-ID`
     pub last_event_id: Option<&'a str>,
-    /// Arguments by the places that they fill.
     pub names: &'a Names,
 }
 
@@ -99,7 +91,6 @@ impl Local {
         Ok(Self { server, context, router })
     }
 
-    /// Closes everything.
     pub(super) async fn close(self) {
         self.context.close().await;
     }
@@ -160,15 +151,13 @@ impl Local {
         let Ok(response) = self.router.clone().oneshot(request).await;
         let status = response.status();
         if !status.is_success() {
-            let octets = axum::body::to_bytes(response.into_body(), ANSWER_MAX_OCTETS).await?;
-            let problem: Details =
-                serde_json::from_slice(&octets).with_context(|| format!("an answer {status} that is no problem"))?;
-            return Err(Refusal::new(&problem, body, names).into());
+            let problem = response.extensions().get::<Problem>();
+            let problem = problem.with_context(|| format!("the response {status} is not a problem"))?;
+            return Err(Refusal::new(problem, body, names).into());
         }
         Ok(response.into_body())
     }
 
-    /// Reads one thing.
     pub(super) async fn get(&self, path: String) -> anyhow::Result<Value> {
         self.ask(Ask::new(Method::GET, path)).await
     }
@@ -186,22 +175,19 @@ impl Local {
         Ok(page)
     }
 
-    /// The app that a message is of.
     pub(super) async fn app_of(&self, message: &str) -> anyhow::Result<String> {
         let id = message.parse::<MessageId>().map_err(|error| anyhow!("MESSAGE: {error}"))?;
         let found = opening::load_messages(&self.context.pool, &[id]).await?.pop();
         let found =
-            found.with_context(|| format!("there is no message {id}; `{} message list` shows an app's", program()))?;
+            found.with_context(|| format!("there is no message {id}; `bellwire message list` shows an app's"))?;
         Ok(found.app.to_string())
     }
 
-    /// Whether a server lives that delivers.
     pub(super) async fn delivers(&self) -> anyhow::Result<bool> {
         Ok(workers::any(&self.context.pool, self.context.clock.now()).await?)
     }
 }
 
-/// The rows of a page.
 pub(super) fn rows(page: &Value) -> impl Iterator<Item = &Value> {
     page["data"].as_array().into_iter().flatten()
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::local::{Ask, Local, path};
 use super::output::{Output, text, time};
 use super::refusal::Names;
-use crate::model::duration;
+use bellwire_core::duration;
 
 const NAMES: &Names = &[("/filter", "FILTER"), ("/seconds", "--for")];
 
@@ -41,7 +41,6 @@ fn read(text: &str) -> Result<Duration, &'static str> {
 }
 
 impl LogLevel {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let path = path(["log-level"]);
         let shown = match self {

@@ -5,8 +5,9 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, fields, table, text, time};
+use super::arguments::AppFlag;
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, beginning, fields_of, text, time};
 use super::refusal::Names;
 
 const NAMES: &Names = &[("message", "MESSAGE"), ("key", "--key"), ("limit", "--limit")];
@@ -16,9 +17,8 @@ const NAMES: &Names = &[("message", "MESSAGE"), ("key", "--key"), ("limit", "--l
 pub(super) enum Message {
     /// List an app's messages, the newest first.
     List {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
+        #[command(flatten)]
+        app: AppFlag,
         /// How many, 1 to 250.
         #[arg(long, default_value_t = 50)]
         limit: u16,
@@ -85,13 +85,11 @@ impl One {
 }
 
 impl Message {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let (method, path) = match self {
             Self::List { app, limit } => {
                 let at = format!("{}?limit={limit}", path(["apps", &app, "messages"]));
-                let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
-                return Ok(out.say(&page, &list(&page))?);
+                return Ok(out.table(COLUMNS, &local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?)?);
             }
             Self::Show(one) => (Method::GET, one.path(local, None).await?),
             Self::Pause(one) => (Method::POST, one.path(local, Some("pause")).await?),
@@ -124,17 +122,20 @@ const COUNTS: [&str; 17] = [
     "closed",
 ];
 
+const FIELDS: &[Shown] = &[
+    ("message", text, "/id"),
+    ("state", text, "/state"),
+    ("tier", text, "/tier"),
+    ("to", text, "/to"),
+    ("received", time, "/received_at"),
+    ("send time", time, "/accepted_at"),
+    ("expires", time, "/expires_at"),
+    ("estimate", text, "/audience_estimate"),
+    ("all found", text, "/expanded"),
+];
+
 fn show(message: &Value) -> String {
-    let about = fields([
-        ("message", text(message, "/id")),
-        ("state", text(message, "/state")),
-        ("tier", text(message, "/tier")),
-        ("to", text(message, "/to")),
-        ("accepted", time(message, "/accepted_at")),
-        ("expires", time(message, "/expires_at")),
-        ("estimate", text(message, "/audience_estimate")),
-        ("all found", text(message, "/expanded")),
-    ]);
+    let about = fields_of(FIELDS, message);
     let line = |name: &&str| {
         let n = message["counts"][*name].as_i64()?;
         (n != 0 || *name == "targeted").then(|| format!("{n:>10}  {}", name.replace('_', " ")))
@@ -143,16 +144,11 @@ fn show(message: &Value) -> String {
     format!("{about}\n{}", counts.join("\n"))
 }
 
-fn list(page: &Value) -> String {
-    let row = |message| {
-        [
-            text(message, "/id"),
-            text(message, "/state"),
-            text(message, "/tier"),
-            time(message, "/accepted_at"),
-            text(message, "/audience_estimate"),
-            text(message, "/to").chars().take(60).collect(),
-        ]
-    };
-    table(["ID", "STATE", "TIER", "ACCEPTED", "ESTIMATE", "TO"], rows(page).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("STATE", text, "/state"),
+    ("TIER", text, "/tier"),
+    ("ACCEPTED", time, "/accepted_at"),
+    ("ESTIMATE", text, "/audience_estimate"),
+    ("TO", beginning::<60>, "/to"),
+];

@@ -10,7 +10,7 @@ use super::key::moment;
 use super::local::{Ask, Local, path, rows};
 use super::output::{Output, columns, text, time};
 use super::refusal::Names;
-use crate::model::clock::Clock;
+use bellwire_core::clock::Clock;
 
 const NAMES: &Names = &[
     ("app", "--app"),
@@ -59,7 +59,6 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let until = self.until.unwrap_or_else(|| Clock::system().now());
         let since = self.since.unwrap_or(until - TimeDelta::days(1));

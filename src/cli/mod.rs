@@ -6,6 +6,7 @@
 
 pub(crate) mod admin;
 mod app;
+mod arguments;
 mod audit;
 mod backup;
 mod campaign;
@@ -20,6 +21,7 @@ mod help;
 mod identity;
 mod import;
 mod init;
+mod invocation;
 mod key;
 mod keys;
 mod local;
@@ -46,23 +48,22 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::checks::{Finding, Health};
 use crate::config;
+use crate::demo;
 use crate::http_server::inherited::Inherited;
-use crate::model::delivery::Tier;
 use crate::panics;
-use crate::postgres;
 use crate::server::telemetry;
-use crate::simulate::demo;
-use crate::simulate::gateways;
+use bellwire_core::delivery::Tier;
+use bellwire_simulator::gateways;
 use help::{
     BACKUP_EXAMPLES, COMPLETIONS_EXAMPLE, EXIT_CODES, EXPLAIN_EXAMPLE, EXPORT_EXAMPLES, IMPORT_EXAMPLES, INIT_EXAMPLE,
     METRICS_EXAMPLES, MORE_SETTINGS, RESTORE_EXAMPLES, SIMULATOR_EXAMPLE,
 };
 use local::Beginning;
-use output::Output;
+use output::{ClosedPipe, Output};
 use settings::{FewSettings, Settings};
 
 /// Tasks that a thread runs before it looks at the sockets again.
@@ -83,6 +84,24 @@ struct Cli {
     verb: Verb,
 }
 
+/// A verb with verbs of its own, and the settings that name the database.
+#[derive(Debug, Args)]
+struct Group<Verbs: Subcommand> {
+    #[command(subcommand)]
+    verb: Verbs,
+    #[command(flatten)]
+    settings: FewSettings,
+}
+
+/// The arguments of a verb, and the settings that name the database.
+#[derive(Debug, Args)]
+struct Single<Arguments: Args> {
+    #[command(flatten)]
+    verb: Arguments,
+    #[command(flatten)]
+    settings: FewSettings,
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the server until SIGTERM or Ctrl-C.
@@ -90,173 +109,68 @@ enum Verb {
     Serve(serve::Serve),
     /// Begin: make an app for your site with its keys and a topic, and print what to paste where.
     #[command(after_help = INIT_EXAMPLE)]
-    Init {
-        #[command(flatten)]
-        init: init::Init,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Init(Single<init::Init>),
     /// Make, list and change apps: the sites that send.
     #[command(after_help = MORE_SETTINGS)]
-    App {
-        #[command(subcommand)]
-        verb: app::App,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    App(Group<app::App>),
     /// Make, list, change and remove topics, to which messages are sent.
     #[command(after_help = MORE_SETTINGS)]
-    Topic {
-        #[command(subcommand)]
-        verb: topic::Topic,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Topic(Group<topic::Topic>),
     /// Set, list, show, count and remove segments, by which a message is for some of its audience only.
     #[command(after_help = MORE_SETTINGS)]
-    Segment {
-        #[command(subcommand)]
-        verb: segment::Segment,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Segment(Group<segment::Segment>),
     /// Copy out all that is kept of a person, or erase it.
     #[command(after_help = MORE_SETTINGS)]
-    User {
-        #[command(subcommand)]
-        verb: user::User,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    User(Group<user::User>),
     /// Have others told over HTTP of what happens: make, try out, list and change webhooks, and send again what had failed.
     #[command(after_help = MORE_SETTINGS)]
-    Webhook {
-        #[command(subcommand)]
-        verb: webhook::Webhook,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Webhook(Group<webhook::Webhook>),
     /// Say how many messages a person is sent in a day or a week.
     #[command(after_help = MORE_SETTINGS)]
-    Cap {
-        #[command(subcommand)]
-        verb: cap::Cap,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Cap(Group<cap::Cap>),
     /// Make, try out, list and remove templates, which are filled in for each recipient.
     #[command(after_help = MORE_SETTINGS)]
-    Template {
-        #[command(subcommand)]
-        verb: template::Template,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Template(Group<template::Template>),
     /// Manage the VAPID keys that an app's pushes are signed with.
     #[command(after_help = MORE_SETTINGS)]
-    Vapid {
-        #[command(subcommand)]
-        verb: vapid::Vapid,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Vapid(Group<vapid::Vapid>),
     /// Take out everything that an app owns, secrets included, for `bellwire import` on another server.
     #[command(after_help = EXPORT_EXAMPLES)]
-    Export {
-        #[command(flatten)]
-        export: export::Export,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Export(Single<export::Export>),
     /// Take in subscriptions of another sender, or a whole app that `bellwire export` took out.
     #[command(after_help = IMPORT_EXAMPLES)]
-    Import {
-        #[command(flatten)]
-        import: import::Import,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Import(Single<import::Import>),
     /// Make, list and revoke API keys.
     #[command(after_help = MORE_SETTINGS)]
-    Key {
-        #[command(subcommand)]
-        verb: key::Key,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Key(Group<key::Key>),
     /// Invite people to this server, and say what they may do.
     #[command(after_help = MORE_SETTINGS)]
-    Admin {
-        #[command(subcommand)]
-        verb: team::Team,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Admin(Group<team::Team>),
     /// Tell who did what, with keys, signed in and at the command line.
     #[command(after_help = MORE_SETTINGS)]
-    Audit {
-        #[command(subcommand)]
-        verb: audit::Audit,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Audit(Group<audit::Audit>),
     /// Show figures over time: what became of deliveries, receipts and subscriptions.
     #[command(after_help = METRICS_EXAMPLES)]
-    Metrics {
-        #[command(flatten)]
-        metrics: Box<metrics::Figures>,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Metrics(Single<Box<metrics::Figures>>),
     /// Send a message.
-    Send {
-        #[command(flatten)]
-        send: Box<send::Send>,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Send(Single<Box<send::Send>>),
     /// Watch and steer messages.
     #[command(after_help = MORE_SETTINGS)]
-    Message {
-        #[command(subcommand)]
-        verb: message::Message,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Message(Group<message::Message>),
     /// Plan, start, watch and steer campaigns.
     #[command(after_help = MORE_SETTINGS)]
-    Campaign {
-        #[command(subcommand)]
-        verb: campaign::Campaign,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Campaign(Group<campaign::Campaign>),
     /// Show what happens as it happens: progress of campaigns, lanes, alerts, outcomes by second. Until Ctrl-C.
     ///
     /// A page on a terminal, a line for each event elsewhere, and a line of JSON for each with `--json`.
     #[command(after_help = MORE_SETTINGS)]
-    Watch {
-        #[command(flatten)]
-        watch: watch::Watch,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Watch(Single<watch::Watch>),
     /// Tell one delivery's story: which rule, whose policy, what the push service said, why then, what next.
     #[command(after_help = EXPLAIN_EXAMPLE)]
-    Explain {
-        #[command(flatten)]
-        explain: explain::Explain,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Explain(Single<explain::Explain>),
     /// Find deliveries that failed; send them again, put them aside, copy them out.
     #[command(after_help = MORE_SETTINGS)]
-    DeadLetters {
-        #[command(subcommand)]
-        verb: Box<dead_letters::DeadLetters>,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    DeadLetters(Group<Box<dead_letters::DeadLetters>>),
     /// Show what delivery policies say, and try them out on a simulated gateway.
     #[command(subcommand, after_help = EXIT_CODES)]
     Policy(policy::Policy),
@@ -271,12 +185,7 @@ enum Verb {
     Restore(backup::Restore),
     /// List what a restore has held back, let it go on, or cancel it.
     #[command(after_help = MORE_SETTINGS)]
-    Held {
-        #[command(subcommand)]
-        verb: held::Held,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    Held(Group<held::Held>),
     /// Bring the database up to date, without serving.
     #[command(after_help = EXIT_CODES)]
     Migrate {
@@ -302,12 +211,7 @@ enum Verb {
     },
     /// Log more, or less, for a while, without a restart.
     #[command(after_help = MORE_SETTINGS)]
-    LogLevel {
-        #[command(subcommand)]
-        verb: log_level::LogLevel,
-        #[command(flatten)]
-        settings: FewSettings,
-    },
+    LogLevel(Group<log_level::LogLevel>),
     /// Ask the server on this machine whether it can serve, for health checks of containers.
     ///
     /// It is looked for at the address that `listen` names, and can serve if its database answers.
@@ -353,8 +257,9 @@ pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
         Ok(code) => code,
+        Err(error) if ClosedPipe::ended(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("bellwire: {error:#}");
+            eprintln!("bellwire: {}", invocation::complete(&format!("{error:#}")));
             let wrong_usage = error.is::<config::Error>() || error.is::<policy::WrongPolicy>();
             ExitCode::from(if wrong_usage { WRONG_USAGE } else { FAILED })
         }
@@ -366,11 +271,6 @@ fn a_tier() -> impl TypedValueParser<Value = Tier> {
     let [transactional, promotional, engagement] = Tier::ALL.map(|tier| PossibleValue::new(tier.name()));
     let known = [transactional.alias("1"), promotional.alias("2"), engagement.alias("3")];
     PossibleValuesParser::new(known).try_map(|name| name.parse::<Tier>())
-}
-
-/// How this program was called, for commands to copy: it need not be in `PATH`.
-fn program() -> String {
-    std::env::args().next().unwrap_or_else(|| "bellwire".to_owned())
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
@@ -388,34 +288,34 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 /// Does what was asked for. A line or two for each verb: as long as there are verbs.
 async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Result<ExitCode> {
     macro_rules! run {
-        ($verb:ident, $settings:ident, $beginning:expr) => {
-            $settings.with($beginning, async |local| $verb.run(local, out).await).await?
+        ($chosen:ident, $beginning:expr) => {
+            $chosen.settings.with($beginning, async |local| $chosen.verb.run(local, out).await).await?
         };
     }
     match verb {
         Verb::Serve(args) => serve::serve(args, inherited, out).await?,
-        Verb::App { verb, settings } => run!(verb, settings, verb.beginning()),
-        Verb::Init { init, settings } => run!(init, settings, Beginning::Here),
-        Verb::Topic { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::User { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Segment { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Webhook { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Cap { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::LogLevel { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Template { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Vapid { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Export { export, settings } => run!(export, settings, Beginning::Before),
-        Verb::Import { import, settings } => run!(import, settings, Beginning::Here),
-        Verb::Key { verb, settings } => run!(verb, settings, verb.beginning()),
-        Verb::Admin { verb, settings } => run!(verb, settings, verb.beginning()),
-        Verb::Audit { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Metrics { metrics, settings } => run!(metrics, settings, Beginning::Before),
-        Verb::Send { send, settings } => run!(send, settings, Beginning::Before),
-        Verb::Message { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Campaign { verb, settings } => run!(verb, settings, Beginning::Before),
-        Verb::Watch { watch, settings } => run!(watch, settings, Beginning::Before),
-        Verb::Explain { explain, settings } => run!(explain, settings, Beginning::Before),
-        Verb::DeadLetters { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::App(chosen) => run!(chosen, chosen.verb.beginning()),
+        Verb::Init(chosen) => run!(chosen, Beginning::Here),
+        Verb::Topic(chosen) => run!(chosen, Beginning::Before),
+        Verb::User(chosen) => run!(chosen, Beginning::Before),
+        Verb::Segment(chosen) => run!(chosen, Beginning::Before),
+        Verb::Webhook(chosen) => run!(chosen, Beginning::Before),
+        Verb::Cap(chosen) => run!(chosen, Beginning::Before),
+        Verb::LogLevel(chosen) => run!(chosen, Beginning::Before),
+        Verb::Template(chosen) => run!(chosen, Beginning::Before),
+        Verb::Vapid(chosen) => run!(chosen, Beginning::Before),
+        Verb::Export(chosen) => run!(chosen, Beginning::Before),
+        Verb::Import(chosen) => run!(chosen, Beginning::Here),
+        Verb::Key(chosen) => run!(chosen, chosen.verb.beginning()),
+        Verb::Admin(chosen) => run!(chosen, chosen.verb.beginning()),
+        Verb::Audit(chosen) => run!(chosen, Beginning::Before),
+        Verb::Metrics(chosen) => run!(chosen, Beginning::Before),
+        Verb::Send(chosen) => run!(chosen, Beginning::Before),
+        Verb::Message(chosen) => run!(chosen, Beginning::Before),
+        Verb::Campaign(chosen) => run!(chosen, Beginning::Before),
+        Verb::Watch(chosen) => run!(chosen, Beginning::Before),
+        Verb::Explain(chosen) => run!(chosen, Beginning::Before),
+        Verb::DeadLetters(chosen) => run!(chosen, Beginning::Before),
         Verb::Migrate { force, distribute, settings } => {
             admin::migrate(&settings.load()?, force, distribute, out).await?;
         }
@@ -425,12 +325,12 @@ async fn dispatch(verb: Verb, inherited: Inherited, out: Output) -> anyhow::Resu
         Verb::Man { directory } => generate::man(Cli::command(), &directory)?,
         Verb::Backup(backup) => backup.run(out).await?,
         Verb::Restore(restore) => restore.run(out).await?,
-        Verb::Held { verb, settings } => run!(verb, settings, Beginning::Before),
+        Verb::Held(chosen) => run!(chosen, Beginning::Before),
         Verb::MasterKey(verb) => verb.run(out).await?,
         Verb::Keys(verb) => verb.run(out).await?,
         Verb::Postgres(PostgresVerb::Upgrade(settings)) => {
             let upgraded = admin::upgrade_postgres(&settings.load()?).await?;
-            let postgres::Upgraded { from, to, old } = &upgraded;
+            let bellwire_postgres::Upgraded { from, to, old } = &upgraded;
             let text = format!(
                 "Postgres {from} became {to}. The cluster of before is {}; delete it when all is well.",
                 old.display()
@@ -483,7 +383,7 @@ mod tests {
     #[test]
     fn settings_are_taken_behind_every_verb() {
         let cli = Cli::try_parse_from(["bellwire", "app", "list", "--data-dir", "/x", "--json"]).unwrap();
-        let Verb::App { settings, .. } = cli.verb else { panic!("{cli:?}") };
+        let Verb::App(Group { settings, .. }) = cli.verb else { panic!("{cli:?}") };
         assert!(cli.json);
         assert_eq!(settings.0, Flags::from_pairs([("data_dir", "/x".to_owned())]));
     }

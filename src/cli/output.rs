@@ -4,25 +4,66 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
+use super::invocation;
+use super::local::rows;
+
 /// In which form to answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Output {
-    /// JSON instead of text.
     pub json: bool,
 }
 
 impl Output {
     /// Prints an answer for machines or for people.
     pub(super) fn say(self, machine: &Value, people: &str) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        if self.json { writeln!(out, "{machine}") } else { writeln!(out, "{people}") }
+        if self.json { writeln!(Stdout, "{machine}") } else { writeln!(Stdout, "{}", invocation::complete(people)) }
+    }
+
+    /// Prints an answer, for people as its fields, one a line.
+    pub(super) fn fields(self, shown: &[Shown], answer: &Value) -> io::Result<()> {
+        self.say(answer, &fields_of(shown, answer))
+    }
+
+    /// Prints a page, for people as a table of its rows.
+    pub(super) fn table(self, shown: &[Shown], page: &Value) -> io::Result<()> {
+        self.say(page, &table_of(shown, rows(page)))
     }
 
     /// Adds something for people, beside what is printed for programs.
     pub(super) fn note(self, text: &str) {
         if !self.json {
-            eprintln!("{text}");
+            eprintln!("{}", invocation::complete(text));
         }
+    }
+}
+
+/// Standard output. Fails with [`ClosedPipe`] if its reader has left, as `head` does.
+pub(super) struct Stdout;
+
+impl Write for Stdout {
+    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+        io::stdout().write(octets).map_err(ClosedPipe::name)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().flush().map_err(ClosedPipe::name)
+    }
+}
+
+/// Standard output has no reader: nothing failed, and nothing is left to say.
+#[derive(Debug, thiserror::Error)]
+#[error("standard output has no reader")]
+pub(super) struct ClosedPipe;
+
+impl ClosedPipe {
+    fn name(error: io::Error) -> io::Error {
+        if error.kind() == io::ErrorKind::BrokenPipe { io::Error::new(error.kind(), Self) } else { error }
+    }
+
+    /// Whether this is why a verb ended.
+    pub(super) fn ended(error: &anyhow::Error) -> bool {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        inner.is_some_and(|inner| inner.is::<Self>())
     }
 }
 
@@ -40,6 +81,11 @@ pub(super) fn text(value: &Value, pointer: &str) -> String {
     }
 }
 
+/// The first characters of a text, at most so many.
+pub(super) fn beginning<const CHARACTERS: usize>(value: &Value, pointer: &str) -> String {
+    text(value, pointer).chars().take(CHARACTERS).collect()
+}
+
 /// A time to the second.
 pub(super) fn time(value: &Value, pointer: &str) -> String {
     let text = text(value, pointer);
@@ -49,9 +95,20 @@ pub(super) fn time(value: &Value, pointer: &str) -> String {
     }
 }
 
-/// Rows under headings, in columns.
 pub(super) fn table<const N: usize>(headings: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     columns(std::iter::once(headings.map(str::to_owned)).chain(rows).map(Vec::from))
+}
+
+/// Heading of a column or name of a field, how its value is shown, and the pointer to that value.
+pub(super) type Shown = (&'static str, fn(&Value, &str) -> String, &'static str);
+
+/// A table with a row for each value.
+pub(super) fn table_of<'a>(shown: &[Shown], values: impl IntoIterator<Item = &'a Value>) -> String {
+    let row = |value| shown.iter().map(|(_, show, pointer)| show(value, pointer)).collect();
+    columns(
+        std::iter::once(shown.iter().map(|(heading, ..)| (*heading).to_owned()).collect())
+            .chain(values.into_iter().map(row)),
+    )
 }
 
 /// Rows of which the first one has the headings, in columns.
@@ -66,11 +123,11 @@ pub(super) fn columns(rows: impl Iterator<Item = Vec<String>>) -> String {
     rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Names and what they stand for, one a line.
-pub(super) fn fields<const N: usize>(fields: [(&str, String); N]) -> String {
-    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, value): &(&str, String)| format!("{name:<width$}  {value}");
-    fields.iter().map(line).collect::<Vec<_>>().join("\n")
+/// Names and values, one field a line.
+pub(super) fn fields_of(shown: &[Shown], value: &Value) -> String {
+    let width = shown.iter().map(|(name, ..)| name.len()).max().unwrap_or(0);
+    let line = |(name, show, pointer): &Shown| format!("{name:<width$}  {}", show(value, pointer));
+    shown.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

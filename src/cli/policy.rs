@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::a_tier;
 use super::output::Output;
-use crate::model::delivery::Tier;
-use crate::policy::chart::{Curve, timetable_svg, timetable_text};
-use crate::policy::preview::preview;
-use crate::policy::{Guide, Preset};
+use bellwire_core::delivery::Tier;
+use bellwire_rules::policy::chart::{Curve, timetable_svg, timetable_text};
+use bellwire_rules::policy::preview::preview;
+use bellwire_rules::policy::{Guide, Preset, TierDefaults};
 pub(crate) use given::WrongPolicy;
 
 /// Charts are so many characters wide.
@@ -65,6 +65,9 @@ pub(super) struct Given {
 pub(super) struct Preview {
     #[command(flatten)]
     given: Given,
+    /// Time to live of the message, at whose end retries end [default: that of the tier].
+    #[arg(long, value_name = "SECONDS")]
+    ttl: Option<u32>,
     /// Draw the delays over the number of the retry into this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -73,7 +76,9 @@ pub(super) struct Preview {
 impl Preview {
     fn run(&self, out: Output) -> anyhow::Result<()> {
         let policies = self.given.read(None)?;
-        let tables: Vec<_> = policies.iter().map(|named| preview(&named.policy)).collect();
+        let tier = self.given.tier.unwrap_or(Tier::Promotional);
+        let ttl_s = self.ttl.unwrap_or(TierDefaults::of(tier).ttl_s);
+        let tables: Vec<_> = policies.iter().map(|named| preview(&named.policy, Some(ttl_s))).collect();
         if let Some(file) = &self.svg {
             let curves: Vec<_> =
                 policies.iter().zip(&tables).map(|(named, table)| Curve { name: &named.name, table }).collect();

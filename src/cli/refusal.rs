@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::api::problem::{Details, FieldError, Problem};
+use crate::api::problem::{FieldError, Problem, ProblemCode};
 
 /// Which argument stands for which place of a request: `(pointer or parameter, argument)`.
 pub(super) type Names = [(&'static str, &'static str)];
@@ -12,20 +12,19 @@ pub(super) type Names = [(&'static str, &'static str)];
 #[error("{text}")]
 pub(super) struct Refusal {
     text: String,
-    /// The problem's code.
-    pub code: String,
+    pub code: ProblemCode,
 }
 
 impl Refusal {
     /// Writes it out. `body` is what was sent, to quote items of lists from.
-    pub(super) fn new(problem: &Details, body: &Value, names: &Names) -> Self {
+    pub(super) fn new(problem: &Problem, body: &Value, names: &Names) -> Self {
         let lines: Vec<String> = problem.errors.iter().map(|error| line(error, body, names)).collect();
         let text = match lines.as_slice() {
             [] => format!("{}{}", problem.detail, hint(problem)),
             [line] => line.clone(),
             lines => format!("{} arguments are wrong:\n  {}", lines.len(), lines.join("\n  ")),
         };
-        Self { text, code: problem.code.clone() }
+        Self { text, code: problem.code }
     }
 }
 
@@ -48,7 +47,7 @@ fn line(error: &FieldError, body: &Value, names: &Names) -> String {
 }
 
 /// Where to look for what there is not.
-fn hint(problem: &Details) -> &'static str {
+fn hint(problem: &Problem) -> &'static str {
     let lists = [
         ("app", " `bellwire app list` shows those that there are."),
         ("API key", " `bellwire key list` shows those that there are."),
@@ -59,7 +58,8 @@ fn hint(problem: &Details) -> &'static str {
         ("topic", " `bellwire topic list` shows those that there are."),
         ("segment", " `bellwire segment list` shows those that there are."),
     ];
-    let missing = |what: &str| problem.code == "not_found" && problem.detail == Problem::not_found(what).detail;
+    let missing =
+        |what: &str| problem.code == ProblemCode::NotFound && problem.detail == Problem::not_found(what).detail;
     lists.into_iter().find(|(what, _)| missing(what)).map_or("", |(_, hint)| hint)
 }
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_comes_with_the_way_to_find_it() {
+    fn missing_resource_suggests_how_to_find_it() {
         assert_eq!(
             told(Problem::not_found("app")),
             "There is no such app. `bellwire app list` shows those that there are."

@@ -6,8 +6,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, fields, table, text, time};
+use super::arguments::AppFlag;
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, beginning, text, time};
 use super::refusal::Names;
 
 const NAMES: &Names = &[
@@ -37,21 +38,11 @@ pub(super) enum Segment {
         description: Option<String>,
     },
     /// List an app's segments.
-    List {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
+    List(AppFlag),
     /// Show a segment.
-    Show {
-        #[command(flatten)]
-        segment: Named,
-    },
+    Show(Named),
     /// Remove a segment. Messages keep what it said when they were sent.
-    Delete {
-        #[command(flatten)]
-        segment: Named,
-    },
+    Delete(Named),
     /// Tell how many belong to a segment, or to an expression.
     #[command(after_help = "Examples:
   bellwire segment count paying --app shop
@@ -79,9 +70,8 @@ pub(super) struct Named {
     /// Its name: small letters, digits and hyphens
     #[arg(value_name = "SEGMENT", value_parser = NonEmptyStringValueParser::new())]
     name: String,
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 /// A segment, stored or not.
@@ -90,31 +80,25 @@ pub(super) struct Chosen {
     /// A segment's name, or an expression
     #[arg(value_name = "SEGMENT", value_parser = NonEmptyStringValueParser::new())]
     segment: String,
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 impl Segment {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Set { segment: Named { name, app }, expression, description } => {
                 let ask = Ask::new(Method::PUT, path(["apps", &app, "segments", &name]));
                 let body = json!({"expression": expression, "description": description});
-                let set = local.ask(Ask { body, names: NAMES, ..ask }).await?;
-                out.say(&set, &show(&set))?;
+                out.fields(FIELDS, &local.ask(Ask { body, names: NAMES, ..ask }).await?)?;
             }
-            Self::List { app } => {
-                let segments = local.list(&path(["apps", &app, "segments"])).await?;
-                out.say(&segments, &list(&segments))?;
-            }
-            Self::Show { segment: Named { name, app } } => {
+            Self::List(app) => out.table(COLUMNS, &local.list(&path(["apps", &app, "segments"])).await?)?,
+            Self::Show(Named { name, app }) => {
                 let ask = Ask::new(Method::GET, path(["apps", &app, "segments", &name]));
                 let segment = local.ask(Ask { names: NAMES, ..ask }).await?;
-                out.say(&segment, &show(&segment))?;
+                out.fields(FIELDS, &segment)?;
             }
-            Self::Delete { segment: Named { name, app } } => {
+            Self::Delete(Named { name, app }) => {
                 let ask = Ask::new(Method::DELETE, path(["apps", &app, "segments", &name]));
                 local.ask(Ask { names: NAMES, ..ask }).await?;
                 out.say(&json!({"name": name, "deleted": true}), &format!("The segment {name} is gone."))?;
@@ -133,7 +117,7 @@ impl Segment {
                 query.append_pair("segment", &segment);
                 let at = format!("{}?{}", path(["apps", &app, "subscriptions"]), query.finish());
                 let page = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, at) }).await?;
-                out.say(&page, &members(&page))?;
+                out.table(MEMBERS, &page)?;
                 if page["done"] == false {
                     out.note("There may be more.");
                 }
@@ -143,22 +127,16 @@ impl Segment {
     }
 }
 
-fn show(segment: &Value) -> String {
-    fields([
-        ("segment", text(segment, "/name")),
-        ("expression", text(segment, "/expression")),
-        ("description", text(segment, "/description")),
-        ("made", time(segment, "/created_at")),
-        ("changed", time(segment, "/changed_at")),
-    ])
-}
+const FIELDS: &[Shown] = &[
+    ("segment", text, "/name"),
+    ("expression", text, "/expression"),
+    ("description", text, "/description"),
+    ("made", time, "/created_at"),
+    ("changed", time, "/changed_at"),
+];
 
-fn list(segments: &Value) -> String {
-    let row = |segment| {
-        [text(segment, "/name"), time(segment, "/changed_at"), text(segment, "/expression").chars().take(100).collect()]
-    };
-    table(["SEGMENT", "CHANGED", "EXPRESSION"], rows(segments).map(row))
-}
+const COLUMNS: &[Shown] =
+    &[("SEGMENT", text, "/name"), ("CHANGED", time, "/changed_at"), ("EXPRESSION", beginning::<100>, "/expression")];
 
 fn count(preview: &Value) -> String {
     let reach = &preview["reach"];
@@ -169,14 +147,9 @@ fn count(preview: &Value) -> String {
     format!("{} of {} active subscriptions, {how}", text(reach, "/count"), text(reach, "/of"))
 }
 
-fn members(page: &Value) -> String {
-    let row = |subscription| {
-        [
-            text(subscription, "/id"),
-            text(subscription, "/gateway"),
-            text(subscription, "/user_id"),
-            time(subscription, "/last_seen"),
-        ]
-    };
-    table(["ID", "GATEWAY", "USER", "LAST SEEN"], rows(page).map(row))
-}
+const MEMBERS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("GATEWAY", text, "/gateway"),
+    ("USER", text, "/user_id"),
+    ("LAST SEEN", time, "/last_seen"),
+];

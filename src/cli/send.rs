@@ -9,13 +9,13 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use clap::{ArgGroup, Args};
 use serde_json::{Map, Value, json};
 
+use super::a_tier;
 use super::local::{Ask, Local, path};
 use super::output::{Output, text};
 use super::refusal::Names;
-use super::{a_tier, program};
-use crate::model::base64url;
-use crate::model::delivery::{Tier, Urgency};
-use crate::model::duration;
+use bellwire_core::base64url;
+use bellwire_core::delivery::{Tier, Urgency};
+use bellwire_core::duration;
 
 const NAMES: &Names = &[
     ("/to", "--all, --topic, --segment, --user or --subscription"),
@@ -62,7 +62,6 @@ const NAMES: &Names = &[
 
 Prints the message's id. `bellwire message show` tells how it goes.")]
 pub(super) struct Send {
-    /// The app's short name or id.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     app: String,
     #[command(flatten)]
@@ -81,7 +80,7 @@ pub(super) struct Send {
     #[arg(long, value_parser = seconds)]
     ttl: Option<u64>,
     /// How urgently a device is woken for it; by default the tier's.
-    #[arg(long, value_parser = PossibleValuesParser::new(Urgency::ALL.map(Urgency::header)))]
+    #[arg(long, value_parser = PossibleValuesParser::new(Urgency::ALL.map(Urgency::name)))]
     urgency: Option<String>,
     /// Push services keep only the newest message of this key for a browser that is away.
     #[arg(long, value_name = "KEY")]
@@ -98,7 +97,6 @@ pub(super) struct Send {
     /// The same key sends the same message only once.
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Check and count only.
     #[arg(long)]
     dry_run: bool,
 }
@@ -218,7 +216,7 @@ impl Send {
         }
         let id = text(&sent, "/id");
         out.say(&sent, &id)?;
-        out.note(&format!("{count}. How it goes: {} message show --app {} {id}", program(), self.app));
+        out.note(&format!("{count}. How it goes: bellwire message show --app {} {id}", self.app));
         if !local.delivers().await? {
             out.note("No server is running that delivers: it goes out as soon as one does.");
         }
@@ -301,7 +299,6 @@ pub(super) fn given_json(argument: &str, given: &str) -> anyhow::Result<Value> {
     serde_json::from_slice(&octets).with_context(|| format!("{argument} is not JSON"))
 }
 
-/// A file, or standard input for `-`.
 pub(super) fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     let mut octets = Vec::new();
     let done = if file == Path::new("-") {

@@ -10,12 +10,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::admin;
-use super::output::Output;
-use super::{Settings, program};
-use crate::api::example::Audience;
+use super::output::{Output, Stdout};
+use super::{Settings, invocation};
 use crate::config::{self, Config, LogFormat, reachable};
 use crate::http_server::inherited::Inherited;
 use crate::server::{self, context::Migrations};
+use bellwire_core::origin::Audience;
 
 /// What `serve` is told.
 #[derive(Debug, Args)]
@@ -36,11 +36,11 @@ pub(super) struct Serve {
 /// Runs a server until it is told to stop, on the socket that a service manager handed over, if one did.
 pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> anyhow::Result<()> {
     if args.print_template {
-        return Ok(std::io::stdout().write_all(config::template().as_bytes())?);
+        return Ok(Stdout.write_all(config::template().as_bytes())?);
     }
     let mut config = args.settings.load()?;
     if args.print_config {
-        return Ok(std::io::stdout().write_all(config.print().as_bytes())?);
+        return Ok(Stdout.write_all(config.print().as_bytes())?);
     }
     admin::raise_open_files();
     let migrations = if args.no_migrate { Migrations::Check } else { Migrations::Apply };
@@ -58,7 +58,7 @@ pub(super) async fn serve(args: Serve, inherited: Inherited, out: Output) -> any
     let told = (config.log_format == LogFormat::Text && !out.json).then(|| config.clone());
     let started = |address| {
         if let Some(config) = told {
-            eprint!("{}", welcome(&config, address, &program()));
+            eprint!("{}", invocation::complete(&welcome(&config, address)));
         }
     };
     server::run(config, migrations, listener, started, shutdown).await
@@ -93,17 +93,16 @@ fn ignores_hangup() -> bool {
 }
 
 /// What a person needs to know who started it for the first time.
-fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
+fn welcome(config: &Config, address: SocketAddr) -> String {
     let scheme = if config.speaks_https() { "https" } else { "http" };
     let here = format!("{scheme}://{}", reachable(address));
     let url = match &config.public_url {
         Some(url) => url.as_str().trim_end_matches('/').to_owned(),
         None => here.clone(),
     };
-    let (data, same) = match (&config.database_url, config.is_default("data_dir")) {
-        (Some(_), _) => (format!("the Postgres of {}", config.origin("database_url")), String::new()),
-        (None, true) => (config.data_dir.display().to_string(), String::new()),
-        (None, false) => (config.data_dir.display().to_string(), format!(" --data-dir {}", config.data_dir.display())),
+    let data = match config.database_url {
+        Some(_) => format!("the Postgres of {}", config.origin("database_url")),
+        None => config.data_dir.display().to_string(),
     };
     let settings = if config.database_url.is_some() { " (with the same database and master key)" } else { "" };
     let example = match config.example.filter(|_| config.roles.api) {
@@ -118,7 +117,7 @@ fn welcome(config: &Config, address: SocketAddr, program: &str) -> String {
         false => format!("Bellwire is up, without the API; its health: {here}/readyz"),
     };
     format!(
-        "\n  {first}\n{example}  Data:  {data}\n  A key: {program} key create --operator --name me{same}{settings}\n  Stop:  Ctrl-C\n\n"
+        "\n  {first}\n{example}  Data:  {data}\n  A key: bellwire key create --operator --name me{settings}\n  Stop:  Ctrl-C\n\n"
     )
 }
 
@@ -127,19 +126,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_is_told_the_address_the_data_and_how_to_get_a_key() {
+    fn banner_shows_address_data_and_key() {
         let flags = [("data_dir", "/data".to_owned()), ("listen", "127.0.0.1:0".to_owned())];
         let mut config = Config::load(&crate::config::Flags::from_pairs(flags)).unwrap();
         (config.database_url, config.public_url) = (None, None); // whatever surrounds the test
-        let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into(), "./bellwire");
+        let told = |config: &Config| welcome(config, ([127, 0, 0, 1], 4711).into());
         for part in [
             "http://127.0.0.1:4711/example/ (on this machine)\n",
             "/data",
-            "./bellwire key create --operator --name me --data-dir /data\n",
+            "bellwire key create --operator --name me\n",
         ] {
             assert!(told(&config).contains(part), "{part} in {}", told(&config));
         }
-        let everywhere = welcome(&config, ([0, 0, 0, 0], 4711).into(), "./bellwire");
+        let everywhere = welcome(&config, ([0, 0, 0, 0], 4711).into());
         assert!(everywhere.contains("up at http://127.0.0.1:4711 "), "{everywhere}");
         config.public_url = Some("https://push.example.com".parse().unwrap());
         assert!(told(&config).contains("https://push.example.com/openapi.json"), "{}", told(&config));

@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
+use super::invocation;
 use super::local::{Beginning, Local};
 use crate::config::{Config, Flags};
 use crate::server::telemetry;
@@ -16,6 +17,7 @@ pub(super) struct Settings {
 impl Settings {
     /// Reads all settings and starts logging.
     pub(super) fn load(&self) -> anyhow::Result<Config> {
+        invocation::remember(&self.flags);
         let config = Config::load(&self.flags)?;
         begin_logging(&config, &config.log)?;
         Ok(config)
@@ -58,6 +60,7 @@ impl FromArgMatches for FewSettings {
 impl FewSettings {
     /// Reads the settings and starts logging, of warnings only unless told otherwise.
     pub(super) fn load(&self) -> anyhow::Result<Config> {
+        invocation::remember(&self.0);
         let config = Config::load(&self.0)?;
         begin_logging(&config, if config.is_default("log") { "warn" } else { &config.log })?;
         Ok(config)

@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::local::{Ask, Beginning, Local, path, rows};
-use super::output::{Output, table, text, time};
+use super::output::{Output, Shown, text, time};
 use super::refusal::Names;
-use crate::model::role::Role;
+use bellwire_core::role::Role;
 
 const NAMES: &Names = &[("/email", "EMAIL"), ("/roles", "--app"), ("teammate", "EMAIL")];
 
@@ -41,40 +41,22 @@ pub(super) enum Team {
     /// Let somebody begin anew: forget their password, end their sessions, print a new one-time link. It asks for a passkey if
     /// they have one.
     #[command(after_help = "Example:\n  bellwire admin reset ann@example.com")]
-    Reset {
-        #[command(flatten)]
-        teammate: Teammate,
-    },
+    Reset(Teammate),
     /// Let somebody in without a passkey who has lost theirs: remove all of them, end their sessions. The password stays.
     #[command(after_help = "Example:\n  bellwire admin reset-passkeys ann@example.com")]
-    ResetPasskeys {
-        #[command(flatten)]
-        teammate: Teammate,
-    },
+    ResetPasskeys(Teammate),
     /// Shut somebody out: end their sessions and let them sign in no more.
     #[command(after_help = "Example:\n  bellwire admin disable ben@example.com")]
-    Disable {
-        #[command(flatten)]
-        teammate: Teammate,
-    },
+    Disable(Teammate),
     /// Let somebody sign in again who was shut out.
     #[command(after_help = "Example:\n  bellwire admin enable ben@example.com")]
-    Enable {
-        #[command(flatten)]
-        teammate: Teammate,
-    },
+    Enable(Teammate),
     /// Unlink somebody's account at the OpenID provider and end their sessions: the next account with their address takes its place.
     #[command(after_help = "Example:\n  bellwire admin unlink ben@example.com")]
-    Unlink {
-        #[command(flatten)]
-        teammate: Teammate,
-    },
+    Unlink(Teammate),
     /// Remove somebody for good. The API keys that they made stay valid.
     #[command(after_help = "Example:\n  bellwire admin remove ben@example.com")]
-    Remove {
-        #[command(flatten)]
-        teammate: Teammate,
-    },
+    Remove(Teammate),
 }
 
 /// Whom.
@@ -112,7 +94,6 @@ impl Team {
         if let Self::Invite { .. } = self { Beginning::Here } else { Beginning::Before }
     }
 
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Invite { email, roles } => {
@@ -120,40 +101,37 @@ impl Team {
                 let ask = Ask { body, names: NAMES, ..Ask::new(Method::POST, path(["team"])) };
                 say_link(local, local.ask(ask).await?, out)?;
             }
-            Self::List => {
-                let team = local.list(&path(["team"])).await?;
-                out.say(&team, &list(&team))?;
-            }
+            Self::List => out.table(COLUMNS, &local.list(&path(["team"])).await?)?,
             Self::Change { teammate, roles } => {
                 let changed = change(local, &teammate, json!({"roles": roles.json()})).await?;
                 out.say(&changed, &format!("{} is {}.", text(&changed, "/email"), in_words(&changed)))?;
             }
-            Self::Reset { teammate } => {
+            Self::Reset(teammate) => {
                 let at = format!("{}/reset", find(local, &teammate).await?);
                 say_link(local, local.ask(Ask { names: NAMES, ..Ask::new(Method::POST, at) }).await?, out)?;
             }
-            Self::ResetPasskeys { teammate } => {
+            Self::ResetPasskeys(teammate) => {
                 let at = format!("{}/passkeys", find(local, &teammate).await?);
                 let reset = local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
                 let (who, removed) = (teammate.teammate, text(&reset, "/removed"));
                 out.say(&reset, &format!("{who} has no passkey any more; removed: {removed}."))?;
             }
-            Self::Disable { teammate } => {
+            Self::Disable(teammate) => {
                 let changed = change(local, &teammate, json!({"disabled": true})).await?;
                 out.say(&changed, &format!("{} is shut out.", text(&changed, "/email")))?;
             }
-            Self::Enable { teammate } => {
+            Self::Enable(teammate) => {
                 let changed = change(local, &teammate, json!({"disabled": false})).await?;
                 out.say(&changed, &format!("{} may sign in.", text(&changed, "/email")))?;
             }
-            Self::Unlink { teammate } => {
+            Self::Unlink(teammate) => {
                 let at = format!("{}/oidc", find(local, &teammate).await?);
                 local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
                 let unlinked = teammate.teammate;
                 let text = format!("{unlinked} has no account at the OpenID provider that is linked.");
                 out.say(&json!({"unlinked": unlinked}), &text)?;
             }
-            Self::Remove { teammate } => {
+            Self::Remove(teammate) => {
                 let at = find(local, &teammate).await?;
                 local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, at) }).await?;
                 let removed = teammate.teammate;
@@ -199,19 +177,13 @@ fn in_words(teammate: &Value) -> String {
     if roles.is_empty() { "without a role".to_owned() } else { roles.join(", ") }
 }
 
-fn list(team: &Value) -> String {
-    let row = |teammate| {
-        [
-            text(teammate, "/id"),
-            text(teammate, "/email"),
-            in_words(teammate),
-            text(teammate, "/has_password"),
-            text(teammate, "/passkeys"),
-            time(teammate, "/link_expires_at"),
-            time(teammate, "/oidc_linked_at"),
-            time(teammate, "/disabled_at"),
-        ]
-    };
-    let names = ["ID", "EMAIL", "ROLES", "PASSWORD", "PASSKEYS", "LINK UNTIL", "OPENID SINCE", "SHUT OUT"];
-    table(names, rows(team).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("EMAIL", text, "/email"),
+    ("ROLES", |teammate, _| in_words(teammate), ""),
+    ("PASSWORD", text, "/has_password"),
+    ("PASSKEYS", text, "/passkeys"),
+    ("LINK UNTIL", time, "/link_expires_at"),
+    ("OPENID SINCE", time, "/oidc_linked_at"),
+    ("SHUT OUT", time, "/disabled_at"),
+];

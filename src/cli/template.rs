@@ -8,8 +8,9 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, table, text, time};
+use super::arguments::AppFlag;
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, text, time};
 use super::refusal::Names;
 use super::send::{given_json, read};
 
@@ -39,21 +40,11 @@ pub(super) enum Template {
         file: PathBuf,
     },
     /// List an app's templates.
-    List {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
+    List(AppFlag),
     /// Show what a template says, in JSON.
-    Show {
-        #[command(flatten)]
-        template: Named,
-    },
+    Show(Named),
     /// Remove a template. Messages that were sent before are delivered all the same.
-    Delete {
-        #[command(flatten)]
-        template: Named,
-    },
+    Delete(Named),
     /// Show what comes of a template in each of its languages. Nothing is sent.
     #[command(
         after_help = "Example:\n  bellwire template preview welcome --app shop --user 42 --data '{\"city\": \"Linz\"}'"
@@ -92,9 +83,8 @@ pub(super) struct Named {
     /// Its name: lower-case letters, digits and dashes
     #[arg(value_name = "TEMPLATE", value_parser = NonEmptyStringValueParser::new())]
     name: String,
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 impl Named {
@@ -118,7 +108,6 @@ impl Data {
 }
 
 impl Template {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
             Self::Put { template, file } => {
@@ -127,16 +116,12 @@ impl Template {
                 let put = local.ask(Ask { body, names: NAMES, ..Ask::new(Method::PUT, template.path()) }).await?;
                 out.say(&put, &format!("The template {} is stored.", text(&put, "/name")))?;
             }
-            Self::List { app } => {
-                let templates = local.list(&path(["apps", &app, "templates"])).await?;
-                let row = |row| [text(row, "/name"), time(row, "/changed_at"), time(row, "/created_at")];
-                out.say(&templates, &table(["TEMPLATE", "CHANGED", "CREATED"], rows(&templates).map(row)))?;
-            }
-            Self::Show { template } => {
+            Self::List(app) => out.table(COLUMNS, &local.list(&path(["apps", &app, "templates"])).await?)?,
+            Self::Show(template) => {
                 let shown = local.ask(Ask { names: NAMES, ..Ask::new(Method::GET, template.path()) }).await?;
                 out.say(&shown, &serde_json::to_string_pretty(&shown["template"])?)?;
             }
-            Self::Delete { template } => {
+            Self::Delete(template) => {
                 local.ask(Ask { names: NAMES, ..Ask::new(Method::DELETE, template.path()) }).await?;
                 let name = &template.name;
                 out.say(&json!({"name": name, "deleted": true}), &format!("The template {name} is gone."))?;
@@ -163,6 +148,9 @@ impl Template {
         Ok(())
     }
 }
+
+const COLUMNS: &[Shown] =
+    &[("TEMPLATE", text, "/name"), ("CHANGED", time, "/changed_at"), ("CREATED", time, "/created_at")];
 
 /// The members that are given.
 fn given<const N: usize>(members: [(&str, Value); N]) -> Value {

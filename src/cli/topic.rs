@@ -3,13 +3,16 @@
 use axum::http::Method;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, fields, table, text, time};
+use super::arguments::AppFlag;
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, text, time};
 use super::refusal::Names;
+use super::send::given_json;
 
-const NAMES: &Names = &[("/name", "TOPIC"), ("/join", "--join"), ("topic", "TOPIC"), ("app", "--app")];
+const NAMES: &Names =
+    &[("/name", "TOPIC"), ("/join", "--join"), ("/policy", "--policy"), ("topic", "TOPIC"), ("app", "--app")];
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -17,20 +20,20 @@ pub(super) enum Topic {
     /// Make a topic.
     #[command(after_help = "Examples:
   bellwire topic create news --app shop
-  bellwire topic create staff --app shop --join server")]
+  bellwire topic create staff --app shop --join server
+  bellwire topic create orders --app shop --policy @policy.json")]
     Create {
         #[command(flatten)]
         topic: Named,
         /// Who may join it, and leave it.
         #[arg(long, value_enum, default_value_t)]
         join: Join,
+        /// Delivery policy of messages to it: JSON, or @FILE.
+        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+        policy: Option<String>,
     },
     /// List an app's topics.
-    List {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
+    List(AppFlag),
     /// Change who may join a topic. Whoever is in it stays.
     #[command(after_help = "Example:\n  bellwire topic change staff --app shop --join server")]
     Change {
@@ -41,10 +44,7 @@ pub(super) enum Topic {
         join: Join,
     },
     /// Remove a topic and its policy. The subscriptions that were in it stay, without it.
-    Delete {
-        #[command(flatten)]
-        topic: Named,
-    },
+    Delete(Named),
 }
 
 /// Which topic.
@@ -53,9 +53,8 @@ pub(super) struct Named {
     /// Its name: letters, digits and any of _.~%-
     #[arg(value_name = "TOPIC", value_parser = NonEmptyStringValueParser::new())]
     name: String,
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 /// Who may join a topic.
@@ -75,25 +74,21 @@ impl Join {
 }
 
 impl Topic {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
-            Self::Create { topic: Named { name, app }, join } => {
+            Self::Create { topic: Named { name, app }, join, policy } => {
                 let ask = Ask::new(Method::POST, path(["apps", &app, "topics"]));
-                let body = json!({"name": name, "join": join.name()});
-                let made = local.ask(Ask { body, names: NAMES, ..ask }).await?;
-                out.say(&made, &show(&made))?;
+                let policy = policy.map(|policy| given_json("--policy", &policy)).transpose()?;
+                let body = json!({"name": name, "join": join.name(), "policy": policy});
+                out.fields(FIELDS, &local.ask(Ask { body, names: NAMES, ..ask }).await?)?;
             }
-            Self::List { app } => {
-                let topics = local.list(&path(["apps", &app, "topics"])).await?;
-                out.say(&topics, &list(&topics))?;
-            }
+            Self::List(app) => out.table(COLUMNS, &local.list(&path(["apps", &app, "topics"])).await?)?,
             Self::Change { topic: Named { name, app }, join } => {
                 let ask = Ask::new(Method::PATCH, path(["apps", &app, "topics", &name]));
                 let topic = local.ask(Ask { body: json!({"join": join.name()}), names: NAMES, ..ask }).await?;
-                out.say(&topic, &show(&topic))?;
+                out.fields(FIELDS, &topic)?;
             }
-            Self::Delete { topic: Named { name, app } } => {
+            Self::Delete(Named { name, app }) => {
                 let ask = Ask::new(Method::DELETE, path(["apps", &app, "topics", &name]));
                 local.ask(Ask { names: NAMES, ..ask }).await?;
                 out.say(&json!({"name": name, "deleted": true}), &format!("The topic {name} is gone."))?;
@@ -103,25 +98,18 @@ impl Topic {
     }
 }
 
-fn show(topic: &Value) -> String {
-    fields([
-        ("topic", text(topic, "/name")),
-        ("may be joined by", text(topic, "/join")),
-        ("made by", text(topic, "/made_by")),
-        ("members", text(topic, "/members")),
-        ("created", time(topic, "/created_at")),
-    ])
-}
+const FIELDS: &[Shown] = &[
+    ("topic", text, "/name"),
+    ("may be joined by", text, "/join"),
+    ("made by", text, "/made_by"),
+    ("members", text, "/members"),
+    ("created", time, "/created_at"),
+];
 
-fn list(topics: &Value) -> String {
-    let row = |topic| {
-        [
-            text(topic, "/name"),
-            text(topic, "/join"),
-            text(topic, "/made_by"),
-            text(topic, "/members"),
-            time(topic, "/created_at"),
-        ]
-    };
-    table(["TOPIC", "JOIN", "MADE BY", "MEMBERS", "CREATED"], rows(topics).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("TOPIC", text, "/name"),
+    ("JOIN", text, "/join"),
+    ("MADE BY", text, "/made_by"),
+    ("MEMBERS", text, "/members"),
+    ("CREATED", time, "/created_at"),
+];

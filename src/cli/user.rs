@@ -5,10 +5,10 @@ use std::io::Write as _;
 use axum::http::Method;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
+use super::arguments::AppFlag;
 use super::local::{Ask, Local, path};
-use super::output::{Output, fields, text, time};
+use super::output::{Output, Shown, Stdout, text, time};
 use super::refusal::Names;
 
 const NAMES: &Names = &[("user", "USER"), ("app", "--app")];
@@ -18,10 +18,7 @@ const NAMES: &Names = &[("user", "USER"), ("app", "--app")];
 pub(super) enum User {
     /// Copy all that is kept of a user to standard output, as one JSON document. It ends in `"complete":true`, unless it broke off.
     #[command(after_help = "Example:\n  bellwire user export ann@example.com --app shop > ann.json")]
-    Export {
-        #[command(flatten)]
-        user: Named,
-    },
+    Export(Named),
     /// Unsubscribe all browsers of a user and forget all that is known of them, for good.
     #[command(after_help = "Example:\n  bellwire user erase ann@example.com --app shop --yes-erase ann@example.com")]
     Erase {
@@ -39,21 +36,20 @@ pub(super) struct Named {
     /// The site's name for them: `user_id`.
     #[arg(value_name = "USER", value_parser = NonEmptyStringValueParser::new())]
     user: String,
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 impl User {
     /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
-            Self::Export { user: Named { user, app } } => {
+            Self::Export(Named { user, app }) => {
                 let ask = Ask::new(Method::GET, path(["apps", &app, "users", &user, "export"]));
                 let mut end = Vec::new();
                 let copied = local.stream(Ask { names: NAMES, ..ask }, |octets| {
                     end = octets[octets.len().saturating_sub(END.len())..].to_vec();
-                    std::io::stdout().lock().write_all(octets)
+                    Stdout.write_all(octets)
                 });
                 copied.await?;
                 anyhow::ensure!(end.ends_with(END), "the export broke off");
@@ -62,7 +58,7 @@ impl User {
                 anyhow::ensure!(user == yes_erase, "--yes-erase: is not the user to be erased");
                 let ask = Ask::new(Method::DELETE, path(["apps", &app, "users", &user]));
                 let erasure = local.ask(Ask { names: NAMES, ..ask }).await?;
-                out.say(&erasure, &show(&erasure))?;
+                out.fields(FIELDS, &erasure)?;
                 if erasure["completed_at"].is_null() {
                     out.note(
                         "Messages are still being looked through. The maintenance of a running server completes that.",
@@ -74,17 +70,14 @@ impl User {
     }
 }
 
-/// How a whole export ends.
 const END: &[u8] = b"\"complete\":true}\n";
 
-fn show(erasure: &Value) -> String {
-    fields([
-        ("erasure", text(erasure, "/id")),
-        ("subscriptions", text(erasure, "/subscriptions")),
-        ("messages", text(erasure, "/messages")),
-        ("dead letters", text(erasure, "/dead_letters")),
-        ("webhook requests", text(erasure, "/webhook_requests")),
-        ("requested", time(erasure, "/requested_at")),
-        ("completed", time(erasure, "/completed_at")),
-    ])
-}
+const FIELDS: &[Shown] = &[
+    ("erasure", text, "/id"),
+    ("subscriptions", text, "/subscriptions"),
+    ("messages", text, "/messages"),
+    ("dead letters", text, "/dead_letters"),
+    ("webhook requests", text, "/webhook_requests"),
+    ("requested", time, "/requested_at"),
+    ("completed", time, "/completed_at"),
+];

@@ -9,11 +9,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
+use super::arguments::AppFlag;
 use super::local::{Ask, Local, path, rows};
-use super::output::{Output, fields, table, text, time};
+use super::output::{Output, Shown, text, time};
 use super::refusal::Names;
 use super::send::read;
-use crate::model::base64url;
+use bellwire_core::base64url;
 
 const NAMES: &Names = &[
     ("/private_key", "FILE"),
@@ -40,7 +41,7 @@ pub(super) enum Vapid {
     /// Import a key from another sender, so that its subscribers stay.
     ///
     /// The private key is read from a file, since any user of the machine can read command lines: PEM or DER (PKCS#8 or SEC1),
-    /// a JWK, base64 or hex of its 32 octets, or what `web-push generate-vapid-keys` prints.
+    /// a JWK, base64 or hex of its 32 octets, what `web-push generate-vapid-keys` prints, or a `.env`, YAML or JSON file with one of them.
     #[command(after_help = "Example:
   bellwire vapid import --app shop old-key.pem --public-key BPx…")]
     Import {
@@ -86,9 +87,8 @@ pub(super) enum Vapid {
 /// The app.
 #[derive(Debug, Args)]
 pub(super) struct Of {
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 /// How a private key is written.
@@ -120,13 +120,9 @@ impl Of {
 }
 
 impl Vapid {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         match self {
-            Self::List(of) => {
-                let keys = local.list(&of.path()).await?;
-                Ok(out.say(&keys, &list(&keys))?)
-            }
+            Self::List(of) => Ok(out.table(COLUMNS, &local.list(&of.path()).await?)?),
             Self::Rotate { of, subject } => add(local, out, &of, subject, Map::new()).await,
             Self::Import { of, file, public_key, subject, retired } => {
                 let mut members = Map::new();
@@ -150,7 +146,7 @@ impl Vapid {
             Self::Subject { of, contact, key } => {
                 let ask = Ask::new(Method::PATCH, of.key(local, key).await?);
                 let key = local.ask(Ask { body: json!({"subject": contact}), names: NAMES, ..ask }).await?;
-                Ok(out.say(&key, &show(&key))?)
+                Ok(out.fields(FIELDS, &key)?)
             }
         }
     }
@@ -158,7 +154,14 @@ impl Vapid {
 
 fn private_key(file: &Path) -> anyhow::Result<Zeroizing<String>> {
     let octets = Zeroizing::new(read(file)?);
-    // DER is no text.
+    // PowerShell writes UTF-16 with a mark. DER is no text.
+    if let Some((encoding, _)) = encoding_rs::Encoding::for_bom(&octets) {
+        return Ok(Zeroizing::new(encoding.decode(&octets).0.into_owned()));
+    }
+    // Octets of a number alone may happen to be UTF-8.
+    if octets.len() == 32 && octets.iter().any(|octet| octet.is_ascii_control() && !octet.is_ascii_whitespace()) {
+        return Ok(Zeroizing::new(base64url::encode(&*octets)));
+    }
     Ok(Zeroizing::new(std::str::from_utf8(&octets).map_or_else(|_| base64url::encode(&*octets), str::to_owned)))
 }
 
@@ -172,33 +175,26 @@ async fn add(
     members.extend(subject.map(|subject| ("subject".to_owned(), subject.into())));
     let ask = Ask::new(Method::POST, of.path());
     let key = local.ask(Ask { body: members.into(), names: NAMES, ..ask }).await?;
-    out.say(&key, &show(&key))?;
+    out.fields(FIELDS, &key)?;
     if key["state"] == "active" {
         out.note("New subscribers get this key. Pages learn it from the app's config route when they next subscribe.");
     }
     Ok(())
 }
 
-fn show(key: &Value) -> String {
-    fields([
-        ("id", text(key, "/id")),
-        ("state", text(key, "/state")),
-        ("contact", text(key, "/subject")),
-        ("public key", text(key, "/public_key")),
-        ("created", time(key, "/created_at")),
-    ])
-}
+const FIELDS: &[Shown] = &[
+    ("id", text, "/id"),
+    ("state", text, "/state"),
+    ("contact", text, "/subject"),
+    ("public key", text, "/public_key"),
+    ("created", time, "/created_at"),
+];
 
-fn list(keys: &Value) -> String {
-    let row = |key| {
-        [
-            text(key, "/id"),
-            text(key, "/state"),
-            text(key, "/subscriptions"),
-            time(key, "/created_at"),
-            text(key, "/subject"),
-            text(key, "/public_key"),
-        ]
-    };
-    table(["ID", "STATE", "SUBSCRIPTIONS", "CREATED", "CONTACT", "PUBLIC KEY"], rows(keys).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("STATE", text, "/state"),
+    ("SUBSCRIPTIONS", text, "/subscriptions"),
+    ("CREATED", time, "/created_at"),
+    ("CONTACT", text, "/subject"),
+    ("PUBLIC KEY", text, "/public_key"),
+];

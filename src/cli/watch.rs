@@ -12,9 +12,10 @@ use clap::builder::NonEmptyStringValueParser;
 use serde_json::Value;
 
 use super::local::{Ask, Local, path};
-use super::output::{Output, table, text, time};
+use super::output::{Output, Stdout, table, text, time};
 use super::refusal::Names;
 use super::serve::told_to_stop;
+use bellwire_core::event_type::EventType;
 
 const NAMES: &Names = &[("app", "--app"), ("kinds", "--kinds"), ("Last-Event-ID", "--after")];
 /// How long to wait before coming back to a stream that ended.
@@ -23,7 +24,6 @@ pub(super) const COME_BACK: Duration = Duration::from_secs(1);
 const RECENT: usize = 20;
 /// For how long a page shows what an app's attempts came to: a second later there is something new, or nothing was sent.
 const RATE_SHOWN: Duration = Duration::from_secs(3);
-/// Columns of a bar.
 const BAR: usize = 30;
 /// Clears a terminal and goes to its upper left corner (ECMA-48: ED, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -132,13 +132,10 @@ impl Frames {
     }
 }
 
-/// Where events go.
 enum Screen {
     /// A line of JSON each, with its id.
     Json,
-    /// A line each.
     Lines,
-    /// A page that is drawn anew.
     Page(Page),
 }
 
@@ -152,26 +149,23 @@ impl Screen {
     }
 
     fn show(&mut self, frame: &Frame) -> io::Result<()> {
-        let mut out = io::stdout().lock();
         match self {
             Self::Json => {
                 let mut event = frame.data.clone();
                 event["id"] = frame.id.clone().into();
                 event["kind"] = frame.kind.clone().into();
-                writeln!(out, "{event}")?;
+                writeln!(Stdout, "{event}")?;
             }
-            Self::Lines => writeln!(out, "{}", line(frame))?,
+            Self::Lines => writeln!(Stdout, "{}", line(frame))?,
             Self::Page(page) => {
-                drop(out);
                 page.take(frame, Instant::now());
                 return page.draw();
             }
         }
-        out.flush()
+        Stdout.flush()
     }
 }
 
-/// An event on one line.
 fn line(frame: &Frame) -> String {
     let members = frame.data["data"].as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
     let said = members.map(|(name, _)| format!("{name}={}", text(&frame.data["data"], &format!("/{name}"))));
@@ -184,7 +178,6 @@ fn line(frame: &Frame) -> String {
 #[derive(Debug, Default)]
 struct Page {
     campaigns: BTreeMap<String, Value>,
-    /// By app, and when it came.
     outcomes: BTreeMap<String, (Instant, Value)>,
     recent: VecDeque<String>,
 }
@@ -198,19 +191,22 @@ impl Page {
     }
 
     fn draw(&self) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        write!(out, "{CLEAR}{self}")?;
-        out.flush()
+        write!(Stdout, "{CLEAR}{self}")?;
+        Stdout.flush()
     }
 
     fn take(&mut self, frame: &Frame, now: Instant) {
         self.age(now);
         let message = || text(&frame.data, "/data/message");
-        match frame.kind.as_str() {
-            "message.progress" => drop(self.campaigns.insert(message(), frame.data["data"].clone())),
-            "outcomes" => drop(self.outcomes.insert(text(&frame.data, "/app"), (now, frame.data["data"].clone()))),
+        match EventType::from_name(&frame.kind) {
+            Some(EventType::MessageProgress) => {
+                self.campaigns.insert(message(), frame.data["data"].clone());
+            }
+            Some(EventType::Outcomes) => {
+                self.outcomes.insert(text(&frame.data, "/app"), (now, frame.data["data"].clone()));
+            }
             kind => {
-                if kind == "message.done" {
+                if kind == Some(EventType::MessageDone) {
                     self.campaigns.remove(&message());
                 }
                 self.recent.push_back(line(frame));
@@ -278,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_shows_campaigns_until_they_are_done_and_the_latest_events() {
+    fn page_shows_running_campaigns_and_latest_events() {
         let frame = |kind: &str, data: Value| Frame {
             id: None,
             kind: kind.into(),

@@ -6,9 +6,10 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
+use super::arguments::AppFlag;
 use super::key::moment;
-use super::local::{Ask, Local, path, rows};
-use super::output::{Output, fields, table, text, time};
+use super::local::{Ask, Local, path};
+use super::output::{Output, Shown, fields_of, table_of, text, time};
 use super::refusal::Names;
 
 const NAMES: &Names = &[
@@ -34,23 +35,15 @@ pub(super) enum Webhook {
     #[command(after_help = "Example:
   bellwire webhook create --app shop --name CRM --url https://hooks.shop.example/bellwire --event delivery.gone,delivery.clicked")]
     Create {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
+        #[command(flatten)]
+        app: AppFlag,
         #[command(flatten)]
         says: Says,
     },
     /// List an app's webhooks.
-    List {
-        /// The app's short name or id.
-        #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-        app: String,
-    },
+    List(AppFlag),
     /// Show a webhook.
-    Show {
-        #[command(flatten)]
-        webhook: Named,
-    },
+    Show(Named),
     /// Change a webhook, enable or disable it.
     #[command(after_help = "Example:\n  bellwire webhook change wh_0198… --app shop --enable")]
     Change {
@@ -66,10 +59,7 @@ pub(super) enum Webhook {
         disable: bool,
     },
     /// Remove a webhook, with all that waits for it.
-    Delete {
-        #[command(flatten)]
-        webhook: Named,
-    },
+    Delete(Named),
     /// Give a webhook a new secret, which goes to standard output; the one until now signs beside it for a while.
     Rotate {
         #[command(flatten)]
@@ -79,10 +69,7 @@ pub(super) enum Webhook {
         overlap_hours: i64,
     },
     /// Send a webhook's receiver an event that tries it out.
-    Test {
-        #[command(flatten)]
-        webhook: Named,
-    },
+    Test(Named),
     /// List the newest requests to a webhook's receiver, or show one with its tries.
     Deliveries {
         #[command(flatten)]
@@ -113,9 +100,8 @@ pub(super) struct Named {
     /// Its id
     #[arg(value_name = "WEBHOOK", value_parser = NonEmptyStringValueParser::new())]
     id: String,
-    /// The app's short name or id.
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
-    app: String,
+    #[command(flatten)]
+    app: AppFlag,
 }
 
 impl Named {
@@ -178,24 +164,19 @@ impl Webhook {
                 out.say(&made, &text(&made, "/secret"))?;
                 out.note(&format!("Made {}. Keep the secret: it is shown only now.", text(&made, "/id")));
             }
-            Self::List { app } => {
-                let webhooks = local.ask(ask(Method::GET, path(["apps", &app, "webhooks"]))).await?;
-                out.say(&webhooks, &list(&webhooks))?;
+            Self::List(app) => {
+                out.table(COLUMNS, &local.ask(ask(Method::GET, path(["apps", &app, "webhooks"]))).await?)?;
             }
-            Self::Show { webhook } => {
-                let shown = local.ask(ask(Method::GET, webhook.path([]))).await?;
-                out.say(&shown, &show(&shown))?;
-            }
+            Self::Show(webhook) => out.fields(FIELDS, &local.ask(ask(Method::GET, webhook.path([]))).await?)?,
             Self::Change { webhook, says, enable, disable } => {
                 let mut body = says.body();
                 if enable || disable {
                     body.insert("enabled".to_owned(), enable.into());
                 }
                 let changed = Ask { body: body.into(), ..ask(Method::PATCH, webhook.path([])) };
-                let changed = local.ask(changed).await?;
-                out.say(&changed, &show(&changed))?;
+                out.fields(FIELDS, &local.ask(changed).await?)?;
             }
-            Self::Delete { webhook } => {
+            Self::Delete(webhook) => {
                 local.ask(ask(Method::DELETE, webhook.path([]))).await?;
                 out.say(&json!({"id": webhook.id, "deleted": true}), &format!("{} is gone.", webhook.id))?;
             }
@@ -204,10 +185,11 @@ impl Webhook {
                 let rotated = Ask { body, ..ask(Method::POST, webhook.path(["rotate-secret"])) };
                 say_rotated(&local.ask(rotated).await?, out)?;
             }
-            Self::Test { webhook } => {
+            Self::Test(webhook) => {
                 let sent = local.ask(ask(Method::POST, webhook.path(["test"]))).await?;
                 out.say(&sent, &text(&sent, "/id"))?;
-                out.note("It is being sent. What comes of it: `bellwire webhook deliveries`.");
+                let (id, app) = (&webhook.id, &*webhook.app);
+                out.note(&format!("It is being sent. The result: `bellwire webhook deliveries {id} --app {app}`."));
             }
             Self::Deliveries { webhook, delivery: Some(delivery), .. } => {
                 let shown = local.ask(ask(Method::GET, webhook.path(["deliveries", &delivery]))).await?;
@@ -237,79 +219,64 @@ fn say_rotated(rotated: &Value, out: Output) -> anyhow::Result<()> {
 }
 
 fn say_page(page: &Value, out: Output) -> anyhow::Result<()> {
-    out.say(page, &deliveries(page))?;
+    out.table(DELIVERIES, page)?;
     if page["done"] == false {
         out.note("There may be more.");
     }
     Ok(())
 }
 
-fn show(webhook: &Value) -> String {
-    fields([
-        ("webhook", text(webhook, "/id")),
-        ("name", text(webhook, "/name")),
-        ("url", text(webhook, "/url")),
-        ("events", text(webhook, "/events")),
-        ("in a request", text(webhook, "/max_events")),
-        ("policy", text(webhook, "/policy")),
-        ("state", text(webhook, "/state")),
-        ("disabled since it is", text(webhook, "/disabled_why")),
-        ("breaker", text(webhook, "/breaker")),
-        ("failing since", time(webhook, "/failing_since")),
-        ("pending", text(webhook, "/pending")),
-        ("failed", text(webhook, "/failed")),
-        ("dropped events", text(webhook, "/dropped_events")),
-        ("former secret until", time(webhook, "/former_secret_until")),
-        ("made by", text(webhook, "/created_by")),
-        ("last changed by", text(webhook, "/changed_by")),
-    ])
-}
+const FIELDS: &[Shown] = &[
+    ("webhook", text, "/id"),
+    ("name", text, "/name"),
+    ("url", text, "/url"),
+    ("events", text, "/events"),
+    ("in a request", text, "/max_events"),
+    ("policy", text, "/policy"),
+    ("state", text, "/state"),
+    ("disabled since it is", text, "/disabled_why"),
+    ("breaker", text, "/breaker"),
+    ("failing since", time, "/failing_since"),
+    ("pending", text, "/pending"),
+    ("failed", text, "/failed"),
+    ("dropped events", text, "/dropped_events"),
+    ("former secret until", time, "/former_secret_until"),
+    ("made by", text, "/created_by"),
+    ("last changed by", text, "/changed_by"),
+];
 
-fn list(webhooks: &Value) -> String {
-    let row = |webhook| {
-        [
-            text(webhook, "/id"),
-            text(webhook, "/state"),
-            text(webhook, "/breaker"),
-            text(webhook, "/pending"),
-            text(webhook, "/failed"),
-            text(webhook, "/created_by"),
-            text(webhook, "/name"),
-            text(webhook, "/url"),
-        ]
-    };
-    table(["ID", "STATE", "BREAKER", "PENDING", "FAILED", "MADE BY", "NAME", "URL"], rows(webhooks).map(row))
-}
+const COLUMNS: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("STATE", text, "/state"),
+    ("BREAKER", text, "/breaker"),
+    ("PENDING", text, "/pending"),
+    ("FAILED", text, "/failed"),
+    ("MADE BY", text, "/created_by"),
+    ("NAME", text, "/name"),
+    ("URL", text, "/url"),
+];
 
-fn deliveries(page: &Value) -> String {
-    let row = |delivery| {
-        [
-            text(delivery, "/id"),
-            text(delivery, "/state"),
-            text(delivery, "/events"),
-            text(delivery, "/attempts"),
-            time(delivery, "/created_at"),
-            time(delivery, "/due_at"),
-        ]
-    };
-    table(["ID", "STATE", "EVENTS", "TRIES", "MADE", "NEXT TRY"], rows(page).map(row))
-}
+const DELIVERIES: &[Shown] = &[
+    ("ID", text, "/id"),
+    ("STATE", text, "/state"),
+    ("EVENTS", text, "/events"),
+    ("TRIES", text, "/attempts"),
+    ("MADE", time, "/created_at"),
+    ("NEXT TRY", time, "/due_at"),
+];
+
+const DELIVERY: &[Shown] =
+    &[("delivery", text, "/id"), ("state", text, "/state"), ("events", text, "/events"), ("next try", time, "/due_at")];
+
+const TRIES: &[Shown] = &[
+    ("TRY", text, "/number"),
+    ("AT", time, "/at"),
+    ("STATUS", text, "/http_status"),
+    ("MS", text, "/took_ms"),
+    ("REASON", text, "/reason"),
+];
 
 fn story(delivery: &Value) -> String {
-    let tries = delivery["tries"].as_array().into_iter().flatten().map(|tried| {
-        [
-            text(tried, "/number"),
-            time(tried, "/at"),
-            text(tried, "/http_status"),
-            text(tried, "/took_ms"),
-            text(tried, "/reason"),
-        ]
-    });
-    let about = fields([
-        ("delivery", text(delivery, "/id")),
-        ("state", text(delivery, "/state")),
-        ("events", text(delivery, "/events")),
-        ("next try", time(delivery, "/due_at")),
-    ]);
-    format!("{about}\n\n{}", table(["TRY", "AT", "STATUS", "MS", "REASON"], tries))
+    let tries = delivery["tries"].as_array().into_iter().flatten();
+    format!("{}\n\n{}", fields_of(DELIVERY, delivery), table_of(TRIES, tries))
 }

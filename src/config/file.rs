@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{Error, SETTINGS};
-use crate::config::trust::{self, Untrusted};
+use bellwire_postgres::trust::{self, Untrusted};
 
-/// The name under which it is looked for.
 const NAME: &str = "bellwire.toml";
 /// Where it is looked for when there is none in the data directory.
 const SYSTEM_DIR: &str = "/etc/bellwire";
 
-/// A file and its values, as texts.
 pub(super) type Values = (PathBuf, BTreeMap<String, String>);
 
 /// The file that is read: the one that was named, or else the first that is there. Never one of the current directory for

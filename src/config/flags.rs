@@ -1,7 +1,7 @@
 //! The settings as flags of the command line, made from the same table.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
@@ -20,6 +20,17 @@ impl Flags {
         let known = |key| SETTINGS.iter().find(|setting| setting.key == key);
         let values = pairs.into_iter().map(|(key, value)| (known(key).expect("a setting's key").key, value)).collect();
         Self { values, file: None }
+    }
+}
+
+impl Flags {
+    /// Value of the flag of a setting, named by its key; `None`: the flag was not given.
+    pub(crate) fn value(&self, key: &str) -> Option<&str> {
+        self.values.get(key).map(String::as_str)
+    }
+
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 }
 

@@ -11,7 +11,6 @@ mod flags;
 mod settings;
 mod sources;
 mod template;
-pub(crate) mod trust;
 mod value;
 
 use std::fmt::Write;
@@ -21,13 +20,11 @@ use std::time::Duration;
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::checks;
-use crate::gateway::{Egress, Proxy};
-use crate::oidc;
 use crate::otlp;
-use crate::policy;
-use crate::postgres;
+use crate::outbound;
 use crate::vault::master_key::{self, MasterKey};
+use bellwire_gateway::{Egress, Proxy};
+use bellwire_rules::policy;
 pub(crate) use descriptors::RECEIVER_CONNECTIONS;
 pub(crate) use flags::Flags;
 pub(crate) use settings::{Config, PolicyDefaults};
@@ -41,7 +38,6 @@ pub(crate) use value::{LogFormat, Roles, Secret};
 const PREFIX: &str = "BELLWIRE_";
 /// The variable by which platforms name a database, be it meant for us or for another application.
 const COMMON_DATABASE_VARIABLE: &str = "DATABASE_URL";
-/// The variable that names a file of settings.
 const FILE_VARIABLE: &str = "BELLWIRE_CONFIG";
 /// A machine or container with less memory than this, in MiB, is small,
 const SMALL_MIB: u32 = 512;
@@ -53,42 +49,26 @@ const MASK: &str = "********";
 /// Why the settings cannot be used. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// A value is not allowed.
     #[error("{name} {found}, but must be {allowed}")]
     Value {
         /// Where it was given: the flag, variable, or key and file.
         name: String,
         /// The value, unless it is secret.
         found: String,
-        /// What is allowed.
         allowed: String,
     },
-    /// The file has a key that is no setting.
     #[error("{} has the unknown key `{key}`; `bellwire serve --print-config` shows all that there are", file.display())]
-    UnknownKey {
-        /// The file.
-        file: PathBuf,
-        /// The key.
-        key: String,
-    },
+    UnknownKey { file: PathBuf, key: String },
     /// The file is not TOML, cannot be read, or may have been written by somebody else.
     #[error("{}: {reason}", file.display())]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    File { file: PathBuf, reason: String },
 }
 
 /// What this server is to an OpenID provider.
 #[derive(Debug)]
 pub(crate) struct OidcClient<'a> {
-    /// The provider's issuer, to the letter.
     pub issuer: &'a str,
-    /// What it calls this server.
     pub client_id: &'a str,
-    /// By which it knows it.
     pub client_secret: &'a Secret,
 }
 
@@ -142,7 +122,7 @@ impl Config {
             if let Some((key, _)) = missing.into_iter().find(|(_, is_missing)| *is_missing) {
                 return Err(wrong(key, "is empty", "given together with oidc_issuer"));
             }
-            if self.public_url.as_ref().is_some_and(|url| !oidc::is_private(url)) {
+            if self.public_url.as_ref().is_some_and(|url| !outbound::is_private(url)) {
                 return Err(wrong("public_url", "is not on https", "so with oidc_issuer, unless it is this machine"));
             }
         }
@@ -171,7 +151,6 @@ impl Config {
         Ok(())
     }
 
-    /// Whether `listen` speaks HTTPS itself.
     pub(crate) fn speaks_https(&self) -> bool {
         self.tls_cert.is_some() || self.acme_domain.is_some()
     }
@@ -254,7 +233,6 @@ impl Config {
         text
     }
 
-    /// The URL under which browsers reach this server.
     pub(crate) fn base_url(&self) -> Url {
         self.public_url.clone().unwrap_or_else(|| {
             let scheme = if self.speaks_https() { "https" } else { "http" };
@@ -294,47 +272,17 @@ impl Config {
         self.database_connections.min(most)
     }
 
-    /// How to run the embedded Postgres.
-    pub(crate) fn postgres_options(&self) -> postgres::Options {
-        postgres::Options {
+    pub(crate) fn postgres_options(&self) -> bellwire_postgres::Options {
+        bellwire_postgres::Options {
             data_dir: self.data_dir.clone(),
             binaries: self.postgres_bin.clone(),
             search_path: self.search_path.clone(),
             is_paced: true,
             memory_mib: Some(self.memory_mib).filter(|memory_mib| *memory_mib > 0),
-            ..postgres::Options::default()
+            ..bellwire_postgres::Options::default()
         }
     }
 
-    /// What checks look at.
-    pub(crate) fn setup(&self) -> checks::Setup {
-        let file = match self.master_key_source() {
-            master_key::Source::File(file) => Some(file),
-            master_key::Source::Given(_) | master_key::Source::Command(_) => None,
-        };
-        checks::Setup {
-            listen: self.listen,
-            public_url: self.public_url.clone(),
-            trusted_proxies: self.trusted_proxies as usize,
-            certificate: match (&self.tls_cert, &self.acme_domain) {
-                (Some(file), _) => Some(checks::Certificate::File(file.clone())),
-                (None, Some(domain)) => Some(checks::Certificate::Ordered {
-                    directory: self.acme_directory.as_str().to_owned(),
-                    domain: domain.clone(),
-                }),
-                (None, None) => None,
-            },
-            master_key_file: file,
-            data_dir: self.database_url.is_none().then(|| self.data_dir.clone()),
-            multi_buffer: self.multi_buffer,
-            unknown_variables: self.unknown_variables.clone(),
-            passed_over: self.passed_over.clone(),
-            asks_others: true,
-            descriptors: self.descriptors(),
-        }
-    }
-
-    /// Where the master key comes from.
     pub(crate) fn master_key_source(&self) -> master_key::Source {
         if let Some(command) = &self.master_key_command {
             return master_key::Source::Command(Zeroizing::new(command.expose().to_owned()));

@@ -13,11 +13,11 @@ use super::value::{
     mailbox, name, number, optional, parsed, path, private_url, roles, secret, share, switch, text,
 };
 use super::{COMMON_DATABASE_VARIABLE, Error, PREFIX, unknown_variables};
-use crate::api::example::Audience;
-use crate::gateway::{Exempt, Nat64, Proxy, Resolve};
-use crate::model::role::Role;
 use crate::otlp::Sampling;
 use crate::vault::master_key::MasterKey;
+use bellwire_core::origin::Audience;
+use bellwire_core::role::Role;
+use bellwire_gateway::{Exempt, Nat64, Proxy, Resolve};
 
 /// Where the defaults of delivery policies come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,10 +161,10 @@ settings! {
     /// Address and port of a listener for /metrics, without authentication: for loopback or a private network only; empty:
     /// none. At `listen` /metrics takes an API key.
     metrics_listen: Option<SocketAddr> = "", shown, optional(listener());
-    /// Connections that may be open at a time.
+    /// Connections that may be open at a time. If all are, the one without a request for longest is closed for a new one.
     connections_max: u32 = "10000", shown, number(16..=1_000_000);
-    /// Connections that one client address (IPv6: a /64) may have open at a time. Without meaning where `trusted_proxies`
-    /// is above 0: all come from the proxy.
+    /// Connections that one client address (IPv6: a /64) may have open at a time, a quarter of them in TLS handshakes; an IPv6 /48
+    /// four times as many. Without meaning where `trusted_proxies` is above 0: all come from the proxy.
     connections_per_client: u32 = "512", shown, number(1..=1_000_000);
     /// How long a connection may stay open without a request; longer than a proxy in front keeps it, so that the proxy
     /// does not find it closed.
@@ -256,8 +256,7 @@ settings! {
     connections_per_gateway: u32 = "4", shown, number(1..=64);
     /// Requests of a lane in flight, at most; the lane finds its own limit below.
     lane_concurrency_max: u32 = "400", shown, number(1..=10_000);
-    /// Whether payloads are sealed eight at a time where program and processor can (`cargo build --features multi-buffer`, AVX-512
-    /// IFMA).
+    /// Whether payloads are sealed eight at a time on processors with AVX-512 IFMA.
     multi_buffer: bool = "true", shown, switch();
     /// Recipients of a batch, at least.
     batch_min: u32 = "50", shown, number(1..=500);

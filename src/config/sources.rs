@@ -7,14 +7,12 @@ use super::file::Values;
 use super::value::Kind;
 use super::{Error, MASK, Setting};
 
-/// How a setting was given.
 #[derive(Debug, Clone)]
 pub(super) struct Given {
     pub text: String,
     pub origin: Origin,
 }
 
-/// Where a setting was given.
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
     Flag(String),
@@ -31,7 +29,6 @@ pub(super) struct Sources<'a> {
     pub passed_over: Option<PathBuf>,
     pub default_data_dir: String,
     pub search_path: Option<std::ffi::OsString>,
-    /// Names of all variables that there are.
     pub variables: Vec<String>,
 }
 

@@ -30,7 +30,6 @@ pub(crate) fn template() -> String {
     text
 }
 
-/// The man page of the file.
 pub(crate) fn man_page() -> Roff {
     let mut page = Roff::new();
     page.control("TH", ["bellwire.toml", "5", "", concat!("bellwire ", env!("CARGO_PKG_VERSION")), ""]);
@@ -71,7 +70,6 @@ fn value(setting: &Setting) -> String {
     }
 }
 
-/// Comment lines of that text, broken between words.
 fn comment(text: &str) -> String {
     let mut lines = vec![String::from("#")];
     for word in text.split_whitespace() {

@@ -1,7 +1,7 @@
 use super::value::Roles;
 use super::*;
-use crate::model::role::Role;
 use crate::{http_server, server};
+use bellwire_core::role::Role;
 
 const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -44,7 +44,7 @@ fn every_default_is_allowed() {
 }
 
 #[test]
-fn a_database_that_is_named_for_us_comes_before_one_that_may_be_anothers() {
+fn own_database_variable_precedes_the_common() {
     let (ours, common) = (("BELLWIRE_DATABASE_URL", "postgres://ours"), ("DATABASE_URL", "postgres://common"));
     let in_file = "database_url = 'postgres://file'";
     let named = |variables: &[(&str, &str)], file| {
@@ -60,7 +60,7 @@ fn a_database_that_is_named_for_us_comes_before_one_that_may_be_anothers() {
 }
 
 #[test]
-fn localhost_can_be_listened_at_and_what_listens_everywhere_is_reached_by_this_machine() {
+fn localhost_and_wildcard_addresses_are_supported() {
     let url = |listen| read(&[("listen", listen)], &[], "").unwrap().base_url().to_string();
     assert_eq!(url("localhost:8787"), "http://127.0.0.1:8787/");
     assert_eq!(url("0.0.0.0:80"), "http://127.0.0.1/");
@@ -71,7 +71,7 @@ fn localhost_can_be_listened_at_and_what_listens_everywhere_is_reached_by_this_m
 }
 
 #[test]
-fn https_needs_a_pair_of_files_or_a_domain_and_makes_the_url() {
+fn https_needs_files_or_a_domain() {
     let files = [("tls_cert", "/etc/chain.pem"), ("tls_key", "/etc/key.pem")];
     let config = read(&files, &[], "").unwrap();
     assert!(config.speaks_https() && config.base_url().as_str() == "https://127.0.0.1:8787/", "{}", config.base_url());
@@ -101,7 +101,7 @@ fn https_needs_a_pair_of_files_or_a_domain_and_makes_the_url() {
 }
 
 #[test]
-fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
+fn one_setting_selects_all_guide_values() {
     let guide = ("policy_defaults", "guide");
     assert_eq!(read(&[guide], &[], "").unwrap().policy(), policy::Settings::GUIDE);
     let some = [guide, ("circuit_failure_threshold", "0.25"), ("circuit_consecutive_failures", "9")];
@@ -111,7 +111,7 @@ fn one_setting_brings_all_that_the_guide_publishes_but_for_what_is_given() {
 }
 
 #[test]
-fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
+fn flag_precedes_variable_file_and_default() {
     let (variable, file) = ([("BELLWIRE_BATCH_MAX", "200")], "batch_max = 100");
     assert_eq!(read(&[], &[], "").unwrap().batch_max, 500);
     assert_eq!(read(&[], &[], file).unwrap().batch_max, 100);
@@ -120,7 +120,7 @@ fn a_flag_beats_a_variable_beats_the_file_beats_the_default() {
 }
 
 #[test]
-fn the_file_takes_numbers_switches_and_lists_as_such() {
+fn file_has_typed_values() {
     let file = "allow_loopback = true\ncircuit_failure_threshold = 0.5\n\
         gateways = ['a.test=fcm', \"b.test=wns@127.0.0.1:1\"]\nroles = ['api']";
     let config = read(&[], &[], file).unwrap();
@@ -131,7 +131,7 @@ fn the_file_takes_numbers_switches_and_lists_as_such() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_what_is_allowed() {
+fn wrong_value_names_the_allowed_ones() {
     assert_eq!(
         refused(&[("listen", "8787")], &[], ""),
         "--listen is \"8787\", but must be an address and a port, such as 127.0.0.1:8787, localhost:8787 or 0.0.0.0:8787"
@@ -183,7 +183,7 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
 }
 
 #[test]
-fn an_unknown_key_or_a_broken_file_is_refused_by_name() {
+fn unknown_key_or_broken_file_is_refused() {
     assert!(refused(&[], &[], "batch_maxx = 1").starts_with("bellwire.toml has the unknown key `batch_maxx`"));
     assert!(refused(&[], &[], "[listen]\nport = 1").contains("`listen` must be a string"));
     let text = refused(&[], &[], "log = 'info'\nmaster_key = 'hush");
@@ -207,7 +207,7 @@ fn secrets_are_never_shown() {
 }
 
 #[test]
-fn opentelemetry_is_set_by_the_variables_of_its_specification() {
+fn opentelemetry_uses_its_standard_variables() {
     assert!(read(&[], &[], "").unwrap().otlp().is_none());
     let variables = [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318/otlp/"),
@@ -233,7 +233,7 @@ fn opentelemetry_is_set_by_the_variables_of_its_specification() {
 }
 
 #[test]
-fn what_is_printed_is_a_file_that_says_the_same() {
+fn printed_settings_read_back() {
     let config =
         read(&[("batch_max", "77")], &[("BELLWIRE_LOG", "warn,bellwire=debug")], "gateways = ['a=fcm', 'b=wns']")
             .unwrap();
@@ -242,7 +242,7 @@ fn what_is_printed_is_a_file_that_says_the_same() {
 }
 
 #[test]
-fn an_openid_provider_is_named_as_a_whole_and_lets_nobody_in_by_oversight() {
+fn openid_provider_needs_all_settings() {
     let variables = [("BELLWIRE_OIDC_CLIENT_SECRET", "hush")];
     let all = [
         ("oidc_issuer", "https://accounts.google.com"),
@@ -307,7 +307,7 @@ fn data_lives_where_the_system_expects_it() {
 }
 
 #[test]
-fn a_proxy_is_read_with_whom_it_is_not_asked_for_and_shown_to_nobody() {
+fn proxy_is_read_with_exemptions_and_redacted() {
     let proxy = ("BELLWIRE_EGRESS_PROXY", "http://user:s3cret@proxy:3128");
     let config =
         read(&[("egress_no_proxy", "corp.example, 10.0.0.0/8")], &[proxy], "egress_resolve = 'proxy'").unwrap();
@@ -327,7 +327,7 @@ fn a_proxy_is_read_with_whom_it_is_not_asked_for_and_shown_to_nobody() {
 }
 
 #[test]
-fn a_small_machine_has_fewer_connections_unless_told_otherwise() {
+fn small_machine_has_fewer_connections() {
     let connections = |pairs: &[(&'static str, &str)], url| {
         let mut config = read(pairs, &[], "").unwrap();
         if url {

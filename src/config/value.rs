@@ -13,8 +13,8 @@ use percent_encoding::percent_decode_str;
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::model::duration;
-use crate::oidc::is_private;
+use crate::outbound::is_private;
+use bellwire_core::duration;
 
 type Parse<T> = dyn Fn(&str) -> Option<T>;
 
@@ -147,7 +147,6 @@ pub(super) fn domain() -> Kind<String> {
     })
 }
 
-/// A URL on https.
 pub(super) fn https_url() -> Kind<Url> {
     Kind::new("a URL that begins with https://", |text| text.parse().ok().filter(|url: &Url| url.scheme() == "https"))
 }
@@ -229,12 +228,9 @@ pub(crate) struct Roles {
     pub maintenance: bool,
 }
 
-/// How log lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogFormat {
-    /// For people.
     Text,
-    /// For machines: one JSON object a line.
     Json,
 }
 
@@ -243,7 +239,6 @@ pub(crate) enum LogFormat {
 pub(crate) struct Secret(Zeroizing<String>);
 
 impl Secret {
-    /// The secret itself.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What is made of what others answered: push services, and this server at the address that browsers know.
+//! Rules for responses of push services, and of the public URL.
 
 use std::time::Duration;
 
@@ -7,25 +7,24 @@ use http::{HeaderMap, HeaderName, StatusCode, header};
 use url::Url;
 
 use crate::checks::Finding;
-use crate::classify::Failure;
-use crate::model::lane::Gateway;
+use bellwire_core::lane::Gateway;
+use bellwire_rules::classify::Failure;
 
-/// A clock that is off by so much confuses logs, and by the second, certificates and VAPID tokens are refused. A `Date` has whole seconds.
+/// Clock differences in seconds: logs are confusing, and certificates and VAPID tokens are refused.
 const OFF_S: [i64; 2] = [10, 300];
-/// Hosts and mail domains that examples are written with.
+/// Domains of examples in documentation.
 const PLACEHOLDERS: [&str; 3] = ["example.com", "example.org", "example.net"];
 
-/// What came of an empty POST to a push service.
+/// Result of an empty POST to a push service.
 pub(in crate::checks) struct Greeted {
     pub gateway: Gateway,
     pub host: String,
-    /// Active subscriptions there.
     pub subscriptions: i64,
-    /// The status, whatever it is, and the `Date` that came with it.
+    /// Status and `Date` of any response.
     pub answer: Result<(u16, Option<DateTime<Utc>>), Failure>,
 }
 
-/// Whether push services can be reached. One that nobody has subscribed at yet is worth a warning.
+/// Checks whether push services are reachable. Without subscriptions a failure is a warning.
 pub(in crate::checks) fn gateways(greeted: &[Greeted]) -> Vec<Finding> {
     let one = |greeted: &Greeted| {
         let check = match greeted.gateway {
@@ -67,7 +66,7 @@ fn what_failed(failure: Failure) -> &'static str {
 fn what_to_do(failure: Failure, host: &str) -> String {
     match failure {
         Failure::Resolve | Failure::InvalidHost => "Look at the name servers of this machine: /etc/resolv.conf.".to_owned(),
-        Failure::Forbidden => "Whoever answers DNS here gives it an inner address. Nothing is sent there.".to_owned(),
+        Failure::Forbidden => "The DNS server of this machine returns an inner address. Nothing is sent there.".to_owned(),
         Failure::Proxy => format!("Have the proxy that BELLWIRE_EGRESS_PROXY names let {host}:443 through."),
         Failure::Tls => {
             "Is the clock right? Does something on the way take TLS apart? Its authority is trusted by BELLWIRE_GATEWAY_CA_FILE."
@@ -77,7 +76,7 @@ fn what_to_do(failure: Failure, host: &str) -> String {
     }
 }
 
-/// By how many seconds push services' clocks are ahead of this host's. Nothing where none told.
+/// Checks the clock of this host against the median of the push services. Returns `None` without a `Date`.
 pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) -> Option<Finding> {
     const CHECK: &str = "clock of push services";
     let mut offs: Vec<TimeDelta> =
@@ -100,7 +99,7 @@ pub(in crate::checks) fn gateway_clock(greeted: &[Greeted], now: DateTime<Utc>) 
     Some(finding.advise("Have this host keep time, and the database's, too.").by("timedatectl set-ntp true"))
 }
 
-/// VAPID subjects by app, which push services write to when something goes wrong, and some of them refuse to do without.
+/// Checks the VAPID subjects of the apps. Push services send reports to them, and some require one.
 pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
     const CHECK: &str = "VAPID subjects";
     let is_placeholder = |subject: &str| {
@@ -111,7 +110,7 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
         PLACEHOLDERS.iter().any(|known| host.eq_ignore_ascii_case(known) || host.ends_with(&format!(".{known}")))
     };
     let wrong = subjects.iter().find_map(|(app, subject)| {
-        if let Err(error) = crate::webpush::keys::check_subject(subject) {
+        if let Err(error) = bellwire_webpush::keys::check_subject(subject) {
             return Some((app, format!("`{subject}` {error}")));
         }
         is_placeholder(subject).then(|| (app, format!("nobody reads `{subject}`")))
@@ -119,17 +118,17 @@ pub(in crate::checks) fn subjects(subjects: &[(String, String)]) -> Finding {
     match wrong {
         None => Finding::ok(CHECK, "Push services know whom to write to."),
         Some((app, why)) => {
-            Finding::warning(CHECK, format!("Push services cannot write to whoever runs the app {app}: {why}."))
-                .advise("Name a mail address that somebody reads, for each VAPID key; Apple refuses keys without one.")
+            Finding::warning(CHECK, format!("Push services cannot write to the operator of the app {app}: {why}."))
+                .advise("Name a mail address that is read, for each VAPID key; Apple refuses keys without one.")
                 .by(format!("bellwire vapid list --app {app}"))
         }
     }
 }
 
-/// What this server answered at its public URL, or why there was no answer.
+/// Response at the public URL, or the reason for a failed request.
 pub(in crate::checks) type Heard = Result<(StatusCode, HeaderMap, Vec<u8>), String>;
 
-/// Whether this server is what answers at its public URL.
+/// Checks whether this server responds at its public URL.
 pub(in crate::checks) fn own_address(url: &Url, heard: &Heard, took: Duration) -> Finding {
     const CHECK: &str = "own address";
     let look = format!("curl -sv {}healthz", with_slash(url));
@@ -150,7 +149,7 @@ pub(in crate::checks) fn own_address(url: &Url, heard: &Heard, took: Duration) -
         }
         Err(why) if why.contains("certificate") => {
             Finding::failure(CHECK, format!("Browsers refuse the certificate of {url}: {why}."))
-                .advise("Renew it, for that very name, and have the proxy send the whole chain. An authority of your own browsers must know.")
+                .advise("Renew it, for that very name, and have the proxy send the whole chain. Browsers must trust an authority of your own.")
                 .by(look)
         }
         Err(why) => Finding::warning(CHECK, format!("Nothing answers at {url} when it is asked from here: {why}."))
@@ -164,8 +163,8 @@ fn with_slash(url: &Url) -> String {
     if url.ends_with('/') { url.to_owned() } else { format!("{url}/") }
 }
 
-/// Whether browsers would run the service worker's script as it comes through the proxy. None: there was no answer, of which
-/// [`own_address`] tells.
+/// Checks whether browsers can run the service worker script that the proxy returns. Returns `None` without a response,
+/// which [`own_address`] reports.
 pub(in crate::checks) fn worker_script(url: &Url, heard: &Heard) -> Option<Finding> {
     const CHECK: &str = "service worker script";
     let Ok((status, headers, body)) = heard else { return None };
@@ -191,7 +190,7 @@ pub(in crate::checks) fn worker_script(url: &Url, heard: &Heard) -> Option<Findi
     )
 }
 
-/// Whether a page of that origin may register its subscription with that app, as a browser asks first. None: there was no answer.
+/// Checks whether a page of this origin can register a subscription. Returns `None` without a response.
 pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &Heard) -> Option<Finding> {
     const CHECK: &str = "CORS";
     let Ok((status, headers, _)) = heard else { return None };
@@ -216,7 +215,7 @@ pub(in crate::checks) fn cors(app: &str, origin: &str, heard: &Heard) -> Option<
     )
 }
 
-/// The value of a header that is there once.
+/// Returns the value of a header that occurs exactly once.
 fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?.to_str().ok()?;

@@ -1,4 +1,4 @@
-//! What each rule makes of what may be answered.
+//! Tests of the rules for responses.
 
 use chrono::TimeZone as _;
 
@@ -23,7 +23,7 @@ fn is(finding: &Finding, health: Health, named: &str) {
 }
 
 #[test]
-fn a_push_service_that_answers_anything_can_be_reached() {
+fn any_response_makes_a_push_service_reachable() {
     for (subscriptions, answer, health, named) in [
         (7, Ok((404, None)), Health::Ok, "it answered 404"),
         (0, Err(Failure::Connect), Health::Warning, "port 443"),
@@ -38,7 +38,7 @@ fn a_push_service_that_answers_anything_can_be_reached() {
 }
 
 #[test]
-fn the_clock_is_compared_with_what_most_push_services_show() {
+fn clock_is_compared_with_most_push_services() {
     let shown = |seconds: i64| greeted(0, Ok((404, Some(now() + TimeDelta::seconds(seconds)))));
     assert_eq!(gateway_clock(&[greeted(0, Ok((404, None))), greeted(0, Err(Failure::Tls))], now()), None);
     for (seconds, health, named) in [
@@ -55,7 +55,7 @@ fn the_clock_is_compared_with_what_most_push_services_show() {
 }
 
 #[test]
-fn a_subject_is_somebody_whom_push_services_can_write_to() {
+fn subject_is_a_usable_contact() {
     for (subject, health, named) in [
         ("mailto:push@shop.test.example.net", Health::Warning, "nobody reads"),
         ("mailto:ops@example.com", Health::Warning, "bellwire vapid list --app shop"),
@@ -81,21 +81,21 @@ fn heard(status: u16, headers: &[(&str, &str)], body: &str) -> Heard {
 }
 
 #[test]
-fn what_answers_at_the_public_url_is_this_server() {
+fn public_url_leads_to_this_server() {
     for (heard, health, named) in [
         (heard(200, &[], r#"{"status":"ok"}"#), Health::Ok, "by a certificate that browsers trust"),
         (heard(200, &[], "<html>"), Health::Failure, "Something else answers"),
         (heard(404, &[], ""), Health::Failure, "hand all paths"),
         (heard(502, &[], ""), Health::Failure, "bellwire serve"),
         (Err("no connection: invalid peer certificate: Expired".to_owned()), Health::Failure, "Renew it"),
-        (Err("no answer within 3 s".to_owned()), Health::Warning, "its own outer address"),
+        (Err("no response within 3 s".to_owned()), Health::Warning, "its own outer address"),
     ] {
         is(&own_address(&url(), &heard, Duration::from_millis(12)), health, named);
     }
 }
 
 #[test]
-fn browsers_run_the_workers_script_only_as_what_it_is() {
+fn worker_script_needs_its_content_type() {
     const RIGHT: [(&str, &str); 3] = [
         ("content-type", "text/javascript; charset=utf-8"),
         ("access-control-allow-origin", "*"),

@@ -1,4 +1,4 @@
-//! What is made of room, of rows and of settings: what becomes worse unless somebody sees to it.
+//! Rules for resources and settings that get worse without maintenance.
 
 use std::path::Path;
 
@@ -7,19 +7,18 @@ use crate::checks::{Finding, Health};
 use crate::store::operations::distribution::{Machine, Placement};
 use crate::store::operations::setup::{Dead, Expired};
 
-/// Shares of the inodes that are free: less is little.
+/// Minimum shares of free inodes.
 const INODES_LITTLE: [f64; 2] = [0.1, 0.02];
-/// Shares of the files that a process may have open.
+/// Shares of the maximum open files.
 const FILES_OPEN: [f64; 2] = [0.7, 0.9];
-/// What a machine may hold, by what would be its part, before shards should be moved, and from how many octets on that counts.
+/// Ratio of a node's data to its fair share above which shards should be moved, and the minimum octets for the check.
 const UNEVEN: f64 = 1.5;
 const UNEVEN_FROM: i64 = 1 << 30;
-/// A table with fewer dead rows than this is well, whatever else it holds.
+/// Minimum dead rows of a table for a finding.
 const DEAD_MIN: i64 = 200_000;
-/// Dead rows by those that live.
 const DEAD: [f64; 2] = [1.0, 10.0];
 
-/// Inodes of the disk under the embedded Postgres. A file system that makes them as it needs them has none to count.
+/// Checks the inodes of the disk of the embedded Postgres. `all` is 0 on file systems that create inodes on demand.
 pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
     const CHECK: &str = "inodes";
     if all == 0 {
@@ -41,7 +40,7 @@ pub(in crate::checks) fn inodes(free: u64, all: u64) -> Finding {
     }
 }
 
-/// Whether the processor is shared by session. Each process of Postgres has a session of its own.
+/// Checks whether the processor is shared by session. Each process of Postgres is a session.
 pub(in crate::checks) fn scheduling(is_by_session: bool) -> Finding {
     const CHECK: &str = "scheduling";
     match is_by_session {
@@ -55,7 +54,7 @@ pub(in crate::checks) fn scheduling(is_by_session: bool) -> Finding {
     }
 }
 
-/// How many files this process has open, of how many it may.
+/// Checks the number of open files of this process against its limit.
 pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
     const CHECK: &str = "files in use";
     let health = beyond(open as f64 / limit.max(1) as f64, FILES_OPEN);
@@ -69,7 +68,7 @@ pub(in crate::checks) fn files_in_use(open: u64, limit: u64) -> Finding {
     }
 }
 
-/// How the distributed tables lie on the machines of a cluster.
+/// Checks the distribution of shards over the nodes of a cluster.
 pub(in crate::checks) fn placement(found: &Placement) -> Finding {
     const CHECK: &str = "citus";
     let all: i64 = found.machines.iter().map(|machine| machine.octets).sum();
@@ -86,11 +85,11 @@ pub(in crate::checks) fn placement(found: &Placement) -> Finding {
         return Finding::ok(CHECK, detail);
     }
     Finding::warning(CHECK, detail)
-        .advise("Have Citus move shards from machine to machine; servers may go on meanwhile.")
+        .advise("Have Citus move shards from machine to machine; servers may keep running.")
         .by("SELECT citus_rebalance_start();")
 }
 
-/// The table with the most dead rows beside those that live.
+/// Checks the table with the highest ratio of dead rows to live rows.
 pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> Finding {
     const CHECK: &str = "bloat";
     let Some(Dead { table, dead, live }) = worst.filter(|worst| worst.dead >= DEAD_MIN) else {
@@ -101,12 +100,12 @@ pub(in crate::checks) fn bloat(worst: Option<&Dead>) -> Finding {
     match health {
         Health::Ok => Finding::ok(CHECK, detail),
         health => Finding::new(CHECK, health, format!("{detail} What reads it becomes slow."))
-            .advise("See first that no old transaction keeps them, which this page tells, too; then clear them.")
+            .advise("Check first that no old transaction keeps them, as this page shows; then clear them.")
             .by(format!("VACUUM bellwire.{table};")),
     }
 }
 
-/// Leases of workers that ran out a minute ago or more, and that nobody has taken over since.
+/// Checks for leases that expired at least a minute ago and were not claimed again.
 pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> Finding {
     const CHECK: &str = "leases";
     if (batches, rows) == (0, 0) {
@@ -125,7 +124,7 @@ pub(in crate::checks) fn leases(Expired { batches, rows }: Expired) -> Finding {
         .by("bellwire serve --roles worker")
 }
 
-/// Settings that change nothing: variables that are misspelt, and a file that is not read.
+/// Checks for settings without effect: misspelt variables, and a file that is not read.
 pub(in crate::checks) fn settings(unknown: &[String], passed_over: Option<&Path>) -> Finding {
     const CHECK: &str = "settings";
     let show = "bellwire serve --print-config";
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_are_to_be_moved_where_a_machine_has_none_or_much_more_than_its_part() {
+    fn uneven_shards_are_reported() {
         const GIB: i64 = 1 << 30;
         for (machines, health) in [
             (&[(32, GIB), (32, GIB)][..], Health::Ok),
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_that_ran_out_are_taken_over_or_told() {
+    fn expired_leases_are_taken_over_or_reported() {
         assert_eq!(leases(Expired { batches: 0, rows: 0 }).health, Health::Ok);
         let finding = leases(Expired { batches: 2, rows: Expired::MAX });
         assert_eq!(finding.health, Health::Warning);

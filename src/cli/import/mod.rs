@@ -26,10 +26,12 @@ use super::local::{Local, path, rows};
 use super::output::{Output, table, text};
 use super::refusal::{Names, Refusal};
 use crate::api::exports::line::{APP, END, KINDS, SUBSCRIPTION};
+use crate::api::problem::ProblemCode;
 use listed::Setting;
 use settings::Making;
 
-const NAMES: &Names = &[("app", "--app"), ("map", "--map"), ("format", "--format"), ("import", "--resume")];
+const NAMES: &Names =
+    &[("app", "--app"), ("map", "--map"), ("charset", "--charset"), ("format", "--format"), ("import", "--resume")];
 /// More octets than any line has that stands before the subscriptions.
 const LINE_MAX: u64 = 1 << 20;
 /// Octets that are handed on at a time.
@@ -56,12 +58,18 @@ pub(super) struct Import {
     /// Say what would come of it, and keep nothing. Lists settings that the file brings.
     #[arg(long)]
     dry_run: bool,
+    /// Make subscriptions active again that their push service called gone. Those that were unsubscribed stay so.
+    #[arg(long, conflicts_with = "resume")]
+    restore_pruned: bool,
     /// The form: lines of JSON, a table, or a JSON array; by default as the file's name ends, or lines of JSON.
     #[arg(long, value_parser = PossibleValuesParser::new(["ndjson", "csv", "json"]))]
     format: Option<String>,
-    /// What columns mean: pairs such as `abo:endpoint,kunde:user_id`.
+    /// Meanings of columns: pairs such as `abo:endpoint,kunde:user_id`; without a name after the colon, the column is ignored.
     #[arg(long)]
     map: Option<String>,
+    /// The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default.
+    #[arg(long, value_name = "ENCODING")]
+    charset: Option<String>,
     /// Go on with an import that broke off: this one, or the last.
     #[arg(long, value_name = "IMPORT", num_args = 0..=1, default_missing_value = LATEST, conflicts_with = "dry_run")]
     resume: Option<String>,
@@ -131,9 +139,7 @@ fn of_export(line: &[u8]) -> Option<(&'static str, Map<String, Value>)> {
 struct Before {
     /// The app that the rest is for; none: there is none yet, and it is a dry run.
     app: Option<String>,
-    /// Settings that were made.
     made: usize,
-    /// What was wrong.
     faults: Vec<Value>,
     /// What a dry run found, instead of making it.
     listed: Vec<Setting>,
@@ -142,7 +148,6 @@ struct Before {
 }
 
 impl Import {
-    /// Does it.
     pub(super) async fn run(self, local: &Local, out: Output) -> anyhow::Result<()> {
         let mut source = Source::open(&self.file)?;
         let before = match self.format() {
@@ -220,10 +225,13 @@ impl Import {
         let all = path(["apps", app, "imports"]);
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(self.map.iter().map(|map| ("map", map)));
+        query.extend_pairs(self.charset.iter().map(|charset| ("charset", charset)));
         let at = match &self.resume {
             None => {
                 query.append_pair("format", self.format());
-                query.append_pair("dry_run", if self.dry_run { "true" } else { "false" });
+                for (name, is_set) in [("dry_run", self.dry_run), ("restore_pruned", self.restore_pruned)] {
+                    query.append_pair(name, if is_set { "true" } else { "false" });
+                }
                 all.clone()
             }
             Some(id) => path(["apps", app, "imports", &resumed(local, &all, id).await?]),
@@ -244,9 +252,9 @@ impl Import {
             never = told => never,
         };
         taken.map_err(|error| {
-            let code = error.downcast_ref::<Refusal>().map(|refusal| refusal.code.as_str());
+            let code = error.downcast_ref::<Refusal>().map(|refusal| refusal.code);
             match code {
-                Some("not_found" | "invalid_parameter" | "transfers_busy") => error, // nothing has begun
+                Some(ProblemCode::NotFound | ProblemCode::InvalidParameter | ProblemCode::TransfersBusy) => error, // nothing has begun
                 _ if self.dry_run => error.context("the file was not read to its end"),
                 _ => error.context(format!("the import broke off: the same with `--app {app} --resume` goes on")),
             }
@@ -313,16 +321,27 @@ fn report(out: Output, file: &Path, is_whole: bool, before: Before, mut import: 
         n("/known"),
         n("/left_out")
     );
+    if import["restored"].as_u64() > Some(0) {
+        people.push_str(&format!("\n{} of the known ones {would}active again.", n("/restored")));
+    }
+    if import["pruned"].as_u64() > Some(0) {
+        people.push_str(&format!(
+            "\n{} were left out because their push service called them gone: --restore-pruned brings them back.",
+            n("/pruned")
+        ));
+    }
     if !listed.is_empty() {
         people.push_str(&format!("\nSettings that the file brings:\n{}", listed::as_table(&listed)));
     }
     if import["ignored"].as_array().is_some_and(|ignored| !ignored.is_empty()) {
-        people.push_str(&format!("\nColumns that say nothing here: {}", n("/ignored")));
+        people.push_str(&format!("\nUnknown columns, ignored: {}", n("/ignored")));
     }
-    let told = import["faults"].as_array().into_iter().flatten();
-    if wrong > 0 {
-        let row = |fault| [text(fault, "/line"), text(fault, "/field"), text(fault, "/reason")];
-        people.push_str(&format!("\n{}", table(["LINE", "FIELD", "REASON"], told.map(row))));
+    people.push_str(&sample(&import["sample"]));
+    let row = |fault: &Value| [text(fault, "/line"), text(fault, "/field"), text(fault, "/reason")];
+    for (member, heading) in [("warnings", "Details left out, while their lines are taken:\n"), ("faults", "")] {
+        let listed = import[member].as_array().filter(|listed| !listed.is_empty());
+        let listed = listed.map(|listed| table(["LINE", "FIELD", "REASON"], listed.iter().map(row)));
+        people.extend(listed.map(|listed| format!("\n{heading}{listed}")));
     }
     out.say(&import, &people)?;
     if let Some(refusal) = refusal {
@@ -332,4 +351,18 @@ fn report(out: Output, file: &Path, is_whole: bool, before: Before, mut import: 
         bail!("{wrong} lines of {} are wrong", file.display());
     }
     Ok(())
+}
+
+/// Shows the first rows of a dry run, a line for each cell.
+fn sample(rows: &Value) -> String {
+    let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
+    let cell = |row: &Value, cell: &Value| {
+        let shown = |at: &str| if cell[at].is_null() { "-".to_owned() } else { text(cell, &format!("/{at}")) };
+        [text(row, "/line"), text(row, "/outcome"), shown("column"), shown("field"), shown("value")]
+    };
+    let cells = rows.iter().flat_map(|row| row["cells"].as_array().into_iter().flatten().map(move |it| cell(row, it)));
+    match rows.is_empty() {
+        true => String::new(),
+        false => format!("\nThe first rows:\n{}", table(["LINE", "OUTCOME", "COLUMN", "READ AS", "VALUE"], cells)),
+    }
 }

@@ -5,6 +5,7 @@ use axum::http::Method;
 use serde_json::{Map, Value, json};
 
 use super::fault;
+use crate::api::problem::ProblemCode;
 use crate::cli::local::{Ask, Local, path, rows};
 use crate::cli::output::text;
 use crate::cli::refusal::{Names, Refusal};
@@ -15,12 +16,12 @@ const NAMES: &Names = &[("/slug", "the app's name"), ("app", "--app")];
 pub(super) async fn exists(local: &Local, app: &str) -> anyhow::Result<bool> {
     match local.get(path(["apps", app])).await {
         Ok(_) => Ok(true),
-        Err(error) if is_refused(&error, "not_found") => Ok(false),
+        Err(error) if is_refused(&error, ProblemCode::NotFound) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-fn is_refused(error: &anyhow::Error, code: &str) -> bool {
+fn is_refused(error: &anyhow::Error, code: ProblemCode) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.code == code)
 }
 
@@ -81,7 +82,7 @@ impl<'a> Making<'a> {
     }
 
     /// The same, where one of these refusals says that it is there already.
-    async fn ask_unless(&self, method: Method, at: String, body: Value, there: &str) -> anyhow::Result<bool> {
+    async fn ask_unless(&self, method: Method, at: String, body: Value, there: ProblemCode) -> anyhow::Result<bool> {
         match self.ask(method, at, body).await {
             Ok(_) => Ok(true),
             Err(error) if is_refused(&error, there) => Ok(false),
@@ -112,7 +113,8 @@ impl<'a> Making<'a> {
         let without = |members: &[&str]| without(it, members);
         match kind {
             "vapid_key" => {
-                self.ask_unless(Method::POST, self.at(["vapid-keys"]), without(&[]), "vapid_key_known").await?;
+                self.ask_unless(Method::POST, self.at(["vapid-keys"]), without(&[]), ProblemCode::VapidKeyKnown)
+                    .await?;
             }
             "identity_key" => self.make_identity_key(it).await?,
             "calendar" => drop(self.ask(Method::PUT, self.at(["calendar"]), without(&[])).await?),
@@ -148,7 +150,7 @@ impl<'a> Making<'a> {
     }
 
     async fn make_topic(&self, it: &Value, name: &str) -> anyhow::Result<()> {
-        if !self.ask_unless(Method::POST, self.at(["topics"]), without(it, &[]), "topic_exists").await? {
+        if !self.ask_unless(Method::POST, self.at(["topics"]), without(it, &[]), ProblemCode::TopicExists).await? {
             self.ask(Method::PATCH, self.at(["topics", name]), without(it, &["name"])).await?;
         }
         Ok(())
@@ -169,9 +171,9 @@ impl<'a> Making<'a> {
     /// Makes a draft, or writes the one anew that is there. One that was started stays as it is.
     async fn make_campaign(&self, it: &Value) -> anyhow::Result<()> {
         let plan = &it["plan"];
-        if !self.ask_unless(Method::POST, self.at(["campaigns"]), plan.clone(), "campaign_exists").await? {
+        if !self.ask_unless(Method::POST, self.at(["campaigns"]), plan.clone(), ProblemCode::CampaignExists).await? {
             let at = self.at(["campaigns", &text(plan, "/slug")]);
-            self.ask_unless(Method::PUT, at, plan.clone(), "campaign_started").await?;
+            self.ask_unless(Method::PUT, at, plan.clone(), ProblemCode::CampaignStarted).await?;
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::io::Read as _;
 use serde_json::{Value, json};
 
 use super::Given;
-use crate::model::delivery::Tier;
-use crate::policy::{Layer, Place, Places, Policy, PolicyError, Terms};
+use bellwire_core::delivery::Tier;
+use bellwire_rules::policy::{Layer, Place, Places, Policy, PolicyError, Terms};
 
 /// The longest policy or scenario that is read, in octets.
 const TEXT_MAX: u64 = 65_536;

@@ -8,9 +8,9 @@ use serde_json::json;
 use super::given::{WrongPolicy, describe, read};
 use super::{CHART_WIDTH, Given, write_svg};
 use crate::cli::output::Output;
-use crate::policy::Policy;
-use crate::policy::chart::{Panel, load_svg, load_text};
-use crate::simulate::policies::{self, Load, Report, STEPS_MAX, Scenario};
+use bellwire_rules::policy::Policy;
+use bellwire_rules::policy::chart::{Panel, load_svg, load_text};
+use bellwire_simulator::policies::{self, Load, Report, STEPS_MAX, Scenario};
 
 /// So many simulations are made at a time at most.
 const RUNS_MAX: usize = 12;
@@ -18,7 +18,7 @@ const RUNS_MAX: usize = 12;
 /// What `simulate` is told.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Built-in scenarios: calm, outage, part, herd, throttled, flaky, slow. --show-scenario prints one, to start your own from.
+    after_help = "Built-in scenarios: calm, outage, part, herd, throttled, devices, flaky, slow. --show-scenario prints one, to start your own from.
 
 Examples:
   bellwire policy simulate --scenario outage --compare

@@ -1,0 +1,90 @@
+//! Commands in texts for people, completed so that they work as printed.
+//!
+//! Texts name a command as `bellwire held list`. The program may have another path, and the settings that lead to this database may
+//! have been given as flags. [`complete`] puts both in, wherever a text for people is printed.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use clap::CommandFactory as _;
+
+use super::Cli;
+use crate::config::Flags;
+
+const NAME: &str = "bellwire ";
+/// Settings that lead to the data, and so belong to every command that follows. The others have no part in where a command acts.
+const REPEATED: [&str; 3] = ["data_dir", "master_key_file", "postgres_bin"];
+
+/// Flags of this invocation that a following command needs, each after a space; empty if there are none.
+static FLAGS: OnceLock<String> = OnceLock::new();
+
+/// Keeps the flags of this invocation for [`complete`]. The first call of a process counts.
+pub(super) fn remember(flags: &Flags) {
+    let _ = FLAGS.set(arguments(flags));
+}
+
+/// Completes the commands of a text: this program's path instead of its name, and the flags of this invocation after the verb.
+pub(super) fn complete(text: &str) -> Cow<'_, str> {
+    let program = std::env::args().next().unwrap_or_else(|| NAME.trim_end().to_owned());
+    completed(text, &program, FLAGS.get().map_or("", String::as_str))
+}
+
+fn completed<'a>(text: &'a str, program: &str, flags: &str) -> Cow<'a, str> {
+    if !text.contains(NAME) || (program == NAME.trim_end() && flags.is_empty()) {
+        return Cow::Borrowed(text);
+    }
+    let (cli, mut completed, mut rest) = (Cli::command(), String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(NAME) {
+        let (before, after) = (&rest[..at], &rest[at + NAME.len()..]);
+        let verb = &after[..after.find(|c: char| !c.is_ascii_alphanumeric() && c != '-').unwrap_or(after.len())];
+        let is_apart = before.chars().next_back().is_none_or(|c| c.is_whitespace() || matches!(c, '`' | '(' | '\''));
+        completed.push_str(before);
+        match cli.find_subcommand(verb) {
+            Some(_) if is_apart => completed.extend([&quoted(program), " ", verb, flags]),
+            _ => completed.extend([NAME, verb]),
+        }
+        rest = &after[verb.len()..];
+    }
+    completed.push_str(rest);
+    Cow::Owned(completed)
+}
+
+fn arguments(flags: &Flags) -> String {
+    let file = flags.file().map(|file| ("config", file.display().to_string()));
+    let values = REPEATED.iter().filter_map(|key| Some((*key, flags.value(key)?.to_owned())));
+    let argument = |(key, value): (&str, String)| format!(" --{} {}", key.replace('_', "-"), quoted(&value));
+    file.into_iter().chain(values).map(argument).collect()
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:=@,%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_commands_work_as_printed() {
+        let flags =
+            arguments(&Flags::from_pairs([("data_dir", "/my data".to_owned()), ("listen", "[::]:1".to_owned())]));
+        assert_eq!(flags, " --data-dir '/my data'");
+        for (text, expected) in [
+            ("See `bellwire held list`.", "See `./b held --data-dir '/my data' list`."),
+            (
+                "bellwire serve\n  bellwire doctor",
+                "./b serve --data-dir '/my data'\n  ./b doctor --data-dir '/my data'",
+            ),
+            ("the user bellwire may not write", "the user bellwire may not write"),
+            ("/usr/bin/bellwire serve", "/usr/bin/bellwire serve"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(completed(text, "./b", &flags), expected);
+        }
+        assert_eq!(completed("`bellwire held list`", "bellwire", ""), "`bellwire held list`");
+    }
+}
