@@ -1,13 +1,14 @@
-//! Who counts as one client. An IPv6 address means little: whoever has one has at least the 2^64 beside it.
+//! Client identity by address. The owner of an IPv6 address usually controls its whole /64.
 
 use std::net::IpAddr;
 
-/// One household or server: an IPv4 address, or the /64 of an IPv6 one.
+/// Returns the network of one household or server: an IPv4 address, or the /64 of an IPv6 address.
 pub(crate) fn household(address: IpAddr) -> IpAddr {
     network(address, 64)
 }
 
-/// One customer of a provider: the /48 of an IPv6 address, which has 65,536 households. None for IPv4.
+/// Returns the network of one customer of a provider: the /48 of an IPv6 address, with 65,536 households. `None` for
+/// IPv4.
 pub(crate) fn site(address: IpAddr) -> Option<IpAddr> {
     Some(network(address, 48)).filter(IpAddr::is_ipv6)
 }

@@ -1,4 +1,4 @@
-//! A certificate with its key, as a server shows it.
+//! A certificate chain with its private key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,32 +13,29 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use x509_cert::der::Decode as _;
 
-use crate::model::clock::Timestamp;
+use bellwire_core::clock::Timestamp;
 
-/// Why a certificate cannot be used. The texts are written for the person who named its files.
+/// Error of an unusable certificate. The texts are for the operator who configured the files.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
-    /// There is none, or what is there is no PEM.
+    /// The file has no certificate in PEM.
     #[error("the certificate is not one in PEM")]
     NoCertificate,
-    /// There is none, or what is there is no PEM.
+    /// The file has no private key in PEM.
     #[error("the private key is not one in PEM")]
     NoKey,
-    /// They are not a pair, or of a kind that TLS has no use for.
+    /// Key and certificate do not match, or TLS does not support their type.
     #[error("certificate and private key do not fit together: {0}")]
     NoPair(rustls::Error),
-    /// When it is valid cannot be read.
     #[error("the certificate cannot be read: {0}")]
     Unreadable(x509_cert::der::Error),
 }
 
-/// A chain of certificates with the private key of the first. `Debug` shows no key.
+/// A certificate chain with the private key of the first certificate. `Debug` shows no key.
 #[derive(Clone)]
 pub(crate) struct Certificate {
     pair: Arc<CertifiedKey>,
-    /// From when on it is valid.
     pub not_before: Timestamp,
-    /// Until when it is valid.
     pub not_after: Timestamp,
 }
 
@@ -49,7 +46,7 @@ impl fmt::Debug for Certificate {
 }
 
 impl Certificate {
-    /// Reads chain and key, both PEM, and checks that they are a pair. One that has expired is read, too.
+    /// Parses chain and key, both PEM, and checks that they match. An expired certificate is accepted.
     pub(crate) fn parse(chain_pem: &[u8], key_pem: &[u8]) -> Result<Self, Unusable> {
         let chain = read_chain(chain_pem)?;
         let (not_before, not_after) = validity_of(&chain[0])?;
@@ -59,12 +56,11 @@ impl Certificate {
     }
 }
 
-/// From when until when the first certificate of a chain (PEM) is valid.
+/// Returns the validity of the first certificate of a chain (PEM).
 pub(crate) fn validity(chain_pem: &[u8]) -> Result<(Timestamp, Timestamp), Unusable> {
     validity_of(&read_chain(chain_pem)?[0])
 }
 
-/// At least one.
 fn read_chain(chain_pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Unusable> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain_pem).collect();
     chain.ok().filter(|chain| !chain.is_empty()).ok_or(Unusable::NoCertificate)
@@ -80,24 +76,23 @@ fn validity_of(certificate: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp
     Ok((from, to))
 }
 
-/// The certificate that is shown now. Connections that stand keep what they were opened with.
+/// The current certificate. Open connections keep the certificate of their handshake.
 #[derive(Debug, Default)]
 pub(crate) struct Shown(RwLock<Option<Certificate>>);
 
 impl Shown {
-    /// Shows another one from now on.
     pub(crate) fn show(&self, certificate: Certificate) {
         *self.0.write() = Some(certificate);
     }
 
-    /// Until when the one that is shown is valid; none: there is none yet.
+    /// Returns the end of validity, or `None` without a certificate.
     pub(crate) fn not_after(&self) -> Option<Timestamp> {
         self.0.read().as_ref().map(|certificate| certificate.not_after)
     }
 }
 
 impl ResolvesServerCert for Shown {
-    /// Whatever the client takes us for: there is one.
+    /// Ignores the requested name, because there is one certificate only.
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.0.read().as_ref().map(|certificate| certificate.pair.clone())
     }
@@ -117,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_is_read_with_its_time_and_shows_no_key() {
+    fn pair_is_read_without_showing_its_key() {
         let (chain, key) = pair();
         let certificate = Certificate::parse(chain.as_bytes(), key.as_bytes()).unwrap();
         assert_eq!(certificate.not_before.to_rfc3339(), "2030-01-01T00:00:00+00:00");
@@ -127,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_refused_with_a_reason() {
+    fn wrong_pair_is_refused_with_a_reason() {
         let ((chain, key), (_, anothers)) = (pair(), pair());
         let refused = |chain: &str, key: &str| {
             Certificate::parse(chain.as_bytes(), key.as_bytes()).expect_err("it is no pair").to_string()

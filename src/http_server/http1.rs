@@ -1,4 +1,4 @@
-//! One connection by HTTP/1.1.
+//! Serves one HTTP/1.1 connection.
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderValue, Request, header};
+use axum::http::{HeaderValue, Request, StatusCode, header};
+use axum::response::IntoResponse as _;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1::Builder;
 use hyper::service::service_fn;
@@ -16,40 +17,56 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tower::Service as _;
 
-use super::connection::{Host, Visitor, log};
-use super::socket::{Phase, Progress, Socket};
+use super::head::{Heads, fault};
+use super::progress::{Phase, Progress};
+use super::slots::Activity;
+use super::socket::Socket;
+use super::visitor::{Host, Visitor, log};
 use super::{HEAD_MIN_BYTES, Limits};
 
-/// How long connections stay open after a stop, whether they have a request or not: one may be on its way, and would be lost with
-/// the connection. It is answered, as the last one. Longer than a packet takes around the world.
+/// Time for which connections stay open after a stop, because a request may be in transit. Such a request gets the last
+/// response of its connection. Longer than the round trip around the world.
 const LAST_CALL: Duration = Duration::from_millis(500);
 
 fn builder(limits: &Limits) -> Builder {
     let mut http = Builder::new();
-    // A backstop only, since `Socket` tells idleness from a slow head. It also has the library look at the socket
-    // again as soon as a response is out, from where on idleness counts.
+    // A backstop only, since `Socket` distinguishes idleness from a slow head. The timer also makes the library poll
+    // the socket right after a response, at which the idle time starts.
     http.timer(TokioTimer::new()).header_read_timeout(limits.idle + limits.head);
     http.max_header_size(limits.head_max_bytes).max_buf_size(limits.head_max_bytes.max(HEAD_MIN_BYTES));
     http
 }
 
-/// Serves one request after the other until the client or we have had enough.
-pub(super) async fn serve<S>(stream: S, visitor: Visitor, host: Host)
+/// Serves one request after the other until the client, a limit or a stop ends the connection.
+pub(super) async fn serve<S>(stream: S, visitor: Visitor, host: Host, activity: Arc<Activity>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Host { router, limits, stop } = host;
     let (progress, peer) = (Arc::new(Progress::default()), visitor.peer);
-    let socket = Socket::new(stream, progress.clone(), limits);
+    let socket = Socket::new(stream, progress.clone(), limits, Some(Heads::new()));
     let answer = service_fn(|request: Request<Incoming>| {
-        let exchange = Exchange::begin(progress.clone());
+        let length = request.body().size_hint().exact();
+        let (exchange, has_bare_lf) = Exchange::begin(progress.clone(), activity.clone(), length);
+        let fault = fault(request.version(), request.headers(), has_bare_lf);
         let (mut router, visitor) = (router.clone(), visitor.clone());
         async move {
-            let mut request = request
-                .map(|body| Body::new(Asked { at_end: body.is_end_stream(), body, progress: exchange.0.clone() }));
+            let mut request = request.map(|body| {
+                Body::new(Asked { at_end: body.is_end_stream(), body, progress: exchange.progress.clone() })
+            });
             visitor.introduce(request.extensions_mut());
-            let Ok(mut response) = router.call(request).await;
-            if *visitor.stop.borrow() {
+            let mut response = match fault {
+                None => {
+                    let Ok(response) = router.call(request).await;
+                    response
+                }
+                Some(reason) => {
+                    exchange.progress.cut_body();
+                    (StatusCode::BAD_REQUEST, format!("{reason}\n")).into_response()
+                }
+            };
+            // Octets after a chunked body are not checked.
+            if fault.is_some() || length.is_none() || *visitor.stop.borrow() {
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, Infallible>(response.map(|body| Answer { body, _exchange: exchange }))
@@ -57,39 +74,54 @@ where
     });
     let mut connection = pin!(builder(&limits).serve_connection(TokioIo::new(socket), answer));
     let mut told = stop;
-    tokio::select! {
+    let is_evicted = tokio::select! {
         biased;
         ended = connection.as_mut() => return log(ended, peer),
-        _ = told.wait_for(|stop| *stop) => {}
+        _ = told.wait_for(|stop| *stop) => false,
+        () = activity.closed() => true,
+    };
+    if is_evicted {
+        // A request that has begun meanwhile gets the last response of the connection.
+        if progress.phase() == Phase::Exchange {
+            connection.as_mut().graceful_shutdown();
+            log(connection.await, peer);
+        }
+        return;
     }
     tokio::select! {
         ended = connection.as_mut() => return log(ended, peer),
         () = sleep(LAST_CALL) => {}
     }
-    // The library takes a half-sent head for none. Its request is still answered, as the last one.
+    // The library ignores a half-sent head. Its request still gets the last response of the connection.
     if progress.phase() != Phase::Head {
         connection.as_mut().graceful_shutdown();
     }
     log(connection.await, peer);
 }
 
-/// Lasts from a request's head to the end of its response.
-struct Exchange(Arc<Progress>);
+/// Marks the connection as busy from the head of a request to the end of its response.
+struct Exchange {
+    progress: Arc<Progress>,
+    activity: Arc<Activity>,
+}
 
 impl Exchange {
-    fn begin(progress: Arc<Progress>) -> Self {
-        progress.enter(Phase::Exchange);
-        Self(progress)
+    /// Starts an exchange with the length of the request's body. Also returns whether the head contains a bare LF.
+    fn begin(progress: Arc<Progress>, activity: Arc<Activity>, body: Option<u64>) -> (Self, bool) {
+        activity.begin();
+        let has_bare_lf = progress.begin(body);
+        (Self { progress, activity }, has_bare_lf)
     }
 }
 
 impl Drop for Exchange {
     fn drop(&mut self) {
-        self.0.enter(Phase::Idle);
+        self.progress.enter(Phase::Idle);
+        self.activity.wait();
     }
 }
 
-/// A request's body, which tells whether it was read to its end.
+/// Request body that records whether it was read completely.
 struct Asked {
     body: Incoming,
     at_end: bool,
@@ -123,7 +155,7 @@ impl Drop for Asked {
     }
 }
 
-/// A response's body, with which the exchange ends.
+/// Response body that ends the exchange when it is dropped.
 struct Answer {
     body: Body,
     _exchange: Exchange,

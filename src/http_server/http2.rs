@@ -1,12 +1,13 @@
-//! One connection by HTTP/2.
+//! Serves one HTTP/2 connection.
 //!
 //! | while a client … | it has | then |
 //! |---|---|---|
-//! | has requests open | [`STREAMS_MAX`] of them; more are refused | the stream is reset |
-//! | takes requests back | [`RESETS_WAITING_MAX`] that we have not begun with | the connection is closed |
-//! | does not take a response | [`Limits::stalled`] since the last part that it took | the request is dropped, and the connection takes no more |
+//! | has open requests | [`STREAMS_MAX`]; more are refused | the stream is reset |
+//! | resets requests | [`RESETS_WAITING_MAX`] that have not started | the connection is closed |
+//! | does not read a response | [`Limits::stalled`] since the last part that it read | the request is dropped, and the connection accepts no more |
 //! | does not answer a PING | [`PING_WITHIN`] | the connection is closed |
-//! | has no request open | [`Limits::idle`], [`FAREWELL`] once it was told that we close | the connection is closed |
+//! | has no open request | [`Limits::idle`] | GOAWAY |
+//! | has no open request and sends nothing after a GOAWAY | [`FAREWELL`] | the connection is closed |
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -30,31 +31,37 @@ use tokio::time::timeout;
 use tower::Service as _;
 
 use super::Limits;
-use super::connection::{Host, Visitor, log};
-use super::socket::{Patience, Phase, Progress, Socket};
+use super::progress::{Phase, Progress};
+use super::slots::Activity;
+use super::socket::{Patience, Socket};
+use super::visitor::{Host, Visitor, log};
 
-/// Requests of one connection that are answered at a time; RFC 9113 section 6.5.2 asks for no fewer.
+/// Maximum concurrent requests of a connection. RFC 9113 section 6.5.2 recommends at least 100.
 const STREAMS_MAX: u32 = 100;
-/// Requests that a client may take back before we begin with them, at a time: a browser that leaves a page does so, more is an attack
+/// Maximum reset requests that have not started. A browser that leaves a page resets a few; more are an attack
 /// (CVE-2023-44487).
 const RESETS_WAITING_MAX: usize = 20;
-/// Streams that we reset ourselves for a client's faults, until the connection is closed for them.
+/// Maximum streams that the server resets for faults of the client before it closes the connection.
 const FAULTS_MAX: usize = 100;
-/// Octets of a request's body that may be on their way.
+/// Octets of the receive window of a request.
 const STREAM_WINDOW: u32 = 64 << 10;
-/// Octets of the bodies of all requests of a connection.
+/// Octets of the receive window of a connection.
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// Octets of a response that wait for the client, beside what is in a part of [`PART_MAX`].
+/// Octets of a response in the send buffer, in addition to a part of [`PART_MAX`].
 const SEND_BUFFER: usize = 64 << 10;
-/// Octets of a response that are handed over at a time: what a slow client must take within [`Limits::stalled`].
+/// Maximum octets of a part of a response. A slow client must read a part within [`Limits::stalled`].
 const PART_MAX: usize = 16 << 10;
-/// How often a client with open requests is asked whether it is still there, and how soon it must say so.
+/// Interval of PINGs to a client with open requests, and the timeout of the answer below.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_WITHIN: Duration = Duration::from_secs(20);
-/// How long a client that was told that the connection ends may take to close it.
+/// Time for which a client may keep an idle connection open after a GOAWAY. It begins again while the client sends
+/// WINDOW_UPDATEs, because it still reads a response, at most [`FAREWELLS_MAX`] times.
 const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELLS_MAX: usize = 15;
+/// The same time for a connection whose slot already belongs to another one.
+const SHORT_FAREWELL: Duration = Duration::from_millis(200);
 
-/// How many requests are open, how many there were, and whether one was dropped since its response was not taken.
+/// Number of open and of all requests, and whether one was dropped because its response was not read.
 #[derive(Debug, Clone, Copy, Default)]
 struct Requests {
     open: usize,
@@ -77,19 +84,19 @@ fn builder(limits: &Limits, requests: watch::Sender<Requests>) -> Builder<Stream
     http
 }
 
-/// Serves requests beside each other until the client or we have had enough.
-pub(super) async fn serve<S>(stream: S, visitor: Visitor, host: Host)
+/// Serves concurrent requests until the client, a limit or a stop ends the connection.
+pub(super) async fn serve<S>(stream: S, visitor: Visitor, host: Host, activity: Arc<Activity>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Host { router, limits, stop } = host;
     let (requests, peer) = (watch::Sender::new(Requests::default()), visitor.peer);
-    // Idleness is a matter of requests here, not of octets: the socket looks at writes only.
+    // Requests, not octets, define idleness here, so the socket checks writes only.
     let progress = Arc::new(Progress::default());
     progress.enter(Phase::Exchange);
-    let socket = Socket::new(stream, progress, limits);
+    let socket = Socket::new(stream, progress.clone(), limits, None);
     let answer = service_fn(|request: Request<Incoming>| {
-        let open = Open::begin(requests.clone());
+        let open = Open::begin(requests.clone(), activity.clone());
         let (mut router, visitor) = (router.clone(), visitor.clone());
         async move {
             let mut request = as_by_http1(request.map(Body::new));
@@ -101,22 +108,29 @@ where
     });
     let mut connection = pin!(builder(&limits, requests.clone()).serve_connection(TokioIo::new(socket), answer));
     let (mut told, mut stalled) = (stop, requests.subscribe());
-    tokio::select! {
+    let farewell = tokio::select! {
         biased;
         ended = connection.as_mut() => return log(ended, peer),
-        _ = stalled.wait_for(|now| now.stalled) => {}
-        () = idle_for(requests.subscribe(), limits.idle) => {}
-        _ = told.wait_for(|stop| *stop) => {}
-    }
+        _ = stalled.wait_for(|now| now.stalled) => FAREWELL,
+        () = idle_for(requests.subscribe(), limits.idle) => FAREWELL,
+        _ = told.wait_for(|stop| *stop) => FAREWELL,
+        () = activity.closed() => SHORT_FAREWELL,
+    };
     connection.as_mut().graceful_shutdown();
-    tokio::select! {
-        biased;
-        ended = connection.as_mut() => log(ended, peer),
-        () = idle_for(requests.subscribe(), FAREWELL) => {}
+    for _ in 0..FAREWELLS_MAX {
+        let reads = progress.reads();
+        tokio::select! {
+            biased;
+            ended = connection.as_mut() => return log(ended, peer),
+            () = idle_for(requests.subscribe(), farewell) => {}
+        }
+        if progress.reads() == reads {
+            return;
+        }
     }
 }
 
-/// Is ready once no request has been open for so long.
+/// Completes once no request has been open for this time.
 async fn idle_for(mut requests: watch::Receiver<Requests>, within: Duration) {
     loop {
         let Ok(before) = requests.wait_for(|now| now.open == 0).await.map(|now| *now) else { return };
@@ -126,7 +140,7 @@ async fn idle_for(mut requests: watch::Receiver<Requests>, within: Duration) {
     }
 }
 
-/// A request as a handler knows it from HTTP/1.1: the host is a header, the URL only path and query.
+/// Converts a request to the form of HTTP/1.1: the host is a header, and the URL has only path and query.
 fn as_by_http1(mut request: Request<Body>) -> Request<Body> {
     let uri = request.uri();
     let host = uri.authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok());
@@ -138,32 +152,41 @@ fn as_by_http1(mut request: Request<Body>) -> Request<Body> {
     request
 }
 
-/// Lasts from a request's head to the end of its response.
-struct Open(watch::Sender<Requests>);
+/// Counts a request as open from its head to the end of its response.
+struct Open {
+    requests: watch::Sender<Requests>,
+    activity: Arc<Activity>,
+}
 
 impl Open {
-    fn begin(requests: watch::Sender<Requests>) -> Self {
+    fn begin(requests: watch::Sender<Requests>, activity: Arc<Activity>) -> Self {
         requests.send_modify(|requests| {
+            activity.begin();
             requests.open += 1;
             requests.begun += 1;
         });
-        Self(requests)
+        Self { requests, activity }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.send_modify(|requests| requests.open -= 1);
+        self.requests.send_modify(|requests| {
+            requests.open -= 1;
+            if requests.open == 0 {
+                self.activity.wait();
+            }
+        });
     }
 }
 
 tokio::task_local! {
-    /// How often a part of this stream's response was handed over or taken: odd while the client has yet to take one.
+    /// Number of times that a part of this response was sent or read. Odd while a part is unread.
     static TURNS: Arc<AtomicU64>;
 }
 
-/// Runs streams, each until its client keeps it waiting for too long. What the client has not taken by then stays in the library, which
-/// resets a stream only behind it: so the connection is to end.
+/// Runs streams, each with a timeout for unread parts. The unread part stays in the library, which resets a stream only
+/// after it, so a timeout ends the connection.
 #[derive(Clone)]
 struct Streams {
     patience: Duration,
@@ -190,10 +213,9 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     }
 }
 
-/// A response's body in parts, with which the request ends.
+/// Response body in parts. Dropping it ends the request.
 struct Answer {
     body: Body,
-    /// Of a frame, what was not handed over yet.
     rest: Bytes,
     turns: Arc<AtomicU64>,
     _open: Open,
@@ -203,7 +225,7 @@ impl HttpBody for Answer {
     type Data = Bytes;
     type Error = axum::Error;
 
-    /// Is called as soon as there is room for the next part: the last one has been taken.
+    /// The library polls as soon as there is room for the next part, so the last part has been read.
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let taken = self.turns.load(Ordering::Relaxed).next_multiple_of(2);
         self.turns.store(taken, Ordering::Relaxed);

@@ -1,23 +1,23 @@
-//! A socket that a service manager such as systemd opened, and holds from one server to the next: whoever connects while one stops
-//! and the next starts waits, and is not refused.
+//! A socket from a service manager such as systemd, which keeps it open between two servers. Clients that connect
+//! during a restart wait and are not refused.
 
 use std::io;
 
 use listenfd::ListenFd;
 use tokio::net::TcpListener;
 
-/// The sockets that were handed to this process, as sd_listen_fds(3) has it.
+/// Sockets that were passed to this process, see sd_listen_fds(3).
 pub(crate) struct Inherited(ListenFd);
 
 impl Inherited {
-    /// Takes them over, and removes the variables that told of them. To be called before there are other threads, which might
-    /// read the environment at that moment.
+    /// Takes the sockets and removes their environment variables. Must run before other threads start, because these
+    /// could read the environment at the same time.
     pub(crate) fn take() -> Self {
         Self(ListenFd::from_env())
     }
 
-    /// The one to serve on, open for Tokio; none if there is none. Fails if there are several, of which none is the right one, and
-    /// if it is not of TCP.
+    /// Returns the socket to serve on, or `None` without a socket. Several sockets, or a socket other than TCP, are an
+    /// error.
     pub(crate) fn listener(mut self) -> io::Result<Option<TcpListener>> {
         if self.0.len() > 1 {
             let error = format!("there are {} sockets, of which only one can be served", self.0.len());

@@ -1,70 +1,75 @@
-//! Serves a router by HTTP/1.1 and, where there is TLS, HTTP/2, so that no client costs more than its share and a stop cuts nothing
-//! short.
+//! Serves a router by HTTP/1.1 and, with TLS, HTTP/2. Limits bound the cost of each client, and a stop completes the
+//! requests that have begun.
 //!
 //! | while a client … | it has | then |
 //! |---|---|---|
-//! | shakes hands | [`Limits::head`]; half of all connections may do so at a time | closed |
-//! | asks nothing | [`Limits::idle`] | the connection is closed |
-//! | sends a request's head | [`Limits::head`] from its first octet on, [`Limits::head_max_bytes`] | closed; 431 |
-//! | sends a body | what `api::extract` gives it | 408, 413 |
-//! | does not take its response | [`Limits::stalled`] since the last octet that it took | closed |
-//! | has as many connections as it may, or all have | nothing | 503; with TLS, closed |
+//! | does the TLS handshake | [`Limits::head`]; half of all connections, and a quarter of a client's, may do so at a time | closed |
+//! | sends no request | [`Limits::idle`] | the connection is closed |
+//! | sends the head of a request | [`Limits::head`] from its first octet on, [`Limits::head_max_bytes`] | closed; 431 |
+//! | sends a body | the limits of `api::extract` | 408, 413 |
+//! | does not read its response | [`Limits::stalled`] since the last octet that it read | closed |
+//! | exceeds its connections | no slot | 503; with TLS, closed |
+//! | connects while all slots are used | the slot of the connection, or handshake, that is idle for longest | 503 if each has a request |
+//! | sends an ambiguous head ([`head`]) | no second request | 400, closed |
+//! | sends a chunked body | this one request | the connection is closed after it |
 //!
-//! A connection by HTTP/2 that has no request open asks nothing, whatever else it says; [`http2`] has the limits of its own.
+//! A connection by HTTP/2 without an open request is idle, even while it sends frames. [`http2`] has further limits.
 
 pub(crate) mod address;
 pub(crate) mod certificate;
 mod connection;
+mod head;
 mod http1;
 mod http2;
 pub(crate) mod inherited;
 pub(crate) mod probe;
+mod progress;
 pub(crate) mod redirect;
-mod slots;
+pub(crate) mod slots;
 mod socket;
 pub(crate) mod tls;
+mod visitor;
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
-use connection::Host;
-pub(crate) use connection::{OverTls, Stopping};
 use slots::ConnectionSlots;
 use tls::Tls;
+use visitor::Host;
+pub(crate) use visitor::{OverTls, Stopping};
 
-/// How long nobody is let in after the system refused a connection for want of descriptors or memory.
+/// Pause of accepting after the system refused a connection for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Between two warnings of the same kind: whoever causes them may do so thousands of times a second.
+/// Interval of warnings of one kind. A client could cause thousands per second.
 const WARNED_EVERY: Duration = Duration::from_secs(60);
 
-/// What clients of one listener may cost.
+/// Limits of a listener and its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// How long a connection may stay open without a request.
+    /// Time for which a connection may be idle.
     pub idle: Duration,
-    /// How long a request's line and headers may take; a TLS handshake, too.
+    /// Time for the head of a request, or for a TLS handshake.
     pub head: Duration,
-    /// Octets of a request's line and headers, at most; at least [`HEAD_MIN_BYTES`].
+    /// Maximum octets of the head of a request; at least [`HEAD_MIN_BYTES`].
     pub head_max_bytes: usize,
-    /// How long a client may take nothing of what is sent to it.
+    /// Time for which a client may read nothing of a response.
     pub stalled: Duration,
-    /// Connections at a time.
+    /// Maximum connections at a time.
     pub connections: usize,
-    /// Connections of one client, an IPv4 address or an IPv6 /64, at a time. None: as many as there are, since clients
-    /// come through a proxy and all look the same.
+    /// Maximum connections of one client (an IPv4 address or an IPv6 /64) at a time; an IPv6 /48 has some times as
+    /// many. `None`: no limit, because a proxy hides the addresses of the clients.
     pub connections_per_client: Option<usize>,
 }
 
-/// What the HTTP library needs for its buffer.
+/// Minimum buffer of the HTTP library.
 pub(crate) const HEAD_MIN_BYTES: usize = 8_192;
 
 impl Default for Limits {
@@ -80,9 +85,9 @@ impl Default for Limits {
     }
 }
 
-/// Serves until `stop` is true or its sender is gone, with TLS if there is any. Then it closes the listener and, half a second later, every
-/// connection that asks nothing, and returns when all requests that had begun, half-sent ones included, are answered. Whoever drops it before
-/// cuts them.
+/// Serves until `stop` is true or its sender is dropped. Then it closes the listener, and half a second later every
+/// idle connection. Returns when all requests that had begun, half-sent ones included, have responses. Dropping the
+/// future aborts them.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -91,8 +96,6 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) {
     let slots = ConnectionSlots::new(&limits);
-    // Whoever never ends a handshake leaves room for those who have.
-    let handshakes = Arc::new(Semaphore::new((limits.connections / 2).clamp(1, Semaphore::MAX_PERMITS)));
     let mut connections = JoinSet::new();
     let mut warnings = Warnings::default();
     let mut told = stop.clone();
@@ -105,7 +108,7 @@ pub async fn serve(
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
-            // It hung up before it was let in.
+            // The client disconnected before the accept.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => {
                 warnings.warn(|| warn!(%error, "connections cannot be accepted"));
@@ -113,7 +116,7 @@ pub async fn serve(
                 continue;
             }
         };
-        let slot = match slots.take(peer.ip()) {
+        let slot = match slots.take(peer.ip(), tls.is_some()) {
             Ok(slot) => slot,
             Err(full) => {
                 warnings.warn(|| warn!(client = %peer.ip(), %full, "connections are refused"));
@@ -123,26 +126,21 @@ pub async fn serve(
                 continue;
             }
         };
+        if slot.made_room {
+            let what = "connections are closed to make room for others, those without a request for longest first (connections_max)";
+            warnings.warn(|| warn!(client = %peer.ip(), "{what}"));
+        }
         let host = host.clone();
         match tls.clone() {
-            None => drop(connections.spawn(async move {
-                connection::serve_plain(stream, peer, host).await;
-                drop(slot);
-            })),
-            Some(tls) => match handshakes.clone().try_acquire_owned() {
-                Ok(place) => drop(connections.spawn(async move {
-                    connection::serve_tls(stream, peer, tls, place, host).await;
-                    drop(slot);
-                })),
-                Err(_) => warnings.warn(|| warn!(client = %peer.ip(), "too many TLS handshakes are open")),
-            },
+            None => drop(connections.spawn(connection::serve_plain(stream, peer, slot, host))),
+            Some(tls) => drop(connections.spawn(connection::serve_tls(stream, peer, tls, slot, host))),
         }
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-/// Tells a client that it may not come in, as far as that is possible without waiting for it.
+/// Sends a 503 as far as that is possible without blocking.
 fn refuse(stream: TcpStream) {
     const RESPONSE: &[u8] =
         b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";

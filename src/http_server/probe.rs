@@ -1,4 +1,4 @@
-//! Asks a server how it is.
+//! Health request to a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// Asks the server at that address for a path, on a connection of its own, and returns the status of its answer. Waits for as long as
-/// it takes; an error means that it cannot be reached or hung up.
+/// Requests a path over a new connection and returns the status. There is no timeout. An error means that the server is
+/// unreachable or closed the connection.
 pub(crate) async fn status(address: SocketAddr, path: &str) -> io::Result<StatusCode> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
@@ -24,7 +24,7 @@ pub(crate) async fn status(address: SocketAddr, path: &str) -> io::Result<Status
     tokio::select! {
         biased;
         status = &mut answer => status,
-        // What it said before it hung up may be there.
+        // The response may have arrived before the end of the connection.
         _ = connection => answer.await,
     }
     .map_err(io::Error::other)

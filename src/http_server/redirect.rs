@@ -1,4 +1,4 @@
-//! What a listener at port 80 answers: that the same is to be had by HTTPS.
+//! Redirects from the listener at port 80 to HTTPS.
 
 use axum::Router;
 use axum::extract::Request;
@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use url::Url;
 
-/// Sends everybody on to the same path at `public_url`, or, where none is set, to the host that they asked for, at this port.
+/// Redirects to the same path at `public_url`, or without it to the requested host at `port`.
 pub(crate) fn router(public_url: Option<&Url>, port: u16) -> Router {
     let origin = public_url.map(|url| url.origin().ascii_serialization());
     Router::new().fallback(move |request: Request| {
@@ -16,7 +16,7 @@ pub(crate) fn router(public_url: Option<&Url>, port: u16) -> Router {
     })
 }
 
-/// The method stays: whoever POSTs a secret without TLS is to find out, not to GET instead.
+/// Keeps the method: a client that POSTs a secret without TLS must notice, and not send a GET instead.
 fn moved(location: HeaderValue) -> Response {
     (StatusCode::PERMANENT_REDIRECT, [(header::LOCATION, location)]).into_response()
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everybody_is_sent_on_to_the_same_path_by_https() {
+    fn redirect_keeps_the_path() {
         let to = |public_url: Option<&str>, port, host: &str, path: &str| {
             let request = Request::builder().uri(path).header("host", host).body(Body::empty()).unwrap();
             let origin = public_url.map(|url| url.parse::<Url>().unwrap().origin().ascii_serialization());

@@ -1,79 +1,47 @@
-//! A client's socket, which gives the client up where it keeps us waiting.
+//! Socket of a client with timeouts for idle and slow clients.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::Limits;
+use super::head::Heads;
+use super::progress::{Phase, Progress};
 
-/// How long a client may go on sending a body that nobody wants. It would not see the response otherwise: a socket that
-/// is closed with octets unread resets the connection.
+/// Time without octets of the client after which a shut down connection is closed, and the maximum in all. Until then its
+/// octets are read: closing a socket with unread octets resets the connection, and the client loses the end of its response.
 const LINGER: Duration = Duration::from_secs(2);
+const LINGER_MAX: Duration = Duration::from_secs(30);
 
-/// What a connection is busy with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Phase {
-    /// Nothing: no octet of a request has come.
-    Idle,
-    /// A request's line and headers have come in part.
-    Head,
-    /// A request is being answered; its body may still be on its way.
-    Exchange,
-}
-
-/// The phase, as the two sides of the HTTP library see it: octets come in on one, requests go out on the other.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    phase: AtomicU8,
-    body_cut: AtomicBool,
-}
-
-impl Progress {
-    pub(super) fn phase(&self) -> Phase {
-        match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Idle,
-            1 => Phase::Head,
-            _ => Phase::Exchange,
-        }
-    }
-
-    pub(super) fn enter(&self, phase: Phase) {
-        if phase == Phase::Exchange {
-            self.body_cut.store(false, Ordering::Relaxed);
-        }
-        self.phase.store(phase as u8, Ordering::Relaxed);
-    }
-
-    /// Notes that a request's body will not be read to its end.
-    pub(super) fn cut_body(&self) {
-        self.body_cut.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The socket, with TLS or without.
 pub(super) struct Socket<S> {
     stream: S,
     progress: Arc<Progress>,
     limits: Limits,
+    /// `None` for HTTP/2, which has no heads of lines.
+    heads: Option<Heads>,
+    /// Octets after a head that the library has not parsed yet: at most one read.
+    held: BytesMut,
     reading: Patience<Phase>,
     writing: Patience<()>,
+    lingering: Patience<u64>,
     closing: Patience<()>,
 }
 
 impl<S> Socket<S> {
-    pub(super) fn new(stream: S, progress: Arc<Progress>, limits: Limits) -> Self {
-        let (reading, writing, closing) = (Patience::default(), Patience::default(), Patience::default());
-        Self { stream, progress, limits, reading, writing, closing }
+    pub(super) fn new(stream: S, progress: Arc<Progress>, limits: Limits, heads: Option<Heads>) -> Self {
+        let (reading, writing) = (Patience::default(), Patience::default());
+        let (lingering, closing) = (Patience::default(), Patience::default());
+        Self { stream, progress, limits, heads, held: BytesMut::new(), reading, writing, lingering, closing }
     }
 
-    /// Passes on what became of a write, unless the client has taken nothing for too long.
+    /// Returns the result of a write, or an error once the client has read nothing for [`Limits::stalled`].
     fn unless_stalled<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.writing.end();
@@ -84,17 +52,47 @@ impl<S> Socket<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Socket<S> {
+    /// Reads available octets, at most to the end of a head.
+    fn poll_octets(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Some(heads) = &mut self.heads else { return Pin::new(&mut self.stream).poll_read(cx, buf) };
+        if heads.is_at_end_of_head(&self.progress) {
+            self.progress.parsed.register(cx.waker());
+            // The head may have been parsed before the waker was registered.
+            if heads.is_at_end_of_head(&self.progress) {
+                return Poll::Pending;
+            }
+        }
+        if !self.held.is_empty() {
+            let most = self.held.len().min(buf.remaining());
+            let passed = heads.pass(&self.held[..most], &self.progress);
+            buf.put_slice(&self.held[..passed]);
+            self.held.advance(passed);
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let passed = heads.pass(&buf.filled()[before..], &self.progress);
+        self.held.extend_from_slice(&buf.filled()[before + passed..]);
+        buf.set_filled(before + passed);
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Socket<S> {
-    /// A client that takes too long looks like one that has hung up.
+    /// Treats a timeout like the end of the connection.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
-        let read = Pin::new(&mut this.stream).poll_read(cx, buf);
+        let read = this.poll_octets(cx, buf);
         let phase = this.progress.phase();
         if read.is_ready() {
-            if phase == Phase::Idle && buf.filled().len() > before {
-                this.progress.enter(Phase::Head);
-                this.reading.end();
+            if buf.filled().len() > before {
+                this.progress.note_read();
+                if phase == Phase::Idle {
+                    this.progress.enter(Phase::Head);
+                    this.reading.end();
+                }
             }
             return read;
         }
@@ -135,29 +133,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Socket<S> {
         this.unless_stalled(cx, flushed)
     }
 
-    /// Says that nothing more will come, and lets a client that is still sending see the response first.
+    /// Shuts the write side down, and reads for a while, so that a client that still sends receives the response. Such a client
+    /// sends the rest of a body by HTTP/1.1, and WINDOW_UPDATEs by HTTP/2.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let said = Pin::new(&mut this.stream).poll_shutdown(cx);
         ready!(this.unless_stalled(cx, said))?;
-        if !this.progress.body_cut.load(Ordering::Relaxed) {
+        if this.heads.is_some() && !this.progress.body_cut.load(Ordering::Relaxed) {
             return Poll::Ready(Ok(()));
         }
         let mut octets = [0; 4_096];
         loop {
-            if this.closing.poll(cx, (), LINGER).is_ready() {
+            let is_silent = this.lingering.poll(cx, this.progress.reads(), LINGER).is_ready();
+            if is_silent || this.closing.poll(cx, (), LINGER_MAX).is_ready() {
                 return Poll::Ready(Ok(()));
             }
             let mut sink = ReadBuf::new(&mut octets);
             match ready!(Pin::new(&mut this.stream).poll_read(cx, &mut sink)) {
-                Ok(()) if !sink.filled().is_empty() => {}
+                Ok(()) if !sink.filled().is_empty() => this.progress.note_read(),
                 _ => return Poll::Ready(Ok(())),
             }
         }
     }
 }
 
-/// A time limit for something that is waited for. `T` tells one thing from the next.
+/// Timeout of an operation. `T` distinguishes one operation from the next.
 pub(super) struct Patience<T> {
     with: Option<T>,
     alarm: Option<Pin<Box<Sleep>>>,
@@ -170,7 +170,7 @@ impl<T> Default for Patience<T> {
 }
 
 impl<T: Copy + PartialEq> Patience<T> {
-    /// Is ready once the same has been waited for so long.
+    /// Completes once the same operation has taken this time.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, with: T, within: Duration) -> Poll<()> {
         let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep(within)));
         if self.with != Some(with) {
@@ -180,7 +180,7 @@ impl<T: Copy + PartialEq> Patience<T> {
         alarm.as_mut().poll(cx)
     }
 
-    /// What was waited for has come.
+    /// Ends the current operation.
     pub(super) fn end(&mut self) {
         self.with = None;
     }

@@ -1,5 +1,5 @@
-//! TLS in front of a listener: the handshake, the certificate that it shows, and answers to an authority that asks by TLS-ALPN-01
-//! (RFC 8737) whether we are who orders a certificate.
+//! TLS of a listener: handshake, certificate, and responses to the TLS-ALPN-01 validation of an ACME authority (RFC
+//! 8737).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,31 +24,31 @@ use tokio_rustls::server::TlsStream;
 use super::address::household;
 use super::certificate::Shown;
 
-/// The protocol by which an authority asks (RFC 8737 section 3).
+/// ALPN protocol of the validation (RFC 8737 section 3).
 const ACME: &[u8] = b"acme-tls/1";
-/// Authorities' questions that are looked up at a time: anybody can ask.
+/// Maximum concurrent challenge lookups. Any client can cause them.
 const LOOK_UPS_MAX: usize = 4;
-/// And those of one client. Authorities ask from several places, and through what passes TCP on all look the same: more of them wait.
+/// Maximum concurrent lookups of one client. Authorities connect from several addresses, but behind a TCP proxy all
+/// look the same, so further lookups wait.
 const LOOK_UPS_PER_CLIENT: usize = 2;
 
-/// The SHA-256 of what an authority is to find at a domain just now; none: it is to find nothing.
+/// SHA-256 of the key authorization of a domain. `None` without a pending challenge.
 pub(crate) type Challenge = Pin<Box<dyn Future<Output = Option<[u8; 32]>> + Send>>;
 
-/// Looks up the challenge of a domain, as the client named it.
+/// Looks up the challenge of the domain in the handshake.
 pub(crate) type Challenges = Arc<dyn Fn(String) -> Challenge + Send + Sync>;
 
-/// How a listener speaks TLS. Clones share all of it.
+/// TLS configuration of a listener. Clones share it.
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
     questions: Option<Arc<Questions>>,
 }
 
-/// Authorities' questions. Each waits for its turn, however many others ask: one that is refused may fail an order.
+/// Challenge lookups. Each waits for a permit, because a refused validation may fail an order.
 struct Questions {
     challenges: Challenges,
     all: Semaphore,
-    /// The turns of those who are asking.
     clients: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
@@ -57,17 +57,17 @@ impl Questions {
         Self { challenges, all: Semaphore::new(LOOK_UPS_MAX), clients: Mutex::default() }
     }
 
-    /// Reads what that client is to find at a domain. The turn ends with it: what the client does with the answer holds up nobody.
+    /// Looks up the challenge of a domain. The permit is released before the handshake continues.
     async fn look_up(&self, client: IpAddr, domain: String) -> Option<[u8; 32]> {
         let own = self.turns_of(household(client));
-        // The client's own first: those who wait for it must not stand in the line of all.
+        // The permit of the client comes first: its waiting lookups must not block the queue of all clients.
         let (_own, _any) = (own.acquire().await.ok()?, self.all.acquire().await.ok()?);
         (self.challenges)(domain).await
     }
 
     fn turns_of(&self, client: IpAddr) -> Arc<Semaphore> {
         let mut clients = self.clients.lock();
-        // No more than there are handshakes under way.
+        // Bounded by the number of handshakes in progress.
         clients.retain(|_, turns| turns.strong_count() > 0);
         if let Some(turns) = clients.get(&client).and_then(Weak::upgrade) {
             return turns;
@@ -84,17 +84,15 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What came of a handshake.
+/// Result of a handshake.
 pub(super) enum Greeting {
-    /// There is a session.
     Agreed(Box<TlsStream<TcpStream>>),
-    /// The client has had its answer, and nothing follows.
     Answered,
 }
 
 impl Tls {
-    /// TLS 1.2 and 1.3 with the certificate that is shown at the time, HTTP/2 and HTTP/1.1. Sessions are resumed by tickets under a key of
-    /// this process, which changes every few hours.
+    /// Configures TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1. Session tickets use a key of this process that rotates every
+    /// few hours.
     pub(crate) fn new(shown: Arc<Shown>, challenges: Option<Challenges>) -> Result<Self, tokio_rustls::rustls::Error> {
         let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()?
@@ -106,7 +104,7 @@ impl Tls {
         Ok(Self { config: Arc::new(config), questions })
     }
 
-    /// Shakes hands. It takes as long as it takes: the caller sets the limit.
+    /// Performs the handshake without a timeout, which the caller sets.
     pub(super) async fn greet(&self, stream: TcpStream, client: IpAddr) -> io::Result<Greeting> {
         let mut first = [0];
         if stream.peek(&mut first).await? == 1 && first[0].is_ascii_alphabetic() {
@@ -127,7 +125,7 @@ impl Tls {
     }
 }
 
-/// Tells a client that speaks HTTP without TLS what it should have done, as far as it waits to hear it.
+/// Sends a 400 with an explanation to a client that speaks HTTP without TLS.
 async fn speak_plainly(mut stream: TcpStream) -> io::Result<Greeting> {
     const RESPONSE: &[u8] =
         b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
@@ -137,7 +135,7 @@ async fn speak_plainly(mut stream: TcpStream) -> io::Result<Greeting> {
     Ok(Greeting::Answered)
 }
 
-/// What convinces an authority: a certificate of our own making for the domain, with the digest in it.
+/// Builds the configuration of a validation: a self-signed certificate for the domain that contains the digest.
 fn answer(domain: &str, digest: &[u8; 32]) -> Result<ServerConfig, Box<dyn std::error::Error + Send + Sync>> {
     let mut params = CertificateParams::new([domain.to_owned()])?;
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
@@ -145,7 +143,7 @@ fn answer(domain: &str, digest: &[u8; 32]) -> Result<ServerConfig, Box<dyn std::
     let certificate = params.self_signed(&key)?.der().clone();
     let provider = Arc::new(default_provider());
     let key = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(key.serialize_der()).into())?;
-    // Not by way of what compares certificate and key: it knows no such extension, which is critical, and refuses it.
+    // `SingleCertAndKey` does not compare certificate and key. The comparison would refuse the critical ACME extension.
     let pair = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -160,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_authority_has_an_answer_by_its_own_protocol_alone() {
+    fn challenge_certificate_needs_its_protocol() {
         assert_eq!(answer("push.example.com", &[7; 32]).unwrap().alpn_protocols, [ACME]);
     }
 }
