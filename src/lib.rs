@@ -12,40 +12,32 @@
 //!         outcomes (COPY) · retries (queue) · gone (prune) · dead letters · rollups · receipts ◄─ browsers
 //! ```
 //!
-//! Dependencies point one way: entrances ([`cli`], [`backup`], [`server`], [`api`], [`simulate`]) → engines ([`dispatch`], [`live`], [`receipts`], [`hooks`], [`checks`]) →
-//! edges ([`store`], [`gateway`], [`oidc`], [`acme`], [`http_server`], [`postgres`], [`config`], [`metrics`], [`panics`], [`otlp`]) → rules ([`webpush`], [`template`], [`classify`],
-//! [`policy`], [`campaign`], [`explain`], [`vault`]) → nouns ([`model`]). SQL stands only in [`store`], outbound sockets only in [`gateway`], [`oidc`], [`acme`] and [`otlp`], inbound ones in [`http_server`], the
-//! environment is read only in [`config`], and time comes only from [`model::clock`]. `docs/architecture.md` draws all of it.
+//! Dependencies point one way: entrances ([`cli`], [`demo`], [`backup`], [`server`], [`api`]) → engines ([`dispatch`], [`live`], [`receipts`], [`hooks`], [`checks`]) →
+//! edges ([`store`], [`outbound`], [`oidc`], [`acme`], [`http_server`], [`config`], [`metrics`], [`panics`], [`otlp`]) → secrets at rest ([`vault`]). Decisions without I/O, the wire rules of web
+//! push, the gateway client, the embedded Postgres, the simulator and the nouns are crates of their own, below `crates/`. SQL stands only in [`store`], outbound sockets only in [`bellwire_gateway`] and [`outbound`], inbound ones in [`http_server`], the
+//! environment is read only in [`config`], and time comes only from [`bellwire_core::clock`]. `docs/architecture.md` draws all of it.
 
 mod acme;
 mod api;
 mod backup;
-mod campaign;
 mod checks;
-mod classify;
 mod cli;
 mod config;
+mod demo;
 mod dispatch;
-mod explain;
-mod gateway;
 mod hooks;
 mod http_server;
 mod live;
 mod metrics;
-mod model;
 mod oidc;
 mod otlp;
+mod outbound;
 mod panics;
-mod policy;
-mod postgres;
 mod receipts;
 mod server;
-mod simulate;
 mod store;
-mod template;
 #[doc(hidden)]
 pub mod testkit;
 mod vault;
-mod webpush;
 
 pub use cli::main;

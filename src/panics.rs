@@ -17,7 +17,6 @@ use uuid::Uuid;
 
 /// How long work rests after a panic before it begins again; doubles with each further one,
 const PAUSE: Duration = Duration::from_secs(1);
-/// up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Work that went on for so long since is taken for healthy: the next pause is short again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(300);
@@ -79,7 +78,6 @@ pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panick
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| Panicked)
 }
 
-/// The same of work that waits for nothing.
 pub(crate) fn caught_now<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
 }
@@ -156,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_keeps_panicking_rests_for_longer_up_to_a_minute_and_anew_once_it_was_healthy() {
+    fn panicking_work_backs_off_up_to_a_minute() {
         let (mut rest, mut rests) = (None, Vec::new());
         for _ in 0..8 {
             rest = Some(rest_after(rest, Duration::from_secs(1)));
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_begins_again_after_a_panic_and_ends_when_it_does() {
+    async fn work_restarts_after_a_panic() {
         let begun = AtomicUsize::new(0);
         let work = begun_again("a test", || async {
             assert!(begun.fetch_add(1, Ordering::Relaxed) > 0, "not at first");
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_words_that_the_program_was_written_with_are_told() {
+    fn only_static_panic_texts_are_shown() {
         static TOLD: parking_lot::Mutex<Vec<String>> = parking_lot::Mutex::new(Vec::new());
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {

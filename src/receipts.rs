@@ -1,6 +1,6 @@
-//! Receipts come one by one and in bursts, and are written in batches: a writer gathers what arrives within a moment and
-//! commits it at once. Whoever reported is answered only when that is durable, so a crash loses nothing that was answered;
-//! service workers report again what was not.
+//! Group commit of receipts. A writer collects the receipts that arrive within a short time, and writes them in one
+//! transaction. A request is answered after the commit, so a crash loses no acknowledged receipt. Service workers
+//! repeat the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use sqlx::PgPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
-use crate::model::clock::Clock;
-use crate::model::id::AppId;
 use crate::store::outcomes::receipts::{self, Receipt};
+use bellwire_core::clock::Clock;
+use bellwire_core::id::AppId;
 
-/// How receipts are gathered.
+/// Limits of the batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// How long the first of a batch waits for others.
+    /// Maximum wait of the first receipt for others.
     pub linger: Duration,
-    /// A batch of so many is written at once; a single report never is split.
+    /// Receipts at which a batch is written at once. A single report is never split.
     pub batch: usize,
-    /// Receipts in memory, at most: more are refused.
+    /// Maximum receipts in memory; more are refused.
     pub waiting_max: usize,
-    /// Receipts of messages accepted longer ago are dropped.
+    /// Age in days of a message after which its receipts are dropped.
     pub retention_days: u32,
 }
 
@@ -33,18 +33,16 @@ impl Default for Settings {
     }
 }
 
-/// Why receipts were not taken. Nothing of them is stored; they may be reported again.
+/// Error of a write. None of the receipts is stored; the caller may repeat them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotTaken {
-    /// There are too many in memory.
     #[error("too many receipts are waiting to be written")]
     Busy,
-    /// The database refused or could not be reached.
+    /// The database refused the receipts or is unreachable.
     #[error("receipts could not be written")]
     Failed,
 }
 
-/// What one request reported.
 struct Report {
     app: AppId,
     receipts: Vec<Receipt>,
@@ -52,7 +50,7 @@ struct Report {
     _room: OwnedSemaphorePermit,
 }
 
-/// A handle on this process's writer, which starts with the first report. Cheap to clone.
+/// Handle of the writer of this process, which starts with the first report. Cheap to clone.
 #[derive(Clone)]
 pub struct Receipts(Arc<Shared>);
 
@@ -65,13 +63,13 @@ struct Shared {
 }
 
 impl Receipts {
-    /// Prepares everything but the writer.
+    /// Creates the handle; the writer starts later.
     pub fn new(pool: PgPool, clock: Clock, settings: Settings) -> Self {
         let room = Arc::new(Semaphore::new(settings.waiting_max));
         Self(Arc::new(Shared { pool, clock, settings, room, writer: Mutex::new(None) }))
     }
 
-    /// Has receipts of an app written, and waits until they are durable.
+    /// Writes receipts of an app, and returns after the commit. Returns `Busy` at once if `waiting_max` is exceeded.
     pub async fn write(&self, app: AppId, receipts: Vec<Receipt>) -> Result<(), NotTaken> {
         let n = u32::try_from(receipts.len()).map_err(|_| NotTaken::Busy)?;
         let room = self.0.room.clone().try_acquire_many_owned(n).map_err(|_| NotTaken::Busy)?;
@@ -80,7 +78,6 @@ impl Receipts {
         if answer.await.unwrap_or(false) { Ok(()) } else { Err(NotTaken::Failed) }
     }
 
-    /// The writer, started anew should it have died.
     fn writer(&self) -> mpsc::UnboundedSender<Report> {
         let mut writer = self.0.writer.lock();
         match writer.as_ref().filter(|writer| !writer.is_closed()) {
@@ -95,7 +92,7 @@ impl Receipts {
     }
 }
 
-/// Ends when every handle is gone.
+/// Ends after the last handle is dropped.
 async fn write_batches(mut reports: mpsc::UnboundedReceiver<Report>, pool: PgPool, clock: Clock, settings: Settings) {
     while let Some(first) = reports.recv().await {
         let batch = gather(first, &mut reports, &settings).await;
@@ -111,13 +108,13 @@ async fn write_batches(mut reports: mpsc::UnboundedReceiver<Report>, pool: PgPoo
             tracing::error!(%error, n = rows.len(), "receipts could not be written; browsers will report them again");
         }
         for (written, _room) in waiting {
-            // Whoever hung up will report again, which changes nothing.
+            // A caller that has disconnected repeats its receipts, which has no effect.
             let _ = written.send(done.is_ok());
         }
     }
 }
 
-/// What comes within the linger, up to a full batch.
+/// Collects reports until the linger ends or the batch is full.
 async fn gather(first: Report, reports: &mut mpsc::UnboundedReceiver<Report>, settings: &Settings) -> Vec<Report> {
     let until = Instant::now() + settings.linger;
     let mut n = first.receipts.len();

@@ -6,7 +6,7 @@ pub mod api {
     pub use crate::api::session::relying_party::RelyingParty;
     pub use crate::api::{ApiState, Engine, Settings, Work, local_router, router};
     pub mod example {
-        pub use crate::api::example::{Audience, Example};
+        pub use crate::api::example::Example;
     }
     pub mod limits {
         pub use crate::api::limits::Rate;
@@ -18,11 +18,6 @@ pub mod api {
 pub mod checks {
     pub use crate::checks::Setup;
 }
-pub mod classify {
-    pub mod retry_after {
-        pub use crate::classify::retry_after::parse;
-    }
-}
 pub mod cli {
     pub mod admin {
         pub use crate::cli::admin::raise_open_files;
@@ -31,13 +26,11 @@ pub mod cli {
 pub mod dispatch {
     pub use crate::dispatch::{Dispatcher, Settings};
 }
-pub mod gateway {
-    pub use crate::gateway::{Egress, Exempt, Gateways, HostMapping, Nat64, Post, Proxy, Resolve, Settings};
-}
 pub mod hooks {
     pub use crate::hooks::{Sender, pack};
 }
 pub mod http_server {
+    pub use crate::http_server::slots::{ConnectionSlot, ConnectionSlots, Full};
     pub use crate::http_server::{Limits, serve};
 
     use std::sync::Arc;
@@ -76,44 +69,6 @@ pub mod live {
 pub mod metrics {
     pub use crate::metrics::Metrics;
 }
-pub mod model {
-    pub mod base64url {
-        pub use crate::model::base64url::decode_any;
-    }
-    pub mod clock {
-        pub use crate::model::clock::{Clock, Timestamp, first_uuid_of, uuid_of};
-    }
-    pub mod delivery {
-        pub use crate::model::delivery::{Ending, ReceiptKind, Tier, Urgency};
-    }
-    pub mod filter {
-        pub use crate::model::filter::{Expression, SyntaxError};
-    }
-    pub mod hook {
-        pub use crate::model::hook::Heard;
-    }
-    pub mod id {
-        pub use crate::model::id::{
-            AlertId, ApiKeyId, AppId, DeadLetterId, ErasureId, LaneId, MessageId, SubscriptionId, TeammateId,
-            VapidKeyId,
-        };
-    }
-    pub mod lane {
-        pub use crate::model::lane::Gateway;
-    }
-    pub mod message {
-        pub use crate::model::message::{Content, Notification, PLAINTEXT_MAX, Payload};
-    }
-    pub mod role {
-        pub use crate::model::role::Role;
-    }
-    pub mod subscription {
-        pub use crate::model::subscription::{BrowserKeys, Endpoint};
-    }
-    pub mod template {
-        pub use crate::model::template::{AppNames, Cuttable, Said, Template, Templated, TooLong, Variant};
-    }
-}
 pub mod otlp {
     pub use crate::otlp::Tracer;
 }
@@ -124,27 +79,6 @@ pub mod panics {
     pub use crate::panics::{counted, watch_too};
     #[cfg(debug_assertions)]
     pub use crate::panics::{inject, injected};
-}
-pub mod policy {
-    pub use crate::policy::{Layer, Place, Places, Policy, Terms};
-    pub mod breaker {
-        pub use crate::policy::breaker::{Snapshot, State};
-    }
-    pub mod expression {
-        pub use crate::policy::expression::Expression;
-    }
-    pub mod reliability {
-        pub use crate::policy::reliability::{Count, LaneSums, Sums};
-    }
-    pub mod runaway {
-        pub use crate::policy::runaway::Guard;
-    }
-    pub mod preview {
-        pub use crate::policy::preview::preview;
-    }
-}
-pub mod postgres {
-    pub use crate::postgres::{DATABASE, Durability, Embedded, Error, Options};
 }
 pub mod receipts {
     pub use crate::receipts::{Receipts, Settings};
@@ -161,17 +95,10 @@ pub mod server {
         };
     }
 }
-pub mod simulate {
-    pub mod gateways {
-        pub use crate::simulate::gateways::{
-            Action, BrowsersReport, Fault, HostMapping, HostSpec, Minted, Options, Report, Rule, Simulator, Verify,
-        };
-    }
-}
 pub mod store {
     pub use crate::store::{
         Beside, Progress, SchemaError, by_index_only, check_schema, connect, connect_lazily, database_now,
-        is_lock_timeout, is_transient, migrate,
+        is_lock_timeout, is_transient, migrate, transactions::begin,
     };
     pub mod audience {
         pub mod audience_counts {
@@ -186,7 +113,6 @@ pub mod store {
     }
     pub mod keys {
         pub mod api_keys {
-            pub use crate::model::scope::Scope;
             pub use crate::store::keys::api_keys::{create, revoke};
         }
         pub mod audit {
@@ -194,7 +120,7 @@ pub mod store {
         }
         pub mod data_keys {
             pub use crate::store::keys::data_keys::{
-                Error, TAKES_OVER_AFTER, add_seal_key, check, open, refresh, rotate_master,
+                Error, TAKES_OVER_AFTER, add_seal_key, check, count_sealed, open, refresh, rotate_master,
             };
         }
         pub mod resealing {
@@ -207,6 +133,9 @@ pub mod store {
     pub mod operations {
         pub mod distribution {
             pub use crate::store::operations::distribution::{Distribution, DistributionError, distribute};
+        }
+        pub mod idempotency {
+            pub use crate::store::operations::idempotency::{Claim, KeyScope, KeyedRequest, claim, hold, store};
         }
         pub mod partitions {
             pub use crate::store::operations::partitions::{clear_defaults, drop_before, ensure};
@@ -255,9 +184,6 @@ pub mod store {
         pub mod guards {
             pub use crate::store::queue::guards::watch;
         }
-        pub mod idempotency {
-            pub use crate::store::queue::idempotency::{Claim, Key, KeyScope, claim, remember};
-        }
         pub mod lanes {
             pub use crate::store::queue::lanes::{ensure, hold_key};
         }
@@ -269,33 +195,12 @@ pub mod store {
         }
     }
 }
-pub mod template {
-    pub use crate::template::{Compiled, Fault, Filled, Kind, Person};
-}
 pub mod vault {
     pub use crate::vault::{ADDRESS, CONTENT, Purpose, Vault};
+    pub mod delivery_token {
+        pub use crate::vault::delivery_token::{delivery_id, receipt_token};
+    }
     pub mod master_key {
         pub use crate::vault::master_key::{Error, MasterKey, Source};
-    }
-}
-pub mod webpush {
-    pub use crate::webpush::OVERHEAD;
-    pub mod keys {
-        pub use crate::webpush::keys::SigningKey;
-    }
-    pub mod payload {
-        pub use crate::webpush::payload::{Stamp, Template};
-    }
-    pub mod stamp {
-        pub use crate::webpush::stamp::{delivery_id, receipt_token};
-    }
-    pub mod seal {
-        pub use crate::webpush::seal::{padded_len, seal};
-    }
-    pub mod sealer {
-        pub use crate::webpush::sealer::{Accelerator, Exchange, LANES, Plain, Sealer};
-    }
-    pub mod vapid {
-        pub use crate::webpush::vapid::TokenCache;
     }
 }

@@ -1,21 +1,26 @@
 //! Certificates by ACME (RFC 8555), proved by TLS-ALPN-01 (RFC 8737): one order from account to chain. When to order, and where what
 //! came of it is kept, is for [`crate::server`] to say.
 
-mod http;
 pub(crate) mod schedule;
 
-use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
 use instant_acme::{
-    Account, AccountCredentials, AuthorizationStatus, ChallengeType, Identifier, NewAccount, NewOrder, Order,
-    OrderStatus, RetryPolicy,
+    Account, AccountCredentials, AuthorizationStatus, BodyWrapper, BytesResponse, ChallengeType, HttpClient,
+    Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use tokio::time::timeout;
 use url::Url;
 use zeroize::Zeroizing;
 
-use http::Client;
+use crate::outbound::{Limits, OutboundClient, PlainHttp};
+
+/// Limits of a request. Certificate chains take a few thousand bytes.
+const LIMITS: Limits = Limits { timeout: Duration::from_secs(30), body_max_bytes: 256 << 10, idle_connections: 2 };
 
 /// How long an order may take. Whoever orders holds a lease for longer than that.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
@@ -28,21 +33,14 @@ const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 /// Why no certificate came of an order. The texts are written for operators.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The authority refused something, or could not be asked.
     #[error(transparent)]
     Protocol(#[from] instant_acme::Error),
     /// The authority looked, and did not find what it was told that it would.
     #[error("the authority could not see that {domain} is this server: {why}")]
-    Unproven {
-        /// Which domain.
-        domain: String,
-        /// In the authority's words.
-        why: String,
-    },
+    Unproven { domain: String, why: String },
     /// It does not let domains prove themselves by TLS-ALPN-01.
     #[error("the authority does not offer TLS-ALPN-01 for this domain")]
     NotOffered,
-    /// It took too long.
     #[error("the authority was not done within {} s", PATIENCE.as_secs())]
     Slow,
     /// What the authority is to find could not be put where it is looked for, or the like.
@@ -63,9 +61,7 @@ impl Error {
 /// Where and how to order.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// The authority's directory.
     pub directory: Url,
-    /// The host that the certificate is for.
     pub domain: String,
     /// How the authority may reach the operator.
     pub email: Option<String>,
@@ -73,24 +69,22 @@ pub(crate) struct Settings {
     pub extra_ca_pem: Option<Vec<u8>>,
 }
 
-/// A certificate that was issued.
 pub(crate) struct Issued {
-    /// The chain (PEM).
     pub chain_pem: String,
     /// The private key (PEM), which has left this process for nowhere.
     pub key_pem: Zeroizing<String>,
 }
 
-/// A client of one authority.
 pub(crate) struct Authority {
     settings: Settings,
-    http: Client,
+    http: OutboundClient,
 }
 
 impl Authority {
     /// Fails if the extra certificates cannot be used.
     pub(crate) fn new(settings: Settings) -> Result<Self, Error> {
-        let http = Client::new(settings.extra_ca_pem.as_deref()).map_err(Error::Own)?;
+        let http = OutboundClient::new(settings.extra_ca_pem.as_deref(), None, PlainHttp::Nowhere, LIMITS);
+        let http = http.map_err(|error| Error::Own(error.to_string()))?;
         Ok(Self { settings, http })
     }
 
@@ -150,7 +144,6 @@ impl Authority {
     }
 }
 
-/// Presents what is asked for, and says so.
 async fn prove<F>(order: &mut Order, present: impl Fn([u8; 32]) -> F) -> Result<(), Error>
 where
     F: Future<Output = Result<(), Error>>,
@@ -168,4 +161,19 @@ where
         challenge.set_ready().await?;
     }
     Ok(())
+}
+
+impl HttpClient for OutboundClient {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, instant_acme::Error>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move {
+            let (head, body) = request.into_parts();
+            let Ok(body) = body.collect().await;
+            let response = client.exchange(Request::from_parts(head, Full::new(body.to_bytes()))).await;
+            response.map(|it| it.map(Full::new).into()).map_err(|error| instant_acme::Error::Other(error.into()))
+        })
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 
-use crate::model::clock::Timestamp;
+use bellwire_core::clock::Timestamp;
 
 /// How many seconds to wait after so many failures in a row. Let's Encrypt lets a host fail five times an hour.
 const WAITS_S: [u64; 6] = [60, 300, 900, 3_600, 10_800, 21_600];
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_third_of_the_time_is_left_to_renew_in() {
+    fn renewal_begins_with_a_third_left() {
         let from = DateTime::UNIX_EPOCH;
         assert_eq!(renew_at(from, from + TimeDelta::days(90)), from + TimeDelta::days(60));
         assert_eq!(renew_at(from, from + TimeDelta::hours(160)), from + TimeDelta::minutes(6_400));
@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_asked_less_and_less_often_and_never_five_times_an_hour() {
+    fn authority_is_asked_less_often_over_time() {
         assert_eq!([0, 1, 2, 6, 100].map(|n| wait_after(n).as_secs()), [60, 60, 300, 21_600, 21_600]);
         let first_hour: Vec<u64> = (1..=4).map(|n| wait_after(n).as_secs()).collect();
         assert!(first_hour.iter().sum::<u64>() > 3_600, "the fifth try: {first_hour:?}");

@@ -3,12 +3,11 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::model::clock::Timestamp;
-use crate::model::hook::EventType;
-use crate::model::id::{AppId, EventId, SubscriptionId};
 use crate::store::hooks::packing::{Note, Told};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{AppId, EventId, SubscriptionId};
 
-/// An event, ready to be sent to whoever is told of it.
 #[derive(Debug)]
 pub(super) struct Event {
     pub app: AppId,
@@ -16,7 +15,6 @@ pub(super) struct Event {
     pub at: Timestamp,
     /// Whom it names by their user.
     pub names: Option<SubscriptionId>,
-    /// All of it, as JSON.
     pub json: String,
 }
 
@@ -54,7 +52,6 @@ impl Event {
         Some(Self { app: note.app, kind, at: note.at, names, json: write(note.id, kind, note.at, &data) })
     }
 
-    /// What the event stream told.
     pub(super) fn told(told: &Told) -> Option<Self> {
         let kind = EventType::from_name(&told.kind)?;
         let json = write(told.id, kind, told.at, &told.data);
@@ -62,7 +59,6 @@ impl Event {
     }
 }
 
-/// A body that tries a webhook out.
 pub(crate) fn test(id: EventId, webhook: impl Serialize, at: Timestamp) -> String {
     body([write(id, EventType::WebhookTest, at, &json!({"webhook": webhook})).as_str()].into_iter())
 }

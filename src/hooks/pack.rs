@@ -8,18 +8,16 @@ use tracing::warn;
 
 use super::event::{Event, body};
 use crate::dispatch::rest::{AT_REST, Rest};
-use crate::model::clock::{Clock, Timestamp, uuid_of};
-use crate::model::hook::EventType;
-use crate::model::id::HookDeliveryId;
 use crate::store::hooks::packing::{self, Hearer, NOTES_MAX, NewDelivery, STREAM_MAX};
 use crate::vault::{Vault, WEBHOOK_BODY};
+use bellwire_core::clock::{Clock, Timestamp, uuid_of};
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::HookDeliveryId;
 
-/// How often it is looked for what happened.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Octets of a request's body, at most, unless a single event is longer.
 const BODY_MAX: usize = 256 * 1024;
 
-/// Packs for ever.
 pub(crate) async fn pack_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     loop {
         if let Err(error) = pack(&pool, &vault, clock.now()).await {
@@ -43,7 +41,8 @@ async fn round(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<boo
     let mut apps: Vec<_> = hearers.iter().map(|hearer| hearer.app).collect();
     apps.sort_unstable();
     apps.dedup();
-    let kinds = EventType::ALL.map(|kind| kind.name().to_owned());
+    let kinds = EventType::ALL.into_iter().filter(|kind| kind.is_for_webhooks());
+    let kinds: Vec<_> = kinds.map(|kind| kind.name().to_owned()).collect();
     let (streamed, told) = packing::take_stream(pool, &mut tx, &apps, &kinds).await?;
     let mut events: Vec<Event> = notes.into_iter().filter_map(Event::noted).collect();
     events.extend(told.iter().filter_map(Event::told));
@@ -102,7 +101,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::id::AppId;
+    use bellwire_core::id::AppId;
 
     fn event(octets: usize) -> Event {
         let (app, at) = (AppId(Uuid::nil()), Timestamp::UNIX_EPOCH);
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_so_many_events_and_octets_at_most_and_every_event_is_in_one() {
+    fn request_bounds_events_and_octets() {
         let sizes = |octets: &[usize], max_events| {
             let events: Vec<Event> = octets.iter().map(|octets| event(*octets)).collect();
             let events: Vec<&Event> = events.iter().collect();

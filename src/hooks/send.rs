@@ -20,19 +20,19 @@ use tracing::{error, info, warn};
 use uuid::Uuid;
 
 use super::signature::Secret;
-use crate::classify::{Health, retry_after};
 use crate::dispatch::rest::Rest;
-use crate::gateway::{Call, Gateways, Reply};
 use crate::metrics::Metrics;
-use crate::model::clock::{Clock, Timestamp, uuid_of};
-use crate::model::hook::{DeliveryState, DisabledWhy};
-use crate::model::id::WebhookId;
-use crate::model::subscription::Endpoint;
-use crate::policy::breaker::{Breaker, Permission, State};
-use crate::policy::{Layer, Phased, Place, Preset, Retry, Settings, Terms};
 use crate::store::hooks::deliveries::{self, Claimed, Settled};
 use crate::store::hooks::webhooks::{self, Target};
 use crate::vault::{Unopenable, Vault, WEBHOOK_BODY, WEBHOOK_SECRET, WEBHOOK_URL};
+use bellwire_core::clock::{Clock, Timestamp, uuid_of};
+use bellwire_core::hook::{DeliveryState, DisabledWhy};
+use bellwire_core::id::{HookDeliveryId, WebhookId};
+use bellwire_core::subscription::Endpoint;
+use bellwire_gateway::{Call, Gateways, Reply};
+use bellwire_rules::classify::{Failure, Health, retry_after};
+use bellwire_rules::policy::breaker::{Breaker, Permission, State};
+use bellwire_rules::policy::{Layer, Phased, Place, Preset, Retry, Settings, Terms};
 
 /// When a webhook without a policy of its own is tried again: Amazon SNS's timetable of 50 retries in over six hours.
 const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
@@ -45,8 +45,17 @@ const LOOK_AT_REST: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 8;
 /// Requests in flight of all webhooks together, at most: so much of their bodies is in memory.
 const AT_ONCE_OF_ALL: usize = 512;
-/// How long a receiver may take to answer.
+/// How long a receiver may take to answer, from when the request has a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// A request starts within this time of its claim. Its answer then comes while its lease holds.
+const START_WITHIN: Duration = Duration::from_secs(30);
+/// Delay of a request that had no connection in time. It uses up no retry.
+const UNSENT_WAIT: Duration = Duration::from_secs(1);
+/// A breaker counts failures of a receiver that has taken nothing for this long. One that takes some requests gets them all.
+const SPARED_AFTER: TimeDelta = TimeDelta::seconds(30);
+/// Breakers of receivers open for a shorter time than those of push services.
+const BREAKER: Settings =
+    Settings { circuit_open: Duration::from_secs(10), circuit_open_max: Duration::from_secs(60), ..Settings::DEFAULT };
 /// What this process knows of a webhook is forgotten when nothing was due for it for so long. Where its breaker stands is in the
 /// database.
 const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
@@ -58,8 +67,9 @@ const REASON_MAX: usize = 300;
 const ID: &str = "webhook-id";
 const TIMESTAMP: &str = "webhook-timestamp";
 const SIGNATURE: &str = "webhook-signature";
+/// Retries of the request so far, 0 at the first try.
+const RETRY_COUNT: &str = "webhook-retry-count";
 
-/// Sends for ever.
 pub(crate) async fn send_on(sender: Sender, rest: Arc<Rest>) {
     let mut running = JoinSet::new();
     loop {
@@ -82,26 +92,22 @@ struct Inner {
     clock: Clock,
     gateways: Gateways,
     metrics: Arc<Metrics>,
-    /// Each with when something was last due for it.
     lines: Mutex<HashMap<WebhookId, (Arc<Line>, Timestamp)>>,
     places: Semaphore,
     /// Makes leases that pass on to others when this process dies, if it has a worker, who is missed.
     lessor: OnceLock<Lessor>,
 }
 
-/// Makes leases.
 type Lessor = Box<dyn Fn() -> Uuid + Send + Sync>;
 
 /// What this process knows of a webhook.
 struct Line {
     breaker: Mutex<Breaker>,
-    /// Whether a task sends to it.
     is_busy: AtomicBool,
     /// Since when it fails, as far as is known here.
     failing_since: Mutex<Option<Timestamp>>,
 }
 
-/// A webhook, opened.
 struct Receiver {
     target: Target,
     endpoint: Endpoint,
@@ -119,11 +125,19 @@ enum Permit {
     Probe,
 }
 
-/// A request that was made, and what came back.
+/// A request and what came back. None: it was not sent.
 struct Answered {
-    settled: Settled,
+    id: HookDeliveryId,
+    lease: Uuid,
+    settled: Option<Settled>,
     permit: Permit,
     posted_at: Timestamp,
+}
+
+enum NoAnswer {
+    /// It was not sent, or the receiver said that it did not take it.
+    Unsent,
+    Failed(String),
 }
 
 impl Sender {
@@ -236,8 +250,7 @@ async fn send_all(inner: Arc<Inner>, receiver: Receiver, _busy: Busy) {
             match inner.claim(&receiver, AT_ONCE - in_flight.len()).await {
                 Ok(claimed) => {
                     may_be_more = !claimed.is_empty();
-                    in_flight
-                        .extend(claimed.into_iter().map(|(claimed, permit)| inner.send(&receiver, claimed, permit)));
+                    in_flight.extend(claimed.into_iter().map(|claimed| inner.send(&receiver, claimed)));
                 }
                 Err(error) => {
                     warn!(%error, webhook = %receiver.target.id, "what is due for a webhook could not be claimed");
@@ -264,8 +277,9 @@ impl Inner {
     }
 
     /// Claims what is due, as many as the breaker lets through.
-    async fn claim(&self, receiver: &Receiver, most: usize) -> sqlx::Result<Vec<(Claimed, Permit)>> {
+    async fn claim(&self, receiver: &Receiver, most: usize) -> sqlx::Result<Vec<(Claimed, Permit, Instant)>> {
         let now = self.clock.now();
+        let claimed_at = Instant::now();
         let mut permits = {
             let mut breaker = receiver.line.breaker.lock();
             std::iter::repeat_with(|| breaker.permit(now, true)).take(most).map_while(permit).collect::<Vec<_>>()
@@ -277,19 +291,18 @@ impl Inner {
         let n = claimed.as_ref().map_or(0, Vec::len);
         let mut breaker = receiver.line.breaker.lock();
         for unused in permits.drain(n..) {
-            match unused {
-                Permit::Ordinary(number) => breaker.withdraw(number, now),
-                Permit::Probe => drop(breaker.record_probe(now, Health::Unknown, &Settings::DEFAULT)),
-            }
+            record(&mut breaker, unused, Health::Unknown, now, now);
         }
-        Ok(claimed?.into_iter().zip(permits).collect())
+        Ok(claimed?.into_iter().zip(permits).map(|(claimed, permit)| (claimed, permit, claimed_at)).collect())
     }
 
-    async fn send(&self, receiver: &Receiver, claimed: Claimed, permit: Permit) -> Answered {
+    async fn send(&self, receiver: &Receiver, (claimed, permit, claimed_at): (Claimed, Permit, Instant)) -> Answered {
         let _place = self.places.acquire().await.expect("it is never closed");
         let (posted_at, began) = (self.clock.now(), Instant::now());
-        let reply = self.post(receiver, &claimed, posted_at).await;
+        let reply = self.post(receiver, &claimed, posted_at, claimed_at + START_WITHIN).await;
         let (now, took) = (self.clock.now(), began.elapsed());
+        let (id, lease) = (claimed.id, claimed.lease);
+        let answered = |settled| Answered { id, lease, settled, permit, posted_at };
         let mut settled = Settled {
             id: claimed.id,
             lease: claimed.lease,
@@ -301,12 +314,13 @@ impl Inner {
             reason: None,
         };
         let wait = match reply {
-            Ok(Reply { status: 200..300, .. }) => return Answered { settled, permit, posted_at },
+            Ok(Reply { status: 200..300, .. }) => return answered(Some(settled)),
             Ok(reply) => {
-                settled.reason = words(&reply.body);
+                settled.reason = words(&reply.body, receiver.endpoint.expose());
                 retry_after::from_headers(&reply.headers, now)
             }
-            Err(why) => {
+            Err(NoAnswer::Unsent) => return answered(None),
+            Err(NoAnswer::Failed(why)) => {
                 settled.reason = Some(why);
                 None
             }
@@ -319,47 +333,68 @@ impl Inner {
             }
             None => settled.state = DeliveryState::Failed,
         }
-        Answered { settled, permit, posted_at }
+        answered(Some(settled))
     }
 
-    async fn post(&self, receiver: &Receiver, claimed: &Claimed, now: Timestamp) -> Result<Reply, String> {
-        let body = self.vault.open(WEBHOOK_BODY, claimed.id, &claimed.body).map_err(|error| error.to_string())?;
+    async fn post(
+        &self,
+        receiver: &Receiver,
+        claimed: &Claimed,
+        now: Timestamp,
+        start_before: Instant,
+    ) -> Result<Reply, NoAnswer> {
+        let failed = |why: String| NoAnswer::Failed(why);
+        let body = self.vault.open(WEBHOOK_BODY, claimed.id, &claimed.body).map_err(|why| failed(why.to_string()))?;
         let (id, timestamp_s) = (claimed.id.to_string(), now.timestamp());
         let signatures: Vec<_> = receiver.secrets.iter().map(|secret| secret.sign(&id, timestamp_s, &body)).collect();
         let header = |text: String| HeaderValue::try_from(text).expect("ASCII without control characters");
-        let mut headers = HeaderMap::with_capacity(6);
+        let mut headers = HeaderMap::with_capacity(7);
         headers.insert(ID, header(id));
         headers.insert(TIMESTAMP, timestamp_s.into());
+        headers.insert(RETRY_COUNT, claimed.retries.into());
         headers.insert(SIGNATURE, header(signatures.join(" ")));
         headers.insert(CONTENT_TYPE, receiver.content_type.clone());
         headers.insert(CONTENT_LENGTH, body.len().into());
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("bellwire/", env!("CARGO_PKG_VERSION"))));
         let (endpoint, body) = (receiver.endpoint.clone(), Bytes::from(body));
         // Rules may have changed since it was stored; addresses are checked at each connect.
-        self.gateways.recognise(&endpoint).map_err(|refused| refused.to_string())?;
-        let call = Call { endpoint, headers, body, deadline: Instant::now() + PATIENCE };
-        self.gateways.call(call).await.map_err(|failure| failure.name().to_owned())
+        self.gateways.recognise(&endpoint).map_err(|refused| failed(refused.to_string()))?;
+        let call = Call { endpoint, headers, body, patience: PATIENCE };
+        let reply = self.gateways.call_if(call, || Instant::now() <= start_before).await;
+        reply.map_err(|failure| match failure {
+            Failure::Unprocessed | Failure::Withdrawn => NoAnswer::Unsent,
+            failure => failed(failure.name().to_owned()),
+        })
     }
 
     /// Writes down what came back, and draws conclusions for the webhook.
     async fn settle(&self, receiver: &Receiver, answered: Vec<Answered>) -> sqlx::Result<()> {
         let now = self.clock.now();
         let (target, line) = (&receiver.target, &receiver.line);
-        let is_gone = answered.iter().any(|it| it.settled.status == Some(410));
-        let took_any = answered.iter().any(|it| it.settled.state == DeliveryState::Delivered);
+        let of_settled = |test: fn(&Settled) -> bool| answered.iter().filter_map(|it| it.settled.as_ref()).any(test);
+        let is_gone = of_settled(|settled| settled.status == Some(410));
+        let took_any = of_settled(|settled| settled.state == DeliveryState::Delivered);
+        let failing_since = *line.failing_since.lock();
+        let takes_nothing = !took_any && failing_since.is_some_and(|since| now - since >= SPARED_AFTER);
         let changed = {
             let mut breaker = line.breaker.lock();
-            let states = answered.iter().filter_map(|it| record(&mut breaker, it, now));
+            let states = answered
+                .iter()
+                .filter_map(|it| record(&mut breaker, it.permit, health(it, takes_nothing), it.posted_at, now));
             states.last().map(|state| (state, breaker.snapshot()))
         };
-        let settled: Vec<Settled> = answered.into_iter().map(|it| it.settled).collect();
+        let unsent = answered.iter().filter(|it| it.settled.is_none()).map(|it| (it.id, it.lease));
+        let unsent = unsent.collect::<Vec<_>>();
+        let settled: Vec<Settled> = answered.into_iter().filter_map(|it| it.settled).collect();
+        if !unsent.is_empty() {
+            deliveries::give_back(&self.pool, &unsent, now + UNSENT_WAIT).await?;
+        }
         deliveries::settle(&self.pool, &settled).await?;
         settled.iter().for_each(|it| self.metrics.webhook_request(it.state));
         if let Some((state, snapshot)) = changed {
             info!(webhook = %target.id, state = state.name(), "a webhook's breaker changed");
             webhooks::share_breaker(&self.pool, target.id, snapshot).await?;
         }
-        let failing_since = *line.failing_since.lock();
         match (took_any, failing_since) {
             (true, None) => {}
             (true, Some(_)) => {
@@ -391,19 +426,42 @@ fn permit(permission: Permission) -> Option<Permit> {
     }
 }
 
-/// Tells a breaker what came back. Returns its new state if that changed.
-fn record(breaker: &mut Breaker, answered: &Answered, now: Timestamp) -> Option<State> {
-    let took = answered.settled.state == DeliveryState::Delivered;
-    let health = if took { Health::Alive } else { Health::Failing };
-    match answered.permit {
-        Permit::Ordinary(number) => breaker.record(number, answered.posted_at, now, health, &Settings::DEFAULT),
-        Permit::Probe => breaker.record_probe(now, health, &Settings::DEFAULT),
+/// Health of a receiver that gave this answer. A failed probe always counts.
+fn health(answered: &Answered, takes_nothing: bool) -> Health {
+    let counts = takes_nothing || matches!(answered.permit, Permit::Probe);
+    match &answered.settled {
+        Some(settled) if settled.state == DeliveryState::Delivered => Health::Alive,
+        Some(_) if counts => Health::Failing,
+        _ => Health::Unknown,
     }
 }
 
-/// The first words of an answer, on one line; none: it has none.
-fn words(body: &[u8]) -> Option<String> {
-    let text: String = String::from_utf8_lossy(body).chars().take(REASON_MAX).collect();
+/// Records an answer, or gives the right back if the answer shows nothing. Returns the breaker's new state if that changed.
+fn record(
+    breaker: &mut Breaker,
+    permit: Permit,
+    health: Health,
+    posted_at: Timestamp,
+    now: Timestamp,
+) -> Option<State> {
+    match permit {
+        Permit::Ordinary(number) => breaker.record(number, posted_at, now, health, &BREAKER),
+        Permit::Probe => breaker.record_probe(now, health, &BREAKER),
+    }
+}
+
+/// Characters from which on a part of a URL may be a secret.
+const SECRET_MIN: usize = 8;
+
+/// Returns the first words of an answer, on one line. Many receivers repeat the URL, whose long parts are secrets that readers of the
+/// reason may not see.
+fn words(body: &[u8], url: &str) -> Option<String> {
+    let mut text = String::from_utf8_lossy(body).into_owned();
+    let behind_host = url.split(['/', '?', '&', '=']).skip(3);
+    for secret in behind_host.filter(|part| part.len() >= SECRET_MIN) {
+        text = text.replace(secret, "…");
+    }
+    let text: String = text.chars().take(REASON_MAX).collect();
     let text = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
     Some(text.collect::<Vec<_>>().join(" ")).filter(|text| !text.is_empty())
 }
@@ -412,12 +470,16 @@ fn words(body: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
+    const URL: &str = "https://hooks.example/hook/T0123456/b?key=s3cr3ts3cr3t";
+
     #[test]
-    fn an_answers_words_are_short_and_on_one_line() {
-        assert_eq!(words(b""), None);
-        assert_eq!(words(b" \r\n\0 "), None);
-        assert_eq!(words(b"no\r\n\tsuch\0thing ").as_deref(), Some("no such thing"));
-        assert_eq!(words("ä".repeat(4_096).as_bytes()).map(|text| text.chars().count()), Some(REASON_MAX));
-        assert!(words(&[0xff; 9]).is_some());
+    fn response_text_is_one_short_line() {
+        assert_eq!(words(b"", URL), None);
+        assert_eq!(words(b" \r\n\0 ", URL), None);
+        assert_eq!(words(b"no\r\n\tsuch\0thing ", URL).as_deref(), Some("no such thing"));
+        assert_eq!(words("ä".repeat(4_096).as_bytes(), URL).map(|text| text.chars().count()), Some(REASON_MAX));
+        assert!(words(&[0xff; 9], URL).is_some());
+        let echo = format!("{}Cannot POST /hook/T0123456/b?key=s3cr3ts3cr3t", " ".repeat(REASON_MAX - 30));
+        assert_eq!(words(echo.as_bytes(), URL).as_deref(), Some("Cannot POST /hook/…/b?key=…"));
     }
 }

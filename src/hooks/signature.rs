@@ -20,7 +20,6 @@ pub(crate) fn generate() -> Secret {
     Secret(octets)
 }
 
-/// A secret. `Debug` shows nothing of it.
 pub(crate) struct Secret(Zeroizing<Vec<u8>>);
 
 impl fmt::Debug for Secret {
@@ -65,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_is_what_the_specifications_own_library_computes() {
+    fn signature_matches_the_reference_library() {
         for body in ["", "[]", r#"[{"type":"delivery.accepted","data":{"user_id":"ä"}}]"#] {
             let secret = generate();
             let theirs = standardwebhooks::Webhook::new(&secret.write()).unwrap();
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_shows_itself_only_where_it_is_asked_to() {
+    fn secret_is_shown_only_on_request() {
         let secret = Secret::from_octets(vec![7; LEN]);
         assert_eq!(format!("{secret:?}"), "Secret(…)");
         assert_eq!(*secret.write(), "whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=");

@@ -1,4 +1,4 @@
-//! Somebody who listens: first what was missed, then how campaigns stand, then whatever is new, until its right ends.
+//! A listener receives missed events first, then a snapshot of each campaign, then new events, until its right ends.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,48 +6,45 @@ use std::sync::Arc;
 use tokio::sync::broadcast::{self, error::RecvError};
 use tracing::warn;
 
-use super::event::Event;
+use super::reading::Event;
 use super::{Place, Wanted};
 use crate::store::outcomes::stream::{self, Position};
 
-/// Stored events that one listener who resumes is given at a time, so that none holds many.
+/// Maximum stored events that a resuming listener holds in memory.
 const MISSED_AT_ONCE: usize = 100;
 
-/// What a listener hears next.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// An event.
     Event(Arc<Event>),
-    /// What lies between the event that it resumed from and the next one is not kept any more.
+    /// Events between the resume position and the next event are deleted already.
     Gap,
-    /// It was too slow, or what it missed could not be read: it may resume from its [position](Listener::position).
+    /// The listener was too slow, or a read of missed events failed. It may resume from its
+    /// [position](Listener::position).
     Lagged,
-    /// Its right has ended.
     Revoked,
 }
 
-/// Somebody who listens.
 pub(crate) struct Listener {
     pub(super) wanted: Wanted,
-    /// What is stored that it missed: behind the first position, up to the second.
+    /// Range of stored events still to read: after the first position, up to and including the second.
     pub(super) missed: Option<(Position, Position)>,
-    /// What comes before anything new, apart from what it missed.
+    /// Events to deliver before new ones.
     pub(super) backlog: VecDeque<Heard>,
-    /// How campaigns stood when it joined: told after what it missed.
+    /// Snapshots of the campaigns at the time of joining, delivered after the missed events.
     pub(super) snapshots: Vec<Arc<Event>>,
     pub(super) receiver: broadcast::Receiver<Arc<Event>>,
-    /// Up to where it has heard everything that is stored.
+    /// Position of the last stored event that was delivered or skipped.
     pub(super) heard_up_to: Position,
     pub(super) place: Place,
 }
 
 impl Listener {
-    /// Up to where it has heard everything that is stored and that it asked for: whoever resumes from there misses nothing.
+    /// Position from which the listener can resume without a gap.
     pub(crate) fn position(&self) -> Position {
         self.heard_up_to
     }
 
-    /// Waits for what comes next. None: there is no reader any more.
+    /// Waits for the next event. Returns `None` after the reader has stopped.
     pub(crate) async fn next(&mut self) -> Option<Heard> {
         loop {
             if *self.place.ended.borrow() {
@@ -65,7 +62,7 @@ impl Listener {
         }
     }
 
-    /// Reads some of what it missed; after all of that comes how campaigns stood.
+    /// Reads one page of missed events. The snapshots follow the last page.
     async fn catch_up(&mut self, after: Position, until: Position) -> sqlx::Result<()> {
         let kinds = self.wanted.kinds.as_ref();
         let kinds = kinds.map(|kinds| kinds.iter().map(|kind| kind.name().to_owned()).collect::<Vec<_>>());
@@ -81,7 +78,6 @@ impl Listener {
         Ok(())
     }
 
-    /// Waits for something new.
     async fn hear(&mut self) -> Option<Heard> {
         self.backlog.extend(std::mem::take(&mut self.snapshots).into_iter().map(Heard::Event));
         if let Some(heard) = self.backlog.pop_front() {
@@ -90,7 +86,7 @@ impl Listener {
         loop {
             let told = tokio::select! {
                 biased;
-                // Never an error: its place keeps the sender.
+                // Never an error: `self.place.inner` keeps the sender.
                 _ = self.place.ended.wait_for(|ended| *ended) => return Some(Heard::Revoked),
                 told = self.receiver.recv() => told,
             };

@@ -1,17 +1,16 @@
-//! What happens, told to listeners as it happens. One reader in each process looks at the database once a second while
-//! anybody listens, however many they are, and hands what it finds to all of them; nobody listens: nothing is read. Since
-//! facts come from the database, a listener sees what all replicas do.
+//! Live events for listeners of the event stream. One reader in each process polls the database once a second while the
+//! process has listeners, and broadcasts new events to all of them. The events come from the database, so a listener
+//! sees those of all replicas.
 //!
-//! Events that are stored ([`Kind::is_durable`]) have a [`Position`], from which a listener resumes exactly. Progress and
-//! outcomes are snapshots: after a gap the newest is enough, and whoever comes gets it.
+//! Stored events ([`EventType::is_durable`]) have a [`Position`], from which a listener resumes exactly. Progress and
+//! outcomes are snapshots: a new listener receives the last one of each campaign.
 //!
-//! A listener that is slower than the events lags behind until the channel is full, and is then told so and left: memory
-//! does not grow, and nobody else waits.
+//! A listener that is slower than the events is disconnected when its channel is full, so memory stays bounded and
+//! other listeners do not wait.
 //!
-//! With each look goes another at the rights of those who listen. Whoever may not any more is told nothing else, whatever there was
-//! still to tell.
+//! Each poll also checks the rights of the listeners, and disconnects a listener without a right before it sends new
+//! events.
 
-mod event;
 mod listener;
 mod reader;
 mod reading;
@@ -25,32 +24,32 @@ use sqlx::PgPool;
 use tokio::sync::{broadcast, watch};
 use uuid::Uuid;
 
-use crate::model::clock::Clock;
-use crate::model::id::{ApiKeyId, AppId, MessageId, SessionId};
-use crate::model::role::Grants;
 use crate::store::outcomes::stream::{self, Position};
-pub(crate) use event::{Event, Kind};
+use bellwire_core::clock::Clock;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{ApiKeyId, AppId, MessageId, SessionId};
+use bellwire_core::role::Grants;
 pub(crate) use listener::{Heard, Listener};
 use reader::read_on;
+pub(crate) use reading::Event;
 
-/// Events that a listener may lag behind.
 const LAG_MAX: usize = 1_024;
 
-/// What listeners may cost.
+/// Limits and intervals of the event stream.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How often the database is looked at.
+    /// Interval of the polls.
     pub every: Duration,
-    /// Listeners of this process at a time.
+    /// Maximum listeners of this process.
     pub listeners_max: usize,
-    /// Of these, how many listen to all apps: places that listeners to some cannot take.
+    /// Part of `listeners_max` that is reserved for listeners to all apps.
     pub places_for_operators: usize,
-    /// Listeners to one app at a time, with whatever keys, and never more than there are places left for others: however many
-    /// apps take what they can, another one finds some.
+    /// Maximum listeners to one app. The number of free places also limits it, so that one app cannot take the last
+    /// places.
     pub listeners_per_app: usize,
-    /// Listeners of one API key or teammate at a time.
+    /// Maximum listeners of one API key or teammate.
     pub listeners_per_key: usize,
-    /// How often a listener to whom nothing is told gets a sign of life.
+    /// Maximum time without a write to a connection.
     pub heartbeat: Duration,
 }
 
@@ -67,16 +66,15 @@ impl Default for Settings {
     }
 }
 
-/// Why nobody may listen.
+/// Reason for which a listener is refused.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// The process has as many listeners as it may have.
+    /// The process has `listeners_max` listeners.
     Full,
-    /// The app has as many listeners as it may have.
+    /// The app has `listeners_per_app` listeners.
     AppFull,
-    /// The key has as many listeners as it may have.
+    /// The key has `listeners_per_key` listeners.
     KeyFull,
-    /// The database did not answer.
     Database(sqlx::Error),
 }
 
@@ -86,29 +84,24 @@ impl From<sqlx::Error> for Refused {
     }
 }
 
-/// By what right somebody listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Database and master key at hand.
     Local,
-    /// That API key.
     Key(ApiKeyId),
-    /// That session, as long as its owner may do just this in it.
+    /// A session, valid while its owner has exactly these grants.
     Session(SessionId, Grants),
 }
 
-/// Who listens, to what.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    /// To these apps' events; none: to all, the server's own included.
+    /// `None` for all apps and the events of the server.
     pub apps: Option<Vec<AppId>>,
-    /// Of these kinds; none: of all.
-    pub kinds: Option<Vec<Kind>>,
-    /// By this right.
+    /// `None` for all kinds.
+    pub kinds: Option<Vec<EventType>>,
     pub right: Right,
-    /// Whose listener it is: an API key's or a teammate's; none: the command line's.
+    /// Id of the API key or teammate; `None` for the command line.
     pub owner: Option<Uuid>,
-    /// From behind this event; none: from now on.
+    /// Position to resume from; `None` for new events only.
     pub after: Option<Position>,
 }
 
@@ -119,7 +112,7 @@ impl Wanted {
     }
 }
 
-/// This process's listeners and their reader.
+/// Listeners of this process and their reader. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Live(Arc<Inner>);
 
@@ -132,21 +125,16 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// Who listens, each under a number of its own.
     taken: HashMap<u64, Taken>,
-    /// The number of the last one.
     last: u64,
-    /// While anybody listens.
     reader: Option<Reader>,
 }
 
-/// What is known of a listener.
 struct Taken {
     right: Right,
     owner: Option<Uuid>,
-    /// The apps that it listens to; none: all.
+    /// `None` for all apps.
     apps: Option<Vec<AppId>>,
-    /// True from when its right has ended.
     ended: watch::Sender<bool>,
 }
 
@@ -158,17 +146,15 @@ impl State {
 
 struct Reader {
     sender: broadcast::Sender<Arc<Event>>,
-    /// Up to where everybody was told.
     position: Position,
-    /// The newest snapshot of each campaign in motion, for those who come later.
+    /// Last snapshot of each campaign that is being sent, for listeners that join later.
     progress: BTreeMap<MessageId, Arc<Event>>,
 }
 
-/// A listener's place; dropping it makes room for another one.
+/// Registration of a listener. Dropping it frees the place.
 struct Place {
     inner: Arc<Inner>,
     number: u64,
-    /// True from when its listener's right has ended.
     ended: watch::Receiver<bool>,
 }
 
@@ -178,22 +164,17 @@ impl Drop for Place {
     }
 }
 
-/// What somebody gets who joins those who listen.
 struct Joined {
     receiver: broadcast::Receiver<Arc<Event>>,
-    /// Up to where the others have been told.
     at: Position,
-    /// How campaigns stand.
     snapshots: Vec<Arc<Event>>,
 }
 
 impl Live {
-    /// Nobody listens yet.
     pub(crate) fn new(pool: PgPool, clock: Clock, settings: Settings) -> Self {
         Self(Arc::new(Inner { pool, clock, settings, state: Mutex::default() }))
     }
 
-    /// Lets somebody listen.
     pub(crate) async fn listen(&self, wanted: Wanted) -> Result<Listener, Refused> {
         let place = self.take_place(&wanted)?;
         let Joined { receiver, at: joined_at, snapshots } = match self.join(None) {
@@ -237,22 +218,23 @@ impl Live {
         Ok(Place { inner: self.0.clone(), number, ended: has_ended })
     }
 
-    /// Joins those who listen: everything behind the position comes through the receiver. None: nobody reads yet, and there
-    /// is no position to start a reader from.
+    /// Subscribes to all events after the current position of the reader. Starts a reader at `start_from` if there is
+    /// none; returns `None` if there is no position either.
     fn join(&self, start_from: Option<Position>) -> Option<Joined> {
         let mut state = self.0.state.lock();
         if let (None, Some(position)) = (&state.reader, start_from) {
             let (sender, _) = broadcast::channel(LAG_MAX);
             state.reader = Some(Reader { sender, position, progress: BTreeMap::new() });
-            tokio::spawn(read_on(self.0.clone(), position)); // it looks for receivers after this lock
+            tokio::spawn(read_on(self.0.clone(), position)); // reads `receiver_count` only after this lock
         }
         let reader = state.reader.as_ref()?;
         let (receiver, snapshots) = (reader.sender.subscribe(), reader.progress.values().cloned().collect());
         Some(Joined { receiver, at: reader.position, snapshots })
     }
 
-    /// From where a listener goes on that has heard everything up to `after`, and whether there is a gap before that. It may
-    /// be further than the reader was when the listener joined, if it comes from a replica whose reader was ahead.
+    /// Returns the position from which a listener resumes that has received all events up to `after`, and a gap if
+    /// events are missing. The position is after `joined_at` if the listener was connected to a replica whose reader
+    /// was ahead.
     async fn resume(&self, after: Position, joined_at: Position) -> sqlx::Result<(Position, Option<Heard>)> {
         let kept = stream::kept(&self.0.pool).await?;
         Ok(match after {

@@ -1,4 +1,4 @@
-//! The one reader of a process: looks at the database while anybody listens, and tells everybody what it finds.
+//! The reader of a process: polls the database while the process has listeners, and broadcasts the events.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::event::Event;
+use super::reading::Event;
 use super::reading::{Memory, Snapshots};
 use super::{Inner, Reader, Right};
 use crate::panics;
 use crate::store::keys::{api_keys, sessions};
 use crate::store::outcomes::stream::{self, Position, StreamRow};
 
-/// Stored events that are read at a time: far fewer than a listener may lag behind.
+/// Stored events in one page. Far fewer than `LAG_MAX`.
 const ROWS_MAX: usize = 500;
-/// How long the reader rests while there are more stored events than it reads at a time, so that listeners can follow.
+/// Pause between full pages, so that listeners can keep up.
 const BETWEEN_PAGES: Duration = Duration::from_millis(20);
-/// Reads while anybody listens. Should that panic, nobody does any more: whoever listened comes back, as after any end, and a new
-/// reader starts.
+/// Reads while the process has listeners. A panic ends the reader: listeners are disconnected, and the next listener
+/// starts a new one.
 pub(super) async fn read_on(inner: Arc<Inner>, position: Position) {
     if panics::caught(read_while_heard(&inner, position)).await.is_err() {
         inner.state.lock().reader = None;
@@ -47,7 +47,7 @@ async fn read_while_heard(inner: &Inner, mut position: Position) {
 }
 
 impl Inner {
-    /// Whether nobody listens any more: then there is no reader from now on.
+    /// Removes the reader if it has no receivers, and returns whether there is no reader now.
     fn is_deserted(&self) -> bool {
         let mut state = self.state.lock();
         let is_deserted = state.reader.as_ref().is_none_or(|reader| reader.sender.receiver_count() == 0);
@@ -57,8 +57,8 @@ impl Inner {
         is_deserted
     }
 
-    /// Tells everything that is new to those who may hear it, which is looked at first. What is stored comes before snapshots: that
-    /// those cannot be read does not keep it back.
+    /// Checks rights, then sends new events. Stored events are sent before snapshots are read, so that a failed read
+    /// does not delay them.
     async fn look(&self, position: &mut Position, memory: &mut Memory) -> sqlx::Result<()> {
         self.end_revoked().await?;
         self.tell_stored(position).await?;
@@ -66,7 +66,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells what was stored behind the position, and moves it.
+    /// Sends the stored events after `position`, and advances it.
     async fn tell_stored(&self, position: &mut Position) -> sqlx::Result<()> {
         loop {
             let limit = i64::try_from(ROWS_MAX).expect("it is small");
@@ -85,7 +85,7 @@ impl Inner {
         }
     }
 
-    /// Ends the listening of those whose right has ended since they came.
+    /// Ends the listeners whose right has ended.
     async fn end_revoked(&self) -> sqlx::Result<()> {
         let (mut keys, mut of_sessions) = (HashSet::new(), HashSet::new());
         for taken in self.state.lock().taken.values() {
@@ -107,7 +107,7 @@ impl Inner {
         for taken in self.state.lock().taken.values() {
             let goes_on = match &taken.right {
                 Right::Local => true,
-                // Who came while this was asked is looked at the next time.
+                // Right of a listener that joined during the query: checked at the next poll.
                 Right::Key(key) => valid.contains(key) || !keys.contains(key),
                 Right::Session(session, grants) => {
                     standing.get(session) == Some(grants) || !of_sessions.contains(session)
@@ -129,12 +129,12 @@ impl Inner {
         });
     }
 
-    /// Tells everybody, and remembers for those who join later, in one step.
+    /// Updates the reader and sends events under one lock, so that a joining listener misses none.
     fn tell(&self, remember: impl FnOnce(&mut Reader) -> Vec<Arc<Event>>) {
         let mut state = self.state.lock();
         let Some(reader) = &mut state.reader else { return };
         for event in remember(reader) {
-            let _ = reader.sender.send(event); // nobody receives: all have left meanwhile
+            let _ = reader.sender.send(event); // an error means that all listeners have left
         }
     }
 }

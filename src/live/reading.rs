@@ -1,4 +1,4 @@
-//! A look at how campaigns and outcomes stand, and events as listeners are told.
+//! Snapshots of campaigns and outcomes, and the JSON of events.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -8,44 +8,52 @@ use serde_json::{Map, Value, json};
 use sqlx::PgPool;
 use tokio::time::Instant;
 
-use super::{Event, Kind};
-use crate::model::clock::Timestamp;
-use crate::model::delivery::Ending;
-use crate::model::id::{AppId, MessageId};
 use crate::store::outcomes::stream::{self, Position, Progress, Rollup, StreamRow};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Ending;
+use bellwire_core::event_type::EventType;
+use bellwire_core::id::{AppId, MessageId};
 
-/// The start of the minute that `now` lies in.
+/// Event as listeners receive it.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// Place among the stored events. `None`: the event is a snapshot.
+    pub position: Option<Position>,
+    /// App that the event concerns. `None`: it concerns the server as a whole.
+    pub app: Option<AppId>,
+    pub kind: EventType,
+    pub json: Box<str>,
+}
+
+/// Returns the start of the minute of `now`.
 fn minute(now: Timestamp) -> Timestamp {
     now.duration_trunc(TimeDelta::minutes(1)).unwrap_or(now)
 }
 
-/// How campaigns and outcomes stand.
+/// Snapshots to send after one poll.
 pub(super) struct Snapshots {
-    /// Campaigns that have moved.
     pub progress: Vec<(MessageId, Arc<Event>)>,
-    /// All campaigns in motion.
     pub in_motion: HashSet<MessageId>,
-    /// What came of attempts since the look before.
+    /// Counts of attempts since the previous poll, one event for each app.
     pub outcomes: Vec<Arc<Event>>,
 }
 
-/// How many attempts came to what, by minute, app and [ending](Ending::code).
+/// Counts of attempts by minute, app and [ending](Ending::code).
 type Sums = HashMap<(Timestamp, AppId, i16), i64>;
 
-/// What the look before found.
+/// Results of the previous poll.
 #[derive(Default)]
 pub(super) struct Memory {
     progress: HashMap<MessageId, Progress>,
-    /// Outcomes, and when they were read.
     outcomes: Option<(Instant, Sums)>,
 }
 
 impl Memory {
-    /// Looks how campaigns and outcomes stand.
+    /// Reads the current progress and outcomes, and compares them with those of the previous poll.
     pub(super) async fn read(&mut self, pool: &PgPool, now: Timestamp) -> sqlx::Result<Snapshots> {
         let campaigns = stream::progress(pool, now).await?;
         let this = minute(now);
-        // What settles just now may count into the minute before, or by another replica's clock into the one after.
+        // A settling may count into the previous minute, or into the next one by the clock of another replica.
         let minutes = [this - TimeDelta::minutes(1), this, this + TimeDelta::minutes(1)];
         let rollups = stream::outcomes(pool, &minutes).await?;
         let in_motion = campaigns.iter().map(|campaign| campaign.message).collect();
@@ -53,7 +61,7 @@ impl Memory {
         Ok(Snapshots { progress: self.moved(campaigns, now), in_motion, outcomes })
     }
 
-    /// The campaigns that stand otherwise than at the look before.
+    /// Returns the campaigns whose progress differs from that of the previous poll.
     fn moved(&mut self, campaigns: Vec<Progress>, now: Timestamp) -> Vec<(MessageId, Arc<Event>)> {
         let before = std::mem::take(&mut self.progress);
         self.progress = campaigns.into_iter().map(|campaign| (campaign.message, campaign)).collect();
@@ -62,7 +70,8 @@ impl Memory {
         moved.map(|campaign| (campaign.message, Arc::new(Event::progress(campaign, now)))).collect()
     }
 
-    /// What came of attempts since the look before, by app. The first look only learns how things stand.
+    /// Returns the attempts since the previous poll by app. The first poll returns none, because it has nothing to
+    /// compare with.
     fn outcomes(&mut self, rollups: Vec<Rollup>, now: Timestamp) -> Vec<Event> {
         let sums: Sums = rollups.into_iter().map(|it| ((it.minute, it.app, it.ending), it.n)).collect();
         let read_at = Instant::now();
@@ -83,14 +92,14 @@ impl Memory {
 }
 
 impl Event {
-    fn new(position: Option<Position>, app: Option<AppId>, kind: Kind, at: Timestamp, data: &Value) -> Self {
+    fn new(position: Option<Position>, app: Option<AppId>, kind: EventType, at: Timestamp, data: &Value) -> Self {
         let json = json!({"kind": kind, "app": app, "at": at, "data": data}).to_string().into();
         Self { position, app, kind, json }
     }
 
-    /// A stored one. None: a newer version of the program knows what it is.
+    /// Converts a stored row. Returns `None` for a kind that only a newer version of the program defines.
     pub(super) fn stored(row: StreamRow) -> Option<Self> {
-        let kind = Kind::from_name(&row.kind).filter(|kind| kind.is_durable())?;
+        let kind = EventType::from_name(&row.kind).filter(|kind| kind.is_durable())?;
         Some(Self::new(Some(row.position()), row.app, kind, row.at, &row.data))
     }
 
@@ -102,7 +111,7 @@ impl Event {
             "targeted": it.targeted, "waiting": waiting, "accepted": it.accepted, "gone": it.gone, "expired": it.expired,
             "dead": it.dead, "cancelled": it.cancelled, "capped": it.capped,
         });
-        Self::new(None, Some(it.app), Kind::MessageProgress, now, &data)
+        Self::new(None, Some(it.app), EventType::MessageProgress, now, &data)
     }
 
     fn outcomes(app: AppId, endings: &BTreeMap<i16, i64>, seconds: f64, now: Timestamp) -> Self {
@@ -112,7 +121,7 @@ impl Event {
         });
         let mut data: Map<String, Value> = counts.into_iter().collect();
         data.insert("seconds".into(), json!((seconds * 1e3).round() / 1e3));
-        Self::new(None, Some(app), Kind::Outcomes, now, &data.into())
+        Self::new(None, Some(app), EventType::Outcomes, now, &data.into())
     }
 }
 
@@ -121,7 +130,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::message::MessageState;
+    use bellwire_core::message::MessageState;
 
     fn now() -> Timestamp {
         "2027-01-15T08:00:00Z".parse().unwrap()
@@ -150,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn only_campaigns_that_moved_are_told_and_what_waits_is_what_has_not_ended() {
+    fn moved_campaigns_are_reported_with_the_rest() {
         let mut memory = Memory::default();
         let moved = memory.moved(vec![campaign(1, 10), campaign(2, 20)], now());
         assert_eq!(moved.len(), 2);
@@ -162,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_are_what_has_come_since_the_look_before_across_minutes() {
+    fn outcomes_span_minutes_since_last_read() {
         let mut memory = Memory::default();
         let sum = |minute, app, ending: Ending, n| Rollup { minute, app, ending: ending.code(), n };
         let next = now() + TimeDelta::minutes(1);

@@ -1,74 +1,37 @@
-//! The labels of the series, and their values.
+//! Label sets of the series.
 
-use std::fmt;
+/// Labels with their values.
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
-
-/// A label's value, known at compile time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Name(pub(super) &'static str);
-
-impl EncodeLabelValue for Name {
-    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), fmt::Error> {
-        self.0.encode(encoder)
-    }
+pub(super) trait LabelSet: Clone + Ord + std::fmt::Debug + Send + Sync + 'static {
+    fn labels(&self) -> Labels;
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct AttemptLabels {
-    pub(super) gateway: Name,
-    pub(super) status: Name,
-    pub(super) tier: Name,
+/// Declares label sets by the names of their labels and the types of their values.
+macro_rules! label_sets {
+    ($($Labels:ident { $($label:ident: $Value:ty),+ })+) => {$(
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+        pub(super) struct $Labels {
+            $(pub(super) $label: $Value,)+
+        }
+
+        impl LabelSet for $Labels {
+            fn labels(&self) -> Labels {
+                vec![$((stringify!($label), self.$label.to_string())),+]
+            }
+        }
+    )+};
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct GatewayLabel {
-    pub(super) gateway: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct EndingLabels {
-    pub(super) ending: Name,
-    pub(super) tier: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct TierLabel {
-    pub(super) tier: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct KindLabel {
-    pub(super) kind: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct RequestLabels {
-    pub(super) method: String,
-    pub(super) route: String,
-    pub(super) status: u16,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OutcomeLabel {
-    pub(super) outcome: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct PoolLabels {
-    pub(super) pool: Name,
-    pub(super) state: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct FaultLabel {
-    pub(super) fault: Name,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct SliLabels {
-    pub(super) sli: Name,
-    pub(super) lane: i32,
-    pub(super) gateway: Name,
-    pub(super) tier: Name,
+label_sets! {
+    AttemptLabels { gateway: &'static str, status: &'static str, tier: &'static str }
+    GatewayLabel { gateway: &'static str }
+    EndingLabels { ending: &'static str, tier: &'static str }
+    TierLabel { tier: &'static str }
+    KindLabel { kind: &'static str }
+    RequestLabels { method: String, route: String, status: u16 }
+    OutcomeLabel { outcome: &'static str }
+    PoolLabels { pool: &'static str, state: &'static str }
+    FaultLabel { fault: &'static str }
+    SliLabels { sli: &'static str, lane: i32, gateway: &'static str, tier: &'static str }
 }

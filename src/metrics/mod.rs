@@ -5,6 +5,7 @@
 
 mod labels;
 mod process;
+mod registry;
 mod series;
 
 use std::cmp::Reverse;
@@ -14,209 +15,127 @@ use std::time::Duration;
 
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 
-use crate::model::delivery::{Ending, Tier};
-use crate::model::fact::StatusClass;
-use crate::model::hook::DeliveryState;
-use crate::model::lane::Gateway;
 use crate::panics;
-use crate::policy::reliability::{self, LaneSums, Reading, Sli};
+use bellwire_core::delivery::{Ending, Tier};
+use bellwire_core::fact::StatusClass;
+use bellwire_core::hook::DeliveryState;
+use bellwire_core::lane::Gateway;
+use bellwire_core::named;
+use bellwire_rules::policy::reliability::{self, LaneSums, Reading, Sli};
+pub(crate) use labels::Labels;
 use labels::{
-    AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, Name, OutcomeLabel, PoolLabels, RequestLabels,
+    AttemptLabels, EndingLabels, FaultLabel, GatewayLabel, KindLabel, OutcomeLabel, PoolLabels, RequestLabels,
     SliLabels, TierLabel,
 };
 use process::Process;
-use series::{counter, counters, gauge, histogram, histograms, seconds};
+use registry::Registry;
+pub(crate) use registry::{Registered, Value};
+pub(crate) use series::Histogram;
+use series::{Build, Family, plain, seconds};
 
-/// Methods that have series of their own.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// Lanes that have series of their own, at most.
 const LANES_MAX: usize = 100;
 
-/// What can be wrong with a retry token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TokenFault {
-    /// It does not fit its row: somebody changed it by hand. The delivery is dead.
-    Tampered,
-    /// Its attempt was made already: somebody put the row back. It is dead.
-    Replayed,
-    /// It is right, but past its time. The row's state was read again.
-    Late,
-}
-
-impl TokenFault {
-    const ALL: [TokenFault; 3] = [TokenFault::Tampered, TokenFault::Replayed, TokenFault::Late];
-
-    fn name(self) -> &'static str {
-        match self {
-            TokenFault::Tampered => "tampered",
-            TokenFault::Replayed => "replayed",
-            TokenFault::Late => "late",
-        }
+named! {
+    /// What can be wrong with a retry token.
+    pub enum TokenFault {
+        /// It does not fit its row: somebody changed it by hand. The delivery is dead.
+        Tampered = "tampered",
+        /// Its attempt was made already: somebody put the row back. It is dead.
+        Replayed = "replayed",
+        /// It is right, but past its time. The row's state was read again.
+        Late = "late",
     }
 }
 
 /// Of the process: the log, by which they are counted, is begun before there are metrics.
 static SLOW_STATEMENTS: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// Statements that took longer than a setting says.
 pub(crate) fn slow_statements() -> &'static Counter {
     &SLOW_STATEMENTS
 }
 
-/// By gateway, status and tier.
 type Attempts = [[[Counter; Tier::ALL.len()]; StatusClass::ALL.len()]; Gateway::ALL.len()];
-/// By ending and tier.
 type Endings = [[Counter; Tier::ALL.len()]; Ending::ALL.len()];
+type FloatGauge = Gauge<f64, AtomicU64>;
 
-/// All series of a process. Share it as an `Arc`.
-#[derive(Debug)]
-pub struct Metrics {
-    registry: Registry,
-    attempts: Attempts,
-    endings: Endings,
-    attempt_seconds: [Histogram; Gateway::ALL.len()],
-    lag_seconds: [Histogram; Tier::ALL.len()],
-    requests: Family<RequestLabels, Counter>,
-    slis: Family<SliLabels, Gauge<f64, AtomicU64>>,
-    sli_states: Family<SliLabels, Gauge>,
-    token_faults: [Counter; TokenFault::ALL.len()],
-    /// Deliveries that wait for their turn at a subscription's `maxReceivesPerSecond`, counted when they begin to.
-    pub throttled: Counter,
-    /// Messages that the API took.
-    pub messages_accepted: Counter,
-    /// Batches that were taken off cursors.
-    pub batches_taken: Counter,
-    /// Batches that this process holds open.
-    pub batches_open: Gauge,
-    /// Queue rows that this process claimed.
-    pub claims: Counter,
-    /// Rows of a batch or claim that another process had taken over, or that an earlier, cut-off settle had written.
-    pub settle_fenced: Counter,
-    /// Workers that were found silent and ended.
-    pub workers_ended: Counter,
-    /// Settling transactions that failed and are tried again.
-    pub settle_retries: Counter,
-    /// How long a settling transaction took.
-    pub settle_seconds: Histogram,
-    /// Lanes that are held by a `Retry-After` or after a 429.
-    pub lanes_held: Gauge,
-    /// Lanes whose breaker is open or half open.
-    pub lanes_open: Gauge,
-    /// Times that a breaker opened.
-    pub breaker_trips: Counter,
-    alerts_open: Family<KindLabel, Gauge>,
-    /// POSTs without an answer yet.
-    pub in_flight: Gauge,
-    /// Whether payloads are sealed eight at a time: 1 or 0.
-    pub multi_buffer: Gauge,
-    /// By how many seconds the database's clock is ahead of this host's.
-    pub clock_offset_s: Gauge<f64, AtomicU64>,
-    /// When the certificate expires that this process shows, in seconds since 1970; 0: it shows none.
-    pub certificate_expires_s: Gauge<f64, AtomicU64>,
-    connections: Family<PoolLabels, Gauge>,
-    /// Whether a host of the database takes writes.
-    pub database_writable: Gauge,
-    /// Times that another host of the database, or a promoted one, became the primary.
-    pub database_failovers: Counter,
-    /// Whether Postgres waits for standbys instead of confirming commits.
-    pub commits_unconfirmed: Gauge,
-    read_replica_active: Gauge,
-    read_replica_lag_s: Gauge<f64, AtomicU64>,
-    subscriptions_active: Family<GatewayLabel, Gauge>,
-    webhook_requests: [Counter; DeliveryState::ALL.len()],
-    webhooks_pending: Gauge,
-    webhooks_oldest_pending_s: Gauge<f64, AtomicU64>,
-    due: Gauge,
-    oldest_due_s: Gauge<f64, AtomicU64>,
-    process: Process,
+/// Declares the series by their fields, names and helps.
+macro_rules! metrics {
+    ($($vis:vis $field:ident: $Series:ty = $make:ident($name:literal, $help:literal);)+) => {
+        /// All series of a process. Share it as an `Arc`.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            process: Process,
+            $(#[doc = $help] $vis $field: $Series,)+
+        }
+
+        impl Metrics {
+            /// Registers every series.
+            pub fn new() -> Arc<Self> {
+                let mut registry = Registry::with_prefix("bellwire");
+                let r = &mut registry;
+                r.add("panics", "Panics, those included that were caught", None, panics::count().clone());
+                let slow = "Statements that took longer than BELLWIRE_SLOW_STATEMENT_MS; the log has them";
+                r.add("slow_statements", slow, None, SLOW_STATEMENTS.clone());
+                let _ = plain::<Build>(r, "build", "What runs");
+                Arc::new(Self { $($field: $make(r, $name, $help),)+ process: Process::new(), registry })
+            }
+        }
+    };
+}
+
+metrics! {
+    attempts: Attempts = attempts("attempts", "POSTs to gateways by what was answered");
+    endings: Endings = endings("deliveries_ended", "Deliveries by how they ended, and attempts that a retry follows");
+    attempt_seconds: [Histogram; Gateway::ALL.len()] =
+        by_gateway("attempt", "Time from the start of a POST to its answer");
+    lag_seconds: [Histogram; Tier::ALL.len()] = by_tier("queue_lag", "How much later than scheduled a POST began");
+    requests: Family<RequestLabels, Counter> = plain("http_requests", "Requests to the API by route and status");
+    slis: Family<SliLabels, FloatGauge> = plain("sli", "Reliability of retries over the last hour, by lane and tier");
+    sli_states: Family<SliLabels, Gauge> = plain("sli_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert");
+    token_faults: [Counter; TokenFault::ALL.len()] =
+        token_faults("retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
+    pub throttled: Counter = plain("throttled", "Deliveries that had to wait for their subscription's throttle");
+    pub messages_accepted: Counter = plain("messages_accepted", "Messages that the API took");
+    pub batches_taken: Counter = plain("batches_taken", "Batches taken off cursors");
+    pub batches_open: Gauge = plain("batches_open", "Batches that this process holds open");
+    pub claims: Counter = plain("claims", "Queue rows claimed");
+    pub settle_fenced: Counter = plain("settle_fenced", "Rows that were already settled or taken over");
+    pub workers_ended: Counter = plain("workers_ended", "Workers that fell silent, and whose work this one took over");
+    pub settle_retries: Counter = plain("settle_retries", "Settling transactions that failed and are tried again");
+    pub settle_seconds: Histogram = seconds("settle", "Time that a settling transaction took");
+    pub lanes_held: Gauge = plain("lanes_held", "Lanes held by a gateway's throttling");
+    pub lanes_open: Gauge = plain("lanes_open", "Lanes whose breaker is open or half open");
+    pub breaker_trips: Counter = plain("breaker_trips", "Times that a breaker opened");
+    alerts_open: Family<KindLabel, Gauge> =
+        plain("alerts_open", "Unresolved alerts of the whole server");
+    pub in_flight: Gauge = plain("in_flight", "POSTs without an answer yet");
+    pub multi_buffer: Gauge = plain("multi_buffer", "Whether payloads are sealed eight at a time: 1 or 0");
+    pub clock_offset_s: FloatGauge = seconds("clock_offset", "How far the database's clock is ahead of this host's");
+    pub certificate_expires_s: FloatGauge =
+        seconds("tls_certificate_expiry_timestamp", "When the certificate expires; 0: none");
+    connections: Family<PoolLabels, Gauge> = plain("database_connections", "Connections of this process to Postgres");
+    pub database_writable: Gauge = plain("database_writable", "Whether a host of the database takes writes");
+    pub database_failovers: Counter = plain("database_failovers", "Times that another primary was found");
+    pub commits_unconfirmed: Gauge =
+        plain("commits_unconfirmed", "Whether Postgres waits for standbys that are not there");
+    read_replica_active: Gauge = plain("read_replica_active", "Whether a standby is read from");
+    read_replica_lag_s: FloatGauge = seconds("read_replica_lag", "How far that standby lags, as far as is known");
+    subscriptions_active: Family<GatewayLabel, Gauge> =
+        plain("subscriptions_active", "Active subscriptions by gateway");
+    webhook_requests: [Counter; DeliveryState::ALL.len()] =
+        webhook_requests("webhook_requests", "Requests to receivers of webhooks: delivered, retried later, or failed for good");
+    webhooks_pending: Gauge = plain("webhooks_pending", "Requests to receivers of active webhooks that are to be made");
+    webhooks_oldest_pending_s: FloatGauge = seconds("webhooks_oldest_pending", "Age of the oldest of them");
+    due: Gauge = plain("deliveries_due", "Deliveries in the queue that are due; 10,000 of a lane and tier at most");
+    oldest_due_s: FloatGauge = seconds("oldest_due", "For how long the oldest of them has been due");
 }
 
 impl Metrics {
-    /// Registers every series. It is as long as there are series.
-    pub fn new() -> Arc<Self> {
-        let mut registry = Registry::with_prefix("bellwire");
-        let r = &mut registry;
-        let attempt_seconds = histograms(r, "attempt", "Time from the start of a POST to its answer");
-        let lag_seconds = histograms(r, "queue_lag", "How much later than scheduled a POST began");
-        let requests = Family::default();
-        let (slis, sli_states) = (Family::default(), Family::default());
-        r.register("sli", "Reliability of retries over the last hour, by lane and tier", slis.clone());
-        r.register("sli_state", "Where each stands: 0 unknown, 1 ok, 2 warn, 3 alert", sli_states.clone());
-        let token_faults = counters(r, "retry_token_faults", "Queue rows whose retry token was wrong, used, or late");
-        let alerts_open = Family::default();
-        r.register("alerts_open", "Alerts that nobody has resolved, in all of the server", alerts_open.clone());
-        r.register("http_requests", "Requests to the API by route and status", requests.clone());
-        let connections = Family::default();
-        r.register("database_connections", "Connections of this process to Postgres", connections.clone());
-        let subscriptions_active = Family::default();
-        r.register("subscriptions_active", "Active subscriptions by gateway", subscriptions_active.clone());
-        r.register("panics", "Panics, those included that were caught", panics::count().clone());
-        let slow = "Statements that took longer than BELLWIRE_SLOW_STATEMENT_MS; the log has them";
-        r.register("slow_statements", slow, SLOW_STATEMENTS.clone());
-        r.register("build", "What runs", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-        Arc::new(Self {
-            attempts: attempts(r),
-            endings: endings(r),
-            attempt_seconds: Gateway::ALL
-                .map(|gateway| attempt_seconds.get_or_create_owned(&GatewayLabel { gateway: Name(gateway.name()) })),
-            lag_seconds: Tier::ALL.map(|tier| lag_seconds.get_or_create_owned(&TierLabel { tier: Name(tier.name()) })),
-            requests,
-            slis,
-            sli_states,
-            token_faults: TokenFault::ALL
-                .map(|fault| token_faults.get_or_create_owned(&FaultLabel { fault: Name(fault.name()) })),
-            throttled: counter(r, "throttled", "Deliveries that had to wait for their subscription's throttle"),
-            alerts_open,
-            messages_accepted: counter(r, "messages_accepted", "Messages that the API took"),
-            batches_taken: counter(r, "batches_taken", "Batches taken off cursors"),
-            batches_open: gauge(r, "batches_open", "Batches that this process holds open"),
-            claims: counter(r, "claims", "Queue rows claimed"),
-            settle_fenced: counter(r, "settle_fenced", "Rows that were already settled or taken over"),
-            workers_ended: counter(r, "workers_ended", "Workers that fell silent, and whose work this one took over"),
-            settle_retries: counter(r, "settle_retries", "Settling transactions that failed and are tried again"),
-            settle_seconds: histogram(r, "settle", "Time that a settling transaction took"),
-            lanes_held: gauge(r, "lanes_held", "Lanes held by a gateway's throttling"),
-            lanes_open: gauge(r, "lanes_open", "Lanes whose breaker is open or half open"),
-            breaker_trips: counter(r, "breaker_trips", "Times that a breaker opened"),
-            in_flight: gauge(r, "in_flight", "POSTs without an answer yet"),
-            multi_buffer: gauge(r, "multi_buffer", "Whether payloads are sealed eight at a time: 1 or 0"),
-            clock_offset_s: seconds(r, "clock_offset", "How far the database's clock is ahead of this host's"),
-            certificate_expires_s: seconds(
-                r,
-                "tls_certificate_expiry_timestamp",
-                "When the certificate expires; 0: none",
-            ),
-            connections,
-            database_writable: gauge(r, "database_writable", "Whether a host of the database takes writes"),
-            database_failovers: counter(r, "database_failovers", "Times that another primary was found"),
-            commits_unconfirmed: gauge(
-                r,
-                "commits_unconfirmed",
-                "Whether Postgres waits for standbys that are not there",
-            ),
-            read_replica_active: gauge(r, "read_replica_active", "Whether a standby is read from"),
-            read_replica_lag_s: seconds(r, "read_replica_lag", "How far that standby lags, as far as is known"),
-            subscriptions_active,
-            webhook_requests: webhook_requests(r),
-            webhooks_pending: gauge(
-                r,
-                "webhooks_pending",
-                "Requests to receivers of active webhooks that are to be made",
-            ),
-            webhooks_oldest_pending_s: seconds(r, "webhooks_oldest_pending", "Age of the oldest of them"),
-            due: gauge(r, "deliveries_due", "Deliveries in the queue that are due; 10,000 of a lane and tier at most"),
-            oldest_due_s: seconds(r, "oldest_due", "For how long the oldest of them has been due"),
-            process: Process::new(),
-            registry,
-        })
-    }
-
     /// Counts a POST and how long its answer took.
     pub fn attempt(&self, gateway: Gateway, tier: Tier, status: Option<u16>, took: Duration) {
         self.attempts[gateway as usize][StatusClass::of(status) as usize][place(tier.code())].inc();
@@ -243,7 +162,7 @@ impl Metrics {
     pub fn request(&self, method: &str, route: &str, status: u16) {
         let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("other");
         let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), status };
-        self.requests.get_or_create(&labels).inc();
+        self.requests.of(labels).inc();
     }
 
     /// Shows these reliability metrics of the last hour instead of those before: those of the lanes in the worst state, so that series do not
@@ -268,20 +187,20 @@ impl Metrics {
             return;
         };
         let labels = SliLabels {
-            sli: Name(reading.sli.name()),
+            sli: reading.sli.name(),
             lane: lane.lane.0,
-            gateway: Name(lane.gateway.name()),
-            tier: Name(tier.map_or("", Tier::name)),
+            gateway: lane.gateway.name(),
+            tier: tier.map_or("", Tier::name),
         };
-        self.slis.get_or_create(&labels).set(value);
-        self.sli_states.get_or_create(&labels).set(reading.state as i64);
+        self.slis.of(labels.clone()).set(value);
+        self.sli_states.of(labels).set(reading.state as i64);
     }
 
     /// Shows how many connections of a pool there are, and how many of them do nothing.
     pub fn show_pool(&self, pool: &'static str, open: u32, idle: usize) {
         let idle = i64::try_from(idle).unwrap_or(i64::MAX);
         for (state, n) in [("idle", idle), ("used", (i64::from(open) - idle).max(0))] {
-            self.connections.get_or_create(&PoolLabels { pool: Name(pool), state: Name(state) }).set(n);
+            self.connections.of(PoolLabels { pool, state }).set(n);
         }
     }
 
@@ -297,7 +216,7 @@ impl Metrics {
     pub fn show_subscriptions(&self, by_gateway: &[(Gateway, i64)]) {
         for gateway in Gateway::ALL {
             let n = by_gateway.iter().find(|(known, _)| *known == gateway).map_or(0, |(_, n)| *n);
-            self.subscriptions_active.get_or_create(&GatewayLabel { gateway: Name(gateway.name()) }).set(n);
+            self.subscriptions_active.of(GatewayLabel { gateway: gateway.name() }).set(n);
         }
     }
 
@@ -321,49 +240,66 @@ impl Metrics {
 
     /// Says how many alerts of a kind are open.
     pub fn alerts_open(&self, kind: &'static str, n: i64) {
-        self.alerts_open.get_or_create(&KindLabel { kind: Name(kind) }).set(n);
+        self.alerts_open.of(KindLabel { kind }).set(n);
     }
 
     /// Everything in the text format that Prometheus reads (OpenMetrics).
     pub fn render(&self) -> String {
         let mut text = String::new();
-        let written = encode_registry(&mut text, &self.registry)
-            .and_then(|()| encode_registry(&mut text, self.process.look()))
+        let written = encode_registry(&mut text, &self.registry.text)
+            .and_then(|()| encode_registry(&mut text, &self.process.look().text))
             .and_then(|()| encode_eof(&mut text));
         written.expect("a string takes everything");
         text
     }
+
+    /// Returns all series to read.
+    pub(crate) fn registered(&self) -> impl Iterator<Item = &Registered> {
+        self.registry.metrics.iter().chain(&self.process.look().metrics)
+    }
 }
 
-fn attempts(registry: &mut Registry) -> Attempts {
-    let attempts = counters(registry, "attempts", "POSTs to gateways by what was answered");
+fn attempts(registry: &mut Registry, name: &str, help: &str) -> Attempts {
+    let attempts: Family<_, Counter> = plain(registry, name, help);
     let of = |gateway: Gateway, status: StatusClass, tier: Tier| AttemptLabels {
-        gateway: Name(gateway.name()),
-        status: Name(status.name()),
-        tier: Name(tier.name()),
+        gateway: gateway.name(),
+        status: status.name(),
+        tier: tier.name(),
     };
-    Gateway::ALL.map(|gateway| {
-        StatusClass::ALL.map(|status| Tier::ALL.map(|tier| attempts.get_or_create_owned(&of(gateway, status, tier))))
-    })
+    Gateway::ALL
+        .map(|gateway| StatusClass::ALL.map(|status| Tier::ALL.map(|tier| attempts.of(of(gateway, status, tier)))))
 }
 
-fn endings(registry: &mut Registry) -> Endings {
-    let help = "Deliveries by how they ended, and attempts that a retry follows";
-    let endings = counters(registry, "deliveries_ended", help);
-    let of = |ending: Ending, tier: Tier| EndingLabels { ending: Name(ending.name()), tier: Name(tier.name()) };
-    Ending::ALL.map(|ending| Tier::ALL.map(|tier| endings.get_or_create_owned(&of(ending, tier))))
+fn endings(registry: &mut Registry, name: &str, help: &str) -> Endings {
+    let endings: Family<_, Counter> = plain(registry, name, help);
+    let of = |ending: Ending, tier: Tier| EndingLabels { ending: ending.name(), tier: tier.name() };
+    Ending::ALL.map(|ending| Tier::ALL.map(|tier| endings.of(of(ending, tier))))
 }
 
-fn webhook_requests(registry: &mut Registry) -> [Counter; DeliveryState::ALL.len()] {
-    let help = "Requests to receivers of webhooks: delivered, retried later, or failed for good";
-    let requests = counters(registry, "webhook_requests", help);
+fn by_gateway(registry: &mut Registry, name: &str, help: &str) -> [Histogram; Gateway::ALL.len()] {
+    let family: Family<_, Histogram> = seconds(registry, name, help);
+    Gateway::ALL.map(|gateway| family.of(GatewayLabel { gateway: gateway.name() }))
+}
+
+fn by_tier(registry: &mut Registry, name: &str, help: &str) -> [Histogram; Tier::ALL.len()] {
+    let family: Family<_, Histogram> = seconds(registry, name, help);
+    Tier::ALL.map(|tier| family.of(TierLabel { tier: tier.name() }))
+}
+
+fn token_faults(registry: &mut Registry, name: &str, help: &str) -> [Counter; TokenFault::ALL.len()] {
+    let family: Family<_, Counter> = plain(registry, name, help);
+    TokenFault::ALL.map(|fault| family.of(FaultLabel { fault: fault.name() }))
+}
+
+fn webhook_requests(registry: &mut Registry, name: &str, help: &str) -> [Counter; DeliveryState::ALL.len()] {
+    let requests: Family<_, Counter> = plain(registry, name, help);
     DeliveryState::ALL.map(|state| {
         let outcome = match state {
             DeliveryState::Pending => "retried",
             DeliveryState::Delivered => "delivered",
             DeliveryState::Failed => "failed",
         };
-        requests.get_or_create_owned(&OutcomeLabel { outcome: Name(outcome) })
+        requests.of(OutcomeLabel { outcome })
     })
 }
 
@@ -377,7 +313,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::id::{AppId, LaneId};
+    use bellwire_core::id::{AppId, LaneId};
 
     #[test]
     fn each_count_lands_in_its_own_series() {
@@ -427,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_have_series_up_to_a_limit_and_those_in_the_worst_state_come_first() {
+    fn lane_series_are_limited_worst_first() {
         let lane = |number, first_accepted| {
             let mut sums = reliability::Sums::default();
             sums.add(reliability::Count::FirstRetries as i16, 100);

@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicU64;
 use nix::unistd::{SysconfVar, sysconf};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
+
+use super::registry::Registry;
+use super::series::plain;
 
 /// The series of a process, without the prefix of ours.
 #[derive(Debug)]
@@ -22,25 +24,18 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Registers them.
     pub(super) fn new() -> Self {
         let mut registry = Registry::with_prefix("process");
-        let (cpu_s, started_s) = (Counter::default(), Gauge::default());
-        registry.register("cpu_seconds", "User and system CPU time", cpu_s.clone());
-        registry.register("start_time_seconds", "When it was started, since the epoch", started_s.clone());
-        let mut gauge = |name: &str, help: &str| {
-            let gauge = Gauge::default();
-            registry.register(name, help, gauge.clone());
-            gauge
-        };
-        let resident_bytes = gauge("resident_memory_bytes", "Memory in RAM");
-        let virtual_bytes = gauge("virtual_memory_bytes", "Memory that it may address");
-        let open_fds = gauge("open_fds", "Open file descriptors");
-        let max_fds = gauge("max_fds", "File descriptors that it may open");
+        let r = &mut registry;
+        let cpu_s = plain(r, "cpu_seconds", "User and system CPU time");
+        let started_s = plain(r, "start_time_seconds", "When it was started, since the epoch");
+        let resident_bytes = plain(r, "resident_memory_bytes", "Memory in RAM");
+        let virtual_bytes = plain(r, "virtual_memory_bytes", "Memory that it may address");
+        let open_fds = plain(r, "open_fds", "Open file descriptors");
+        let max_fds = plain(r, "max_fds", "File descriptors that it may open");
         Self { registry, cpu_s, resident_bytes, virtual_bytes, open_fds, max_fds, started_s }
     }
 
-    /// The registry, with what holds now.
     pub(super) fn look(&self) -> &Registry {
         if let Some(now) = fs::read_to_string("/proc/self/stat").ok().as_deref().and_then(Stat::parse) {
             let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
@@ -84,7 +79,6 @@ impl Stat {
     }
 }
 
-/// When the system was booted, since the epoch.
 fn booted_s() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
@@ -95,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_systems_account_of_a_process_is_read_whatever_the_program_is_called() {
+    fn process_figures_are_read_for_any_name() {
         let text =
             "7 (a) b) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 9 0 4242 1048576 256 18446744073709551615\n";
         let expected = Stat { cpu_ticks: 200, started_ticks: 4_242, virtual_bytes: 1_048_576, resident_pages: 256 };

@@ -1,60 +1,140 @@
-//! Series of each kind, made and registered in one step.
+//! Metrics of each kind, made and registered in one step.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use parking_lot::{Mutex, RwLock};
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::histogram::exponential_buckets;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::registry::Unit;
 
-/// From a millisecond to some ten seconds, which is the deadline of an attempt.
-fn durations() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.5, 11))
+use super::labels::{LabelSet, Labels};
+use super::registry::{Readable, Registry, Value};
+
+/// Series of one metric, by their labels. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Family<L, M> {
+    series: Arc<RwLock<BTreeMap<L, M>>>,
 }
 
-pub(super) type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
-
-pub(super) fn histograms<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Histograms<L> {
-    let family = Family::new_with_constructor(durations as fn() -> Histogram);
-    registry.register_with_unit(name, help, Unit::Seconds, family.clone());
-    family
+impl<L, M: Default> Default for Family<L, M> {
+    fn default() -> Self {
+        Self { series: Arc::default() }
+    }
 }
 
-pub(super) fn histogram(registry: &mut Registry, name: &str, help: &str) -> Histogram {
-    let histogram = durations();
-    registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
-    histogram
+impl<L: LabelSet, M: Clone + Default> Family<L, M> {
+    /// Returns the series with these labels, a new one if there is none.
+    pub(super) fn of(&self, labels: L) -> M {
+        if let Some(known) = self.series.read().get(&labels) {
+            return known.clone();
+        }
+        self.series.write().entry(labels).or_default().clone()
+    }
+
+    /// Removes all series.
+    pub(super) fn clear(&self) {
+        self.series.write().clear();
+    }
 }
 
-pub(super) trait Labels:
-    EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static
-{
-}
-impl<L: EncodeLabelSet + Clone + Eq + std::hash::Hash + fmt::Debug + Send + Sync + 'static> Labels for L {}
+impl<L: LabelSet, M: Readable + TypedMetric> EncodeMetric for Family<L, M> {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let series = self.series.read();
+        series.iter().try_for_each(|(labels, metric)| metric.encode(encoder.encode_family(&labels.labels())?))
+    }
 
-pub(super) fn counters<L: Labels>(registry: &mut Registry, name: &str, help: &str) -> Family<L, Counter> {
-    let family = Family::default();
-    registry.register(name, help, family.clone());
-    family
-}
+    fn metric_type(&self) -> MetricType {
+        M::TYPE
+    }
 
-pub(super) fn counter(registry: &mut Registry, name: &str, help: &str) -> Counter {
-    let counter = Counter::default();
-    registry.register(name, help, counter.clone());
-    counter
+    fn is_empty(&self) -> bool {
+        self.series.read().is_empty()
+    }
 }
 
-pub(super) fn seconds(registry: &mut Registry, name: &str, help: &str) -> Gauge<f64, AtomicU64> {
-    let gauge = Gauge::default();
-    registry.register_with_unit(name, help, Unit::Seconds, gauge.clone());
-    gauge
+impl<L: LabelSet, M: Readable + TypedMetric> Readable for Family<L, M> {
+    fn read(&self, _: Labels, points: &mut Vec<(Labels, Value)>) {
+        self.series.read().iter().for_each(|(labels, metric)| metric.read(labels.labels(), points));
+    }
 }
 
-pub(super) fn gauge(registry: &mut Registry, name: &str, help: &str) -> Gauge {
-    let gauge = Gauge::default();
-    registry.register(name, help, gauge.clone());
-    gauge
+/// Upper bound in seconds and number of observations of each bucket.
+type Buckets = Vec<(f64, u64)>;
+
+/// Histogram of durations: their sum, and the buckets. Clones share the observations.
+#[derive(Debug, Clone)]
+pub struct Histogram(Arc<Mutex<(f64, Buckets)>>);
+
+impl Default for Histogram {
+    /// Buckets from a millisecond to some ten seconds, which is the deadline of an attempt.
+    fn default() -> Self {
+        let bounds = exponential_buckets(0.001, 2.5, 11).chain([f64::INFINITY]);
+        Self(Arc::new(Mutex::new((0.0, bounds.map(|bound| (bound, 0)).collect()))))
+    }
+}
+
+impl Histogram {
+    /// Counts a duration.
+    pub fn observe(&self, seconds: f64) {
+        let (sum, buckets) = &mut *self.0.lock();
+        *sum += seconds;
+        if let Some((_, n)) = buckets.iter_mut().find(|(bound, _)| *bound >= seconds) {
+            *n += 1;
+        }
+    }
+}
+
+impl TypedMetric for Histogram {
+    const TYPE: MetricType = MetricType::Histogram;
+}
+
+impl EncodeMetric for Histogram {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let (sum, buckets) = &*self.0.lock();
+        encoder.encode_histogram::<NoLabelSet>(*sum, buckets.iter().map(|(_, n)| n).sum(), buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        Self::TYPE
+    }
+}
+
+impl Readable for Histogram {
+    fn read(&self, labels: Labels, points: &mut Vec<(Labels, Value)>) {
+        let (sum, buckets) = self.0.lock().clone();
+        points.push((labels, Value::Histogram { sum, buckets }));
+    }
+}
+
+/// The constant 1, labelled with the version of the program.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Build;
+
+const VERSION: (&str, &str) = ("version", env!("CARGO_PKG_VERSION"));
+
+impl EncodeMetric for Build {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        encoder.encode_info(&[VERSION])
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Info
+    }
+}
+
+impl Readable for Build {
+    fn read(&self, _: Labels, points: &mut Vec<(Labels, Value)>) {
+        points.push((vec![(VERSION.0, VERSION.1.to_owned())], Value::Int(1)));
+    }
+}
+
+pub(super) fn plain<M: Readable + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    registry.add(name, help, None, M::default())
+}
+
+pub(super) fn seconds<M: Readable + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    registry.add(name, help, Some(Unit::Seconds), M::default())
 }

@@ -1,17 +1,10 @@
-//! The collector: requests to it, with a bound on everything that it could make us wait for or keep.
+//! Requests to the OpenTelemetry collector.
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::InstrumentationScope;
 use opentelemetry_proto::tonic::resource::v1::Resource as ResourceMessage;
@@ -22,38 +15,33 @@ use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use prost::Message;
 use tokio::runtime::Handle;
-use tokio::time::timeout;
 use tracing::{info, warn};
 use url::Url;
 
 use super::SCOPE;
-use crate::gateway::{self, client_config};
+use crate::outbound::{ExchangeError, ExchangeFailure, Limits, OutboundClient, PlainHttp};
 
 /// Where spans go, beneath the endpoint.
 const TRACES: &str = "v1/traces";
-/// Where metrics go.
 pub(super) const METRICS: &str = "v1/metrics";
-/// What has not been taken after this is lost.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Octets of an answer that are read; longer ones end with their connection.
-const ANSWER_MAX: usize = 64 * 1024;
+/// Limits of a request. What the collector has not accepted in time is lost.
+const LIMITS: Limits = Limits { timeout: Duration::from_secs(10), body_max_bytes: 64 << 10, idle_connections: 2 };
 
-/// Why something was not taken.
+/// Failed request to the collector.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
-    #[error("it could not be asked: {0}")]
-    Unreachable(String),
-    /// Redirections, too: the headers may hold a secret, which goes to nobody but who was set.
+    #[error("the URL is invalid: {0}")]
+    Invalid(#[from] http::Error),
+    #[error("{}", .0.reason)]
+    Exchange(#[from] ExchangeError),
+    /// Redirects included: the headers may hold a secret, which goes to the configured host alone.
     #[error("it answered {0}")]
     Refused(StatusCode),
-    #[error("it did not answer within {} s", PATIENCE.as_secs())]
-    Silent,
 }
 
-/// A client of the collector.
 #[derive(Debug)]
 pub(super) struct Collector {
-    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    http: OutboundClient,
     endpoint: String,
     /// Its name in logs: the URL's path may be a secret.
     host: String,
@@ -66,17 +54,10 @@ impl Collector {
         endpoint: &Url,
         extra_ca_pem: Option<&[u8]>,
         mut headers: HeaderMap,
-    ) -> Result<Self, gateway::SettingsError> {
+    ) -> Result<Self, bellwire_gateway::SettingsError> {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("bellwire/", env!("CARGO_PKG_VERSION"))));
-        let mut tls = client_config(extra_ca_pem)?;
-        tls.alpn_protocols.clear(); // the connector's own affair
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
-        let http = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(Duration::from_secs(90))
-            .pool_max_idle_per_host(2)
-            .build(connector);
+        let http = OutboundClient::new(extra_ca_pem, None, PlainHttp::Anywhere, LIMITS)?;
         let host = endpoint.host_str().unwrap_or_default().to_owned();
         let endpoint = endpoint.as_str().trim_end_matches('/').to_owned();
         Ok(Self { http, endpoint, host, headers, failing: AtomicBool::new(false) })
@@ -84,7 +65,7 @@ impl Collector {
 
     /// Sends a message once. The first failure is logged, and the first success after it.
     pub(super) async fn send(&self, path: &str, message: &impl Message) -> Result<(), Failure> {
-        let sent = timeout(PATIENCE, self.post(path, message.encode_to_vec())).await.unwrap_or(Err(Failure::Silent));
+        let sent = self.post(path, message.encode_to_vec()).await;
         match &sent {
             Err(error) if !self.failing.swap(true, Ordering::Relaxed) => {
                 warn!(host = self.host, %error, "the OpenTelemetry collector takes nothing; spans are lost until it does");
@@ -98,23 +79,21 @@ impl Collector {
     }
 
     async fn post(&self, path: &str, body: Vec<u8>) -> Result<(), Failure> {
-        let mut request = Request::post(format!("{}/{path}", self.endpoint))
-            .body(Full::from(body))
-            .map_err(|error| Failure::Unreachable(error.to_string()))?;
+        let mut request = Request::post(format!("{}/{path}", self.endpoint)).body(body.into())?;
         request.headers_mut().extend(self.headers.clone());
-        let answer = self.http.request(request).await.map_err(|error| {
-            // The client's own words are only that it failed.
-            let source = error.source().map(ToString::to_string);
-            Failure::Unreachable(source.unwrap_or_else(|| error.to_string()))
-        })?;
-        let status = answer.status();
-        // Read so that the connection can be used again. What it says changes nothing: nothing is sent twice.
-        let _ = Limited::new(answer.into_body(), ANSWER_MAX).collect().await;
+        let status = match self.http.exchange(request).await {
+            Ok(response) => response.status(),
+            // The body does not matter.
+            Err(ExchangeError {
+                reason: ExchangeFailure::TooLarge { status, .. } | ExchangeFailure::Incomplete { status, .. },
+                ..
+            }) => status,
+            Err(error) => return Err(error.into()),
+        };
         if status.is_success() { Ok(()) } else { Err(Failure::Refused(status)) }
     }
 }
 
-/// Takes spans from the SDK, on its thread.
 #[derive(Debug)]
 pub(super) struct SpanSink {
     collector: Arc<Collector>,

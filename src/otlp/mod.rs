@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  spans ──► queue (bounded; what does not fit is lost) ──► a thread of the SDK ──┐
-//!  /metrics, read as often as the settings say ──► figures ───────────────────────┴──► collector
+//!  metrics, read as often as the settings say ──► figures ────────────────────────┴──► collector
 //! ```
 //!
 //! Whoever makes a span never waits for the collector, and nothing is sent to it twice.
@@ -26,35 +26,28 @@ use tokio::time::timeout;
 use tracing::{debug, info};
 use url::Url;
 
-use crate::gateway;
-use crate::model::clock::{Clock, Timestamp};
+use crate::metrics::Metrics;
+use bellwire_core::clock::{Clock, Timestamp};
 use collector::{Collector, SpanSink, resource_of};
 pub use spans::Tracer;
 pub(crate) use spans::{DeliverySpan, Origin, Stage, current};
 
 /// By whom spans and metrics are made, within a service.
 const SCOPE: &str = "bellwire";
-/// Spans that wait for the collector.
 const SPANS_WAITING_MAX: usize = 4_096;
-/// Spans in one request.
 const SPANS_AT_ONCE: usize = 512;
-/// How long spans gather.
 const GATHER: Duration = Duration::from_secs(2);
 /// How long a stop waits until what is left is handed over.
 const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
-/// What is told to whom.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The collector; `/v1/traces` and `/v1/metrics` are beneath it.
     pub endpoint: Url,
     /// PEM certificates that it is trusted by beside Mozilla's roots.
     pub extra_ca_pem: Option<Vec<u8>>,
-    /// Headers of each request to it.
     pub headers: HeaderMap,
-    /// What it knows this server by.
     pub service_name: String,
-    /// Which requests are traced.
     pub sampling: Sampling,
     /// The share of them, 0 to 1, where `sampling` goes by one.
     pub share: f64,
@@ -66,17 +59,11 @@ pub(crate) struct Settings {
 /// itself traced decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sampling {
-    /// `always_on`
     AlwaysOn,
-    /// `always_off`
     AlwaysOff,
-    /// `traceidratio`
     Share,
-    /// `parentbased_always_on`
     ParentOrAlwaysOn,
-    /// `parentbased_always_off`
     ParentOrAlwaysOff,
-    /// `parentbased_traceidratio`
     ParentOrShare,
 }
 
@@ -94,7 +81,6 @@ impl Sampling {
     }
 }
 
-/// What tells the collector of this process.
 #[derive(Debug)]
 pub(crate) struct Otlp {
     provider: SdkTracerProvider,
@@ -110,7 +96,7 @@ impl Otlp {
     ///
     /// # Errors
     /// If its certificates cannot be used.
-    pub(crate) fn start(settings: Settings, clock: Clock) -> Result<Self, gateway::SettingsError> {
+    pub(crate) fn start(settings: Settings, clock: Clock) -> Result<Self, bellwire_gateway::SettingsError> {
         let Settings { endpoint, extra_ca_pem, headers, service_name, sampling, share, metrics_every } = settings;
         // Replicas are of one service, and their series must not be taken for each other's.
         let resource = Resource::builder_empty()
@@ -135,7 +121,6 @@ impl Otlp {
         Ok(Self { provider, collector, resource, clock, began, metrics_every })
     }
 
-    /// Makes the spans that are told.
     pub(crate) fn tracer(&self) -> Tracer {
         Tracer::new(self.provider.tracer(SCOPE), self.clock.clone())
     }
@@ -145,9 +130,8 @@ impl Otlp {
         self.metrics_every
     }
 
-    /// Tells the metrics, given as `/metrics` shows them.
-    pub(crate) async fn tell_metrics(&self, exposition: &str) {
-        let metrics = figures::translate(exposition, self.began, self.clock.now());
+    pub(crate) async fn tell_metrics(&self, metrics: &Metrics) {
+        let metrics = figures::read(metrics, self.began, self.clock.now());
         let scope_metrics = ScopeMetrics { scope: Some(collector::scope()), metrics, ..ScopeMetrics::default() };
         let request = ExportMetricsServiceRequest {
             resource_metrics: vec![ResourceMetrics {
@@ -161,11 +145,11 @@ impl Otlp {
     }
 
     /// Hands over what is left, and `metrics` for the last time, within [`FLUSH_WITHIN`]. No span that is made later is told.
-    pub(crate) async fn stop(&self, metrics: impl Future<Output = String>) {
+    pub(crate) async fn stop<'m>(&self, metrics: impl Future<Output = &'m Metrics>) {
         let provider = self.provider.clone();
         // It blocks until the SDK's thread is done.
         let spans = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(FLUSH_WITHIN));
-        let metrics = timeout(FLUSH_WITHIN, async { self.tell_metrics(&metrics.await).await });
+        let metrics = timeout(FLUSH_WITHIN, async { self.tell_metrics(metrics.await).await });
         let (spans, metrics) = tokio::join!(spans, metrics);
         if !matches!(spans, Ok(Ok(()))) || metrics.is_err() {
             debug!("the last spans or metrics are lost");

@@ -23,7 +23,8 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
-use crate::model::clock::{Clock, Timestamp};
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::named;
 
 /// Turns of one message that a worker traces before it reads the message anew, which it does once a minute: a campaign
 /// must not become ten million spans.
@@ -130,7 +131,6 @@ impl RequestSpan {
         answering.with_context(self.context.clone())
     }
 
-    /// Ends it with the answer.
     pub(crate) fn end(self, status: u16) {
         let span = self.context.span();
         span.set_attribute(KeyValue::new("http.response.status_code", i64::from(status)));
@@ -153,30 +153,19 @@ pub(crate) fn current() -> Option<String> {
     })
 }
 
-/// What a delivery goes through in its turn.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Stage {
-    /// It is taken out of the database, and its recipient is opened.
-    Claim,
-    /// It waits for its turn.
-    Wait,
-    /// Its payload is rendered, signed for and encrypted.
-    Seal,
-    /// It is at the gateway.
-    Post,
-    /// Its outcome is written.
-    Settle,
-}
-
-impl Stage {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Wait => "wait",
-            Self::Seal => "seal",
-            Self::Post => "POST",
-            Self::Settle => "settle",
-        }
+named! {
+    /// What a delivery goes through in its turn.
+    pub(crate) enum Stage {
+        /// It is taken out of the database, and its recipient is opened.
+        Claim = "claim",
+        /// It waits for its turn.
+        Wait = "wait",
+        /// Its payload is rendered, signed for and encrypted.
+        Seal = "seal",
+        /// It is at the gateway.
+        Post = "POST",
+        /// Its outcome is written.
+        Settle = "settle",
     }
 }
 
@@ -271,7 +260,7 @@ mod tests {
     const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn a_caller_is_believed_only_if_what_it_says_is_well_formed() {
+    fn trace_context_must_be_well_formed() {
         let known = parse(CALLER).unwrap();
         assert_eq!(known.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
         assert!(known.is_sampled() && known.is_remote());
@@ -290,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_turns_of_a_message_are_traced_and_no_more() {
+    fn traced_turns_are_limited_per_message() {
         let origin = Origin { request: parse(CALLER).unwrap(), turns: AtomicU32::new(0) };
         assert_eq!((0..1_000).filter(|_| origin.has_turns_left()).count(), TURNS_TRACED as usize);
     }

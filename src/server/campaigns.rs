@@ -1,5 +1,5 @@
-//! The scheduler of campaigns: makes messages of those that are due. Any replica in the maintenance role does it; each step is a
-//! transaction of its own on a campaign that no other replica is at.
+//! Scheduler of campaigns: makes messages of those that are due. All replicas with the maintenance role run it. Each
+//! step is a transaction on a campaign that no other replica has locked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,33 +10,32 @@ use sqlx::{Connection as _, PgConnection, PgPool};
 use tracing::{error, info, warn};
 use uuid::Uuid;
 
-use crate::campaign::parts;
-use crate::campaign::plan::{Audience, Body, Otherwise, Plan, Test, WHOLE};
-use crate::campaign::schedule::When;
-use crate::campaign::state::State;
-use crate::campaign::winner::judge;
 use crate::dispatch::rest::{AT_REST, Rest};
-use crate::model::clock::{Clock, Timestamp, uuid_of};
-use crate::model::filter::Filter;
-use crate::model::id::{CampaignId, MessageId};
-use crate::policy::calendar;
-use crate::store::campaigns::steps::{self, Ahead, Due, DuePart, Followed};
-use crate::store::campaigns::turning;
+use crate::store::campaigns::scheduler::{self, Ahead, Due, DuePart, Followed};
+use crate::store::campaigns::transitions;
 use crate::store::operations::retrying::is_collision;
 use crate::store::queue::sending::{self, Addressed, Audience as SentTo, NewMessage};
+use crate::store::transactions::begin;
 use crate::vault::{CONTENT, PLAN, Vault};
+use bellwire_core::clock::{Clock, Timestamp, uuid_of};
+use bellwire_core::id::{CampaignId, MessageId};
+use bellwire_rules::campaign::parts;
+use bellwire_rules::campaign::plan::{Audience, Body, Otherwise, Pace, Plan, Test, WHOLE};
+use bellwire_rules::campaign::schedule::When;
+use bellwire_rules::campaign::state::State;
+use bellwire_rules::campaign::winner::judge;
+use bellwire_rules::policy::calendar;
+use bellwire_segment::Filter;
 
-/// How often it is looked whether the last deliveries of a campaign have ended.
+/// Interval of the check whether the last deliveries of a campaign have ended.
 const WATCHED_EVERY: TimeDelta = TimeDelta::seconds(10);
-/// When a campaign is looked at again whose plan does not open, whose step fails, or that follows one that has not run.
+/// Delay of a campaign whose plan cannot be opened, whose step failed, or whose predecessor has not run.
 const LATER: Duration = Duration::from_secs(60);
-/// The shortest life of a message that is made before its campaign expires: one with no seconds to live is sent whenever it can be.
+/// Minimum lifetime of a message before its campaign expires. A message with zero seconds to live is sent at any later
+/// time.
 const LIFE_MIN: TimeDelta = TimeDelta::seconds(1);
-
-/// How often it is looked for what is due.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// Looks for what is due, for ever.
 pub(crate) async fn advance_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     loop {
         let wait = match advance_if_due(&pool, &vault, &clock).await {
@@ -50,9 +49,9 @@ pub(crate) async fn advance_on(pool: PgPool, vault: Vault, clock: Clock, rest: A
     }
 }
 
-/// Returns how long nothing more is due, as far as is known now.
+/// Advances due campaigns. Returns the time until the next one.
 async fn advance_if_due(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<Duration> {
-    let (next, now) = (steps::next_due(pool).await?, clock.now());
+    let (next, now) = (scheduler::next_due(pool).await?, clock.now());
     if next.is_some_and(|at| at <= now) {
         advance(pool, vault, clock).await?;
     }
@@ -60,60 +59,62 @@ async fn advance_if_due(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Re
     Ok(wait.clamp(LOOK_EVERY, AT_REST))
 }
 
-/// Does all that is due: makes messages, decides tests, and steers what belongs to campaigns that were turned or have expired. What
-/// fails of one campaign is undone and tried again later, and holds up no other one.
+/// Advances all due campaigns: makes messages, decides tests, and applies state changes to messages. A failed step is
+/// rolled back and retried later, and does not delay other campaigns.
 pub async fn advance(pool: &PgPool, vault: &Vault, clock: &Clock) -> sqlx::Result<()> {
     while step(pool, vault, clock.now()).await? {}
     let mut after = CampaignId(Uuid::nil());
     loop {
-        let turned = turning::unsteered(pool, after).await?;
+        let turned = transitions::unsteered(pool, after).await?;
         let Some(last) = turned.last() else { return Ok(()) };
         after = *last;
         for id in turned {
-            // What it returns is for dispatch, which reads it from the database within a second.
-            if let Err(error) = turning::follow_through(pool, id, clock.now()).await {
+            // Dispatch reads the result from the database within a second.
+            if let Err(error) = transitions::follow_through(pool, id, clock.now()).await {
                 warn!(%error, campaign = %id, "the messages of a campaign could not be turned; it is tried again");
             }
         }
     }
 }
 
-/// One step of one campaign: at most one message is made, so that an order waits for one and no more. False: none is due.
+/// Runs one step of one campaign. A step makes at most one message, so that an order waits for one only. Returns
+/// `false` if no campaign is due.
 async fn step(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<bool> {
-    let mut tx = pool.begin().await?;
-    let Some(due) = steps::lock_due(&mut tx, now).await? else { return Ok(false) };
+    let mut tx = begin(pool).await?;
+    let Some(due) = scheduler::lock_due(&mut tx, now).await? else { return Ok(false) };
     let mut savepoint = tx.begin().await?;
     match go(&mut savepoint, vault, &due, now).await {
         Ok(()) => savepoint.commit().await?,
         Err(error) => {
-            // Fails, too, if it is the connection that is lost.
+            // The rollback fails, too, if the connection is lost.
             savepoint.rollback().await?;
             let wait = if is_collision(&error) { LOOK_EVERY } else { LATER };
             error!(%error, campaign = %due.id, "a step of a campaign failed; it waits");
-            steps::put_off(&mut tx, due.id, now + wait).await?;
+            scheduler::put_off(&mut tx, due.id, now + wait).await?;
         }
     }
     tx.commit().await?;
     Ok(true)
 }
-
-/// What a step of a locked campaign does.
 async fn go(conn: &mut PgConnection, vault: &Vault, due: &Due, now: Timestamp) -> sqlx::Result<()> {
     let Some(plan) = open(vault, due) else {
         error!(campaign = %due.id, "the plan of a campaign cannot be opened; it waits");
-        return steps::put_off(conn, due.id, now + LATER).await;
+        return scheduler::put_off(conn, due.id, now + LATER).await;
     };
     let step = Step { vault, due, plan: &plan, now };
     let next_run = step.begin_run(conn).await?;
     step.decide(conn).await?;
-    if let Some(part) = steps::due_part(conn, due.id, now).await? {
+    if let Some(part) = scheduler::due_part(conn, due.id, now).await? {
         step.make_message(conn, &part).await?;
+    }
+    if let Some(Pace::PerMinute(per_minute)) = plan.pace {
+        scheduler::share_pace(conn, due.id, per_minute).await?;
     }
     step.set_out(conn, next_run).await
 }
 
 fn open(vault: &Vault, due: &Due) -> Option<Plan> {
-    /// What is sealed, but for what its author wrote.
+    /// Sealed plan without the text of its author.
     #[derive(serde::Deserialize)]
     struct Stored {
         checked: Plan,
@@ -122,15 +123,11 @@ fn open(vault: &Vault, due: &Due) -> Option<Plan> {
     serde_json::from_slice::<Stored>(&plain).ok().map(|stored| stored.checked)
 }
 
-/// When a campaign runs next.
 enum NextRun {
-    /// It has run, or never will.
     Never,
-    /// Then.
     At(Timestamp),
 }
 
-/// A step of a locked campaign.
 struct Step<'a> {
     vault: &'a Vault,
     due: &'a Due,
@@ -139,7 +136,7 @@ struct Step<'a> {
 }
 
 impl Step<'_> {
-    /// The first moment at which nothing of it is made any more.
+    /// Returns the time from which on the campaign makes no messages.
     fn ends_at(&self) -> Option<Timestamp> {
         self.plan.expires_at.map(|end| end - LIFE_MIN)
     }
@@ -148,16 +145,16 @@ impl Step<'_> {
         self.ends_at().is_some_and(|end| end <= self.now)
     }
 
-    /// Begins a run if it is time. Returns when the next one is.
+    /// Starts a run if it is due. Returns the time of the next run.
     async fn begin_run(&self, conn: &mut PgConnection) -> sqlx::Result<NextRun> {
         if self.has_expired() {
-            steps::expire(conn, self.due.id).await?;
+            scheduler::expire(conn, self.due.id).await?;
             return Ok(NextRun::Never);
         }
         let has_run = self.due.runs > 0;
         let at = match &self.plan.when {
             _ if has_run && !matches!(self.plan.when, When::Cron(_)) => return Ok(NextRun::Never),
-            When::Now | When::Recipients { .. } => self.now,
+            When::Now | When::Recipients { .. } => self.due.started_at,
             When::At(at) => *at,
             When::After(seconds) => match self.followed(conn).await? {
                 Some(Followed { at: Some(at), .. }) => at + TimeDelta::seconds(*seconds),
@@ -169,8 +166,8 @@ impl Step<'_> {
             },
             When::Cron(recurrence) => {
                 let next = recurrence.next(self.now).map_or(NextRun::Never, NextRun::At);
-                let since = steps::last_at(conn, self.due).await?.unwrap_or(self.due.started_at);
-                // Of all that were missed only the last is made up for.
+                let since = scheduler::last_at(conn, self.due).await?.unwrap_or(self.due.started_at);
+                // Of several missed runs only the last is made.
                 if let Some(at) = recurrence.last(since, self.now) {
                     self.run(conn, at).await?;
                 }
@@ -184,62 +181,60 @@ impl Step<'_> {
         Ok(NextRun::Never)
     }
 
-    /// What is known of the run that this campaign follows. None: nobody can know any more.
+    /// Returns the run that this campaign follows. `None` if it cannot be determined.
     async fn followed(&self, conn: &mut PgConnection) -> sqlx::Result<Option<Followed>> {
         match self.plan.follows.as_ref().and_then(|follow| follow.campaign.parse().ok()) {
-            Some(campaign) => steps::followed(conn, self.due.app, campaign, self.due.started_at).await,
+            Some(campaign) => scheduler::followed(conn, self.due.app, campaign, self.due.started_at).await,
             None => Ok(None),
         }
     }
 
     async fn run(&self, conn: &mut PgConnection, at: Timestamp) -> sqlx::Result<()> {
         let home = calendar::zone(&self.due.timezone).unwrap_or(Tz::UTC);
-        let parts = parts::of_run(self.plan, at, home, self.now);
+        let parts = parts::of_run(self.plan, at, home);
         let decide_at = self.plan.test.map(|test| self.now + TimeDelta::seconds(test.after_s));
-        let root = uuid_of(self.now);
-        let run = steps::begin_run(conn, self.due, at, root, decide_at, &parts).await?;
+        let root = parts::root(self.plan, self.due.id, at);
+        let run = scheduler::begin_run(conn, self.due, at, root, decide_at, &parts).await?;
         info!(campaign = %self.due.id, run, messages = parts.len(), "a run of a campaign begins");
         Ok(())
     }
 
-    /// Decides the test of its variants if it is time.
+    /// Decides the test of the variants if it is due.
     async fn decide(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         let Some(test) = self.plan.test else { return Ok(()) };
         let variants = self.plan.variants.len();
-        let Some(undecided) = steps::undecided(conn, self.due.id, variants, self.now).await? else { return Ok(()) };
+        let Some(undecided) = scheduler::undecided(conn, self.due.id, variants, self.now).await? else { return Ok(()) };
         let verdict = judge(&undecided.counts);
         let winner = verdict.filter(|verdict| verdict.confidence >= test.confidence).map(|verdict| verdict.best);
-        steps::decided(conn, self.due.id, undecided.run, verdict, winner).await?;
+        scheduler::decided(conn, self.due.id, undecided.run, verdict, winner).await?;
         let chosen = winner.or((test.otherwise == Otherwise::First).then_some(0));
         if let Some(variant) = chosen.filter(|_| !self.has_expired() && reaches_rest(self.plan, test)) {
             let rest = parts::of_rest(self.plan, test, variant, self.now);
-            steps::add_parts(conn, self.due.id, undecided.run, &[rest]).await?;
+            scheduler::add_parts(conn, self.due.id, undecided.run, &[rest]).await?;
         }
         Ok(())
     }
 
     async fn make_message(&self, conn: &mut PgConnection, part: &DuePart) -> sqlx::Result<()> {
         let variant = usize::try_from(part.variant).ok().and_then(|place| self.plan.variants.get(place));
-        let Some(variant) = variant else { return steps::part_dropped(conn, self.due.id, part).await };
+        let Some(variant) = variant else { return scheduler::part_dropped(conn, self.due.id, part).await };
         let Some(filter) = parts::filter(self.plan, self.due.id, &variant.body, &part.narrow.0) else {
             error!(campaign = %self.due.id, "a message of a campaign has a filter that cannot be read; it is left out");
-            return steps::part_dropped(conn, self.due.id, part).await;
+            return scheduler::part_dropped(conn, self.due.id, part).await;
         };
         let addressed = self.addressed(&variant.body, filter);
         let id = addressed.message.id;
         let sent = sending::send(conn, self.vault, &[&addressed], None, self.now).await?.pop();
         if sent.is_none_or(|sent| sent.lacks_topic) {
-            // Its topic was removed since it was checked: there is nobody left in it.
-            return steps::part_dropped(conn, self.due.id, part).await;
+            // The topic was removed after the check, so the part has no recipients.
+            return scheduler::part_dropped(conn, self.due.id, part).await;
         }
-        steps::part_made(conn, self.due.id, part, id).await?;
-        match self.plan.pace {
-            Some(pace) => {
-                let share = part.narrow.share.map_or(WHOLE, |share| share.to - share.from);
-                steps::set_pace(conn, id, pace, share.into()).await
-            }
-            None => Ok(()),
+        scheduler::part_made(conn, self.due.id, part, id).await?;
+        if let Some(Pace::SpreadOver(seconds)) = self.plan.pace {
+            let share = part.narrow.share.map_or(WHOLE, |share| share.to - share.from);
+            scheduler::spread(conn, id, seconds, share.into()).await?;
         }
+        Ok(())
     }
 
     fn addressed(&self, body: &Body, filter: Option<Filter>) -> Addressed {
@@ -260,7 +255,7 @@ impl Step<'_> {
             policy: body.policy.clone(),
             enveloped: body.enveloped,
             accepted_at: self.now,
-            is_for_later: false,
+            received_at: None,
             by_cursors: self.plan.pace.is_some(),
             key: None,
             traceparent: None,
@@ -273,21 +268,20 @@ impl Step<'_> {
         Addressed { message, audience }
     }
 
-    /// Writes down where the campaign stands now, and when it is to be looked at again.
+    /// Stores the state of the campaign and the time of its next step.
     async fn set_out(&self, conn: &mut PgConnection, next_run: NextRun) -> sqlx::Result<()> {
-        let ahead = steps::ahead(conn, self.due.id).await?;
+        let ahead = scheduler::ahead(conn, self.due.id).await?;
         let ends_at = self.ends_at().filter(|_| !self.has_expired());
         let (state, next_at) = outlook(&ahead, next_run, ends_at, self.now);
-        steps::set_out(conn, self.due.id, state, next_at, self.now).await
+        scheduler::set_out(conn, self.due.id, state, next_at, self.now).await
     }
 }
 
-/// Whether there is a rest that a test decides for.
 fn reaches_rest(plan: &Plan, test: Test) -> bool {
     u32::from(plan.holdout) + u32::from(test.share) < u32::from(WHOLE)
 }
 
-/// Where a campaign stands, and when it is to be looked at again. `ends_at`: when what is under way of it is to be cancelled.
+/// Returns the state of a campaign and the time of its next step. `ends_at`: time at which its messages are cancelled.
 fn outlook(ahead: &Ahead, next_run: NextRun, ends_at: Option<Timestamp>, now: Timestamp) -> (State, Option<Timestamp>) {
     let run_at = match next_run {
         NextRun::At(at) => Some(at),
@@ -308,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_campaign_stands_follows_from_what_is_still_to_come() {
+    fn campaign_state_follows_from_remaining_parts() {
         let now: Timestamp = "2026-12-01T09:00:00Z".parse().unwrap();
         let later = now + TimeDelta::hours(1);
         let ahead = |part_at, decide_at, has_begun, is_moving| Ahead { part_at, decide_at, has_begun, is_moving };

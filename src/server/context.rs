@@ -1,5 +1,7 @@
-//! What every command stands on: a Postgres with the right schema, the vault, and the clock.
+//! Context of every command: a Postgres with the right schema, the vault, and the clock.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,72 +10,66 @@ use sqlx::postgres::{PgConnectOptions, PgPool};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connections::Shares;
+use super::shares::Shares;
 use super::vacuum::Pace;
 use crate::config::{Config, Secret};
-use crate::model::clock::Clock;
-use crate::postgres::{DATABASE, Embedded};
 use crate::store::connections::hosts::{For, Hosts};
 use crate::store::connections::primary::{self, Primary};
+use crate::store::connections::recovery;
 use crate::store::connections::replica::Reads;
 use crate::store::connections::{Session, pooler, slow_after};
 use crate::store::operations::schema::{self, Contents, SCHEMA};
 use crate::store::operations::takeover::SESSION;
 use crate::store::{self, Beside, SchemaError, keys::data_keys, operations::partitions};
 use crate::vault::Vault;
+use bellwire_core::clock::Clock;
+use bellwire_postgres::{DATABASE, Embedded};
 
-/// How often the embedded Postgres is looked after. Its sessions recover by themselves; only the end of all of Postgres
-/// needs us.
+/// Interval of the check on the embedded Postgres. Postgres recovers failed sessions itself, and its whole end only
+/// needs a restart by this process.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// How long a start waits for a database that does not answer, and how often it asks.
+/// Maximum wait of a start for a database that does not respond. The interval of its retries is below.
 const PATIENCE: Duration = Duration::from_secs(30);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
-/// How long a commit may wait for standbys before that is worth words.
+/// Time of a commit that waits for standbys after which a warning is logged.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(3);
 
-/// How long the end of a process waits for its connections to be closed in good order.
+/// Maximum time to close connections in an orderly way when a process ends.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
-/// What to do about an old schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Migrations {
-    /// Apply what is missing, once no worker of another version is at work.
+    /// Apply missing migrations once no worker of another version is running.
     Apply,
-    /// Apply what is missing, whoever is at work.
     Force,
-    /// Refuse to go on.
     Check,
-    /// Refuse to go on, unless the database is empty.
+    /// Fail unless the database is empty.
     Begin,
 }
 
-/// An open database and what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Context {
     postgres: Option<Arc<Embedded>>,
-    /// Connections to the database.
     pub pool: PgPool,
-    /// Connections for sends to named recipients, which share their commits: they plan by index only.
+    /// Connections for sends to named recipients, which share their commits. Their plans use indexes only.
     pub sending_pool: PgPool,
-    /// Connections for the dispatch engine, which plan by index only.
+    /// Connections for the dispatch engine. Their plans use indexes only.
     pub worker_pool: PgPool,
-    /// Which host of the database is the primary.
     pub primary: Primary,
-    /// The hosts of the database; none: it is embedded.
+    /// Hosts of the database; `None` for the embedded one.
     pub hosts: Option<Hosts>,
-    /// Where to read what may lag.
+    /// Connections for reads that tolerate a lag.
     pub reads: Reads,
-    /// The unlocked data keys.
     pub vault: Vault,
-    /// Follows the database's clock.
+    /// Clock that follows the database.
     pub clock: Clock,
 }
 
 impl Context {
-    /// Starts the embedded Postgres unless there is another one, brings the schema up to date, unlocks the keys. What
-    /// could stand in the way of any of that is looked at before anything is written to a database.
+    /// Starts the embedded Postgres unless another database is configured, migrates the schema, and unlocks the keys.
+    /// All checks come before the first write to a database.
     pub(crate) async fn open(config: &Config, migrations: Migrations) -> anyhow::Result<Self> {
         let master_key = config.master_key_source();
         master_key.check()?;
@@ -84,10 +80,8 @@ impl Context {
                  Bellwire's. Unset DATABASE_URL, and Bellwire runs a Postgres of its own; or set BELLWIRE_DATABASE_URL \
                  instead: to that database, if Bellwire is to keep to a schema of its own in it (`{SCHEMA}`), or to another"
             ),
-            Contents::Ours { schema, applied } if !applied.is_empty() => {
-                // Another server may be moving them just now.
-                let schemas = if schema == SCHEMA { schema.into() } else { format!("{SCHEMA},{schema}") };
-                data_keys::check(&mut schema::connect_once(&options, &schemas).await?, &master_key).await?;
+            Contents::Ours(applied) if !applied.is_empty() => {
+                data_keys::check(&mut schema::connect_once(&options, SCHEMA).await?, &master_key).await?;
             }
             _ => {}
         }
@@ -98,9 +92,9 @@ impl Context {
             Migrations::Begin => store::migrate_new(&options).await?,
         }
         let clock = Clock::system();
-        // By this name whoever finds this process silent ends what it has left at Postgres.
+        // If this process misses its heartbeat, the worker that takes over ends the sessions with this name.
         let options = options.application_name(&format!("{SESSION}{}", clock.uuid()));
-        // Apart, so that none starves the others. What its roles do not use is never opened.
+        // Separate pools, so that none starves the others. A pool without a role is never opened.
         let shares = Shares::of(config.connections(), config.roles);
         let hosts = hosts(config)?;
         let primary = Primary::new(hosts.as_ref().is_some_and(Hosts::are_several));
@@ -112,7 +106,7 @@ impl Context {
         let reads = reads(config, &pool, shares.requests)?;
         clock.follow(store::database_now(&pool).await?);
         match partitions::ensure(&pool, clock.now()).await {
-            // Somebody holds locks: maintenance comes back to it, and the default partition takes what comes meanwhile.
+            // Another session holds locks. Maintenance retries, and the default partition receives the rows until then.
             Err(error) if store::is_transient(&error) => tracing::warn!(%error, "no new partitions yet"),
             ensured => drop(ensured.context("cannot make partitions")?),
         }
@@ -120,22 +114,22 @@ impl Context {
         Ok(Self { postgres, pool, sending_pool, worker_pool, primary, hosts, reads, vault, clock })
     }
 
-    /// Starts the embedded Postgres again whenever it ends, and sets its pace. Is ready only when that fails; never without an embedded
-    /// one.
+    /// Restarts the embedded Postgres whenever it ends, and adapts its pace. Returns only if a restart fails; never for
+    /// another database.
     pub(crate) async fn keep_postgres(&self) -> anyhow::Error {
         let Some(postgres) = &self.postgres else { return std::future::pending().await };
         let mut pace = Pace::new();
         loop {
             tokio::time::sleep(WATCH).await;
             let revived = match postgres.certainly_runs() {
-                true => Ok(Ok(false)), // nearly always, and another thread would have to be woken to find as much
+                true => Ok(Ok(false)), // nearly always; saves waking another thread
                 false => {
                     let postgres = postgres.clone();
                     spawn_blocking(move || postgres.revive()).await
                 }
             };
             match revived {
-                // It may end meanwhile: then it is revived all the sooner.
+                // If Postgres ends meanwhile, it is restarted in the next round.
                 Ok(Ok(false)) if self.holds_postgres() => drop(timeout(WATCH, pace.keep(&self.pool)).await),
                 Ok(Ok(false)) => {}
                 Ok(Ok(true)) => tracing::warn!("Postgres had ended and was started again"),
@@ -145,12 +139,11 @@ impl Context {
         }
     }
 
-    /// Whether this process had to start the embedded Postgres: no server runs on its data.
+    /// Whether this process started the embedded Postgres, because no other server uses its data.
     pub(crate) fn holds_postgres(&self) -> bool {
         self.postgres.as_ref().is_some_and(|postgres| postgres.is_ours())
     }
 
-    /// Where the data is, in words.
     pub(crate) fn data(&self, config: &Config) -> String {
         match &self.postgres {
             Some(_) => config.data_dir.display().to_string(),
@@ -158,11 +151,16 @@ impl Context {
         }
     }
 
-    /// Closes all connections, then stops the embedded Postgres if this process started it. A statement of maintenance that was
-    /// given up may run on for as long as it waits for a lock: Postgres undoes it when it finds nobody there.
+    /// Closes all connections, then stops the embedded Postgres if this process started it. An abandoned statement of
+    /// maintenance may still wait for a lock; Postgres rolls it back when it finds the connection closed.
     pub(crate) async fn close(self) {
-        let Self { pool, sending_pool, worker_pool, reads, .. } = &self;
-        let close = async { tokio::join!(worker_pool.close(), sending_pool.close(), pool.close(), reads.close()) };
+        let Self { pool, sending_pool, worker_pool, reads, vault, .. } = &self;
+        let close = async {
+            if let Err(error) = data_keys::count_sealed(pool, vault).await {
+                tracing::info!(%error, "values sealed in the last minute were not counted");
+            }
+            tokio::join!(worker_pool.close(), sending_pool.close(), pool.close(), reads.close())
+        };
         if tokio::time::timeout(CLOSE_WITHIN, close).await.is_err() {
             tracing::info!("a statement that was given up is left to Postgres");
         }
@@ -174,10 +172,41 @@ impl Context {
     }
 }
 
-/// Waits until a database that is not embedded answers and confirms commits: a start after a power cut, or of containers side by side,
-/// may be faster than its Postgres. Fails when it does not in half a minute, and at once when it refuses us, or when a pooler in between
-/// does not keep sessions together.
-pub(crate) async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
+/// Opens the database of a starting process, with retries for half a minute on [transient](store::is_transient) errors.
+/// Completed steps stay done. Returns `None` if `shutdown` completes first.
+pub(crate) async fn open_when_there(
+    config: &Config,
+    migrations: Migrations,
+    mut shutdown: Pin<&mut impl Future<Output = ()>>,
+) -> anyhow::Result<Option<Context>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let opened = tokio::select! {
+            answers = wait_for_database(config) => match answers {
+                Ok(()) => Context::open(config, migrations).await,
+                Err(error) => Err(error),
+            },
+            () = &mut shutdown => return Ok(None),
+        };
+        match opened {
+            // The embedded Postgres has started, so the cause of the error is not a network.
+            Err(error)
+                if config.database_url.is_some()
+                    && store::is_transient_cause(&error)
+                    && Instant::now() + 2 * ASK_AGAIN < deadline =>
+            {
+                tracing::warn!(error = format!("{error:#}"), "opening the database failed, trying again");
+                tokio::time::sleep(ASK_AGAIN).await;
+            }
+            opened => return opened.map(Some),
+        }
+    }
+}
+
+/// Waits until a database that is not embedded responds and confirms commits. After a power failure, or with
+/// containers, the server may start faster than its Postgres. Fails after half a minute. Fails at once if Postgres
+/// refuses the login, or behind a pooler that does not keep sessions together.
+async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
     let Some(hosts) = hosts(config)? else { return Ok(()) };
     let deadline = Instant::now() + PATIENCE;
     let origin = config.origin("database_url");
@@ -217,8 +246,8 @@ pub(crate) async fn wait_for_database(config: &Config) -> anyhow::Result<()> {
     confirm_commits(&options).await
 }
 
-/// Waits until Postgres confirms a commit, if it is to wait for standbys with that. Without them it never would, and everything that
-/// writes would hang without a word.
+/// Waits until Postgres confirms a commit, if commits wait for standbys. Without standbys all writes would hang
+/// silently.
 async fn confirm_commits(options: &PgConnectOptions) -> anyhow::Result<()> {
     let Some(names) = pooler::awaited_standbys(options).await? else { return Ok(()) };
     let began = Instant::now();
@@ -241,8 +270,8 @@ async fn confirm_commits(options: &PgConnectOptions) -> anyhow::Result<()> {
     }
 }
 
-/// Migrates once no worker of another version is at work, and waits for that: one that stops takes itself off the list, and
-/// one that was killed is taken off after some seconds. Fails if one is still at work after half a minute.
+/// Migrates once no worker of another version is running, and waits for that. A worker that stops removes its
+/// registration; the one of a killed worker is removed after some seconds. Fails after half a minute.
 async fn migrate_alone(options: &PgConnectOptions) -> Result<(), SchemaError> {
     let deadline = Instant::now() + PATIENCE;
     let mut told = false;
@@ -263,10 +292,8 @@ async fn migrate_alone(options: &PgConnectOptions) -> Result<(), SchemaError> {
         }
     }
 }
-
-/// The hosts of a database that is not embedded.
 fn hosts(config: &Config) -> anyhow::Result<Option<Hosts>> {
-    // The URL holds a password: errors do not quote it.
+    // Errors do not quote the URL, because it contains a password.
     let parse = |url: &Secret| {
         let hosts = Hosts::parse(url.expose(), For::Writing);
         let hosts = hosts.map_err(|wrong| anyhow!("{} {wrong}", config.origin("database_url")))?;
@@ -275,7 +302,6 @@ fn hosts(config: &Config) -> anyhow::Result<Option<Hosts>> {
     config.database_url.as_ref().map(parse).transpose()
 }
 
-/// Where to read what may lag.
 fn reads(config: &Config, pool: &PgPool, connections: u32) -> anyhow::Result<Reads> {
     let Some(url) = &config.read_database_url else { return Ok(Reads::at(pool.clone())) };
     let hosts = Hosts::parse(url.expose(), For::Reading)
@@ -284,12 +310,14 @@ fn reads(config: &Config, pool: &PgPool, connections: u32) -> anyhow::Result<Rea
     Ok(Reads::or_at(pool.clone(), hosts, connections, config.read_lag_max))
 }
 
-/// The configured database's primary, or the embedded one, started.
+/// Returns the primary of the configured database, or starts the embedded one.
 pub(crate) async fn database(config: &Config) -> anyhow::Result<(Option<Arc<Embedded>>, PgConnectOptions)> {
     if let Some(hosts) = hosts(config)? {
-        // The only host says itself why it cannot be used.
         let options = match hosts.all() {
-            [only] => only.clone(),
+            [only] => {
+                recovery::until_over(only, PATIENCE).await.with_context(|| config.origin("database_url"))?;
+                only.clone()
+            }
             _ => primary::find(&hosts).await.context("no host of the database can be used")?,
         };
         return Ok((None, options));

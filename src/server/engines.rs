@@ -1,4 +1,4 @@
-//! What works in the background of a process, as its roles ask for it.
+//! Background tasks of a process, by role.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use super::{campaigns, keys};
 use crate::config::Config;
 use crate::dispatch::rest::Rest;
 use crate::dispatch::{self, Dispatcher};
-use crate::gateway::Gateways;
 use crate::hooks;
 use crate::metrics::Metrics;
 use crate::otlp::Tracer;
 use crate::panics::begun_again;
-use crate::policy::runaway::Guard;
 use crate::store::outcomes::rollups::MetricsKept;
-use crate::webpush::sealer::Sealer;
+use bellwire_gateway::Gateways;
+use bellwire_rules::policy::runaway::Guard;
+use bellwire_webpush::sealer::Sealer;
 
-/// Starts what this process's roles ask for. Returns the dispatcher, if it is a worker, and everything that must not end by
-/// itself.
+/// Starts the engines of this process's roles. Returns the dispatcher of a worker, and the tasks that must not end by
+/// themselves.
 pub(super) fn start(
     context: &Context,
     config: &Config,
@@ -35,12 +35,11 @@ pub(super) fn start(
     let (mut dispatcher, mut engines) = (None, JoinSet::new());
     if config.roles.worker {
         let settings = dispatch::Settings {
-            sealer: sealer(config),
             lane_limit_max: config.lane_concurrency_max,
             batch_min: config.batch_min as usize,
             batch_max: config.batch_max as usize,
             policy: config.policy(),
-            ..dispatch::Settings::default()
+            ..dispatch::Settings::sealing_by(sealer(config))
         };
         info!(sealing = %settings.sealer, "dispatching");
         let (pool, vault, clock) = (worker_pool.clone(), vault.clone(), clock.clone());
@@ -54,6 +53,8 @@ pub(super) fn start(
     let watch =
         move || keys::watch_on(every.0.clone(), every.1.clone(), every.2.clone(), source.clone(), resting.clone());
     engines.spawn(begun_again("watching seal keys", watch));
+    let counted = (pool.clone(), vault.clone());
+    engines.spawn(begun_again("counting sealed values", move || keys::count_on(counted.0.clone(), counted.1.clone())));
     if config.roles.maintenance {
         maintain(context, config, &rest, &mut engines);
         let (receivers, metrics) = (receivers.clone(), metrics.clone());
@@ -66,12 +67,13 @@ pub(super) fn start(
     (dispatcher, engines)
 }
 
-/// Whether this process rests: never, if it dispatches nothing.
+/// Returns the idle state of this process. A process without dispatch is never idle.
 pub(super) fn rest(dispatcher: Option<&Arc<Dispatcher>>) -> Arc<Rest> {
     dispatcher.map_or_else(Arc::default, |dispatcher| dispatcher.rest())
 }
 
-/// Starts maintenance. Each part keeps what it knows in the database, so one that panics begins again, and the others go on.
+/// Starts maintenance. Each task keeps its state in the database, so a task that panics restarts while the others
+/// continue.
 fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut JoinSet<()>) {
     let every = || (context.pool.clone(), context.vault.clone(), context.clock.clone());
     let (guard, kept) = (guard(config), retention(config));
@@ -101,12 +103,11 @@ fn maintain(context: &Context, config: &Config, rest: &Arc<Rest>, engines: &mut 
     engines.spawn(begun_again("packing for webhooks", pack));
 }
 
-/// What seals payloads here.
 fn sealer(config: &Config) -> &'static Sealer {
     if config.multi_buffer { Sealer::fastest() } else { Sealer::single() }
 }
 
-/// How much is too much for an app that says nothing else.
+/// Returns the default limits of the runaway guard.
 pub(super) fn guard(config: &Config) -> Guard {
     Guard { factor: config.runaway_factor, floor: config.runaway_floor.into() }
 }

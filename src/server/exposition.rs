@@ -1,5 +1,5 @@
-//! What `/metrics` shows, and the collector of OpenTelemetry is told: this process's series, and what is read from the database
-//! for them.
+//! Metrics for `/metrics` and the OpenTelemetry collector: the series of this process, and values read from the
+//! database.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tracing::warn;
 use super::context::Context;
 use crate::api::remembered::Remembered;
 use crate::metrics::Metrics;
-use crate::model::clock::Clock;
-use crate::policy::reliability;
 use crate::store;
 use crate::store::outcomes::reliability::Filter;
+use bellwire_core::clock::Clock;
+use bellwire_rules::policy::reliability;
 
-/// How often metrics are read from the database at most, however often somebody asks.
+/// Minimum interval between reads of the database, independent of the number of requests.
 const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// The metrics of a process, and those of the database that every process shows.
+/// Metrics of a process, and those of the database that every process shows.
 #[derive(Debug)]
 pub(super) struct Exposition {
     metrics: Arc<Metrics>,
@@ -35,13 +35,13 @@ impl Exposition {
         Self { metrics, pool, worker_pool, clock, read: Remembered::new(READ_EVERY) }
     }
 
-    /// Everything as it stands now, as OpenMetrics. What cannot be read is shown as it was before.
-    pub(super) async fn render(&self) -> String {
+    /// Returns all current metrics. A value that cannot be read keeps its last state.
+    pub(super) async fn metrics(&self) -> &Metrics {
         self.read.get(&self.clock, self.read()).await;
         for (name, pool) in [("api", &self.pool), ("worker", &self.worker_pool)] {
             self.metrics.show_pool(name, pool.size(), pool.num_idle());
         }
-        self.metrics.render()
+        &self.metrics
     }
 
     async fn read(&self) {

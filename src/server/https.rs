@@ -1,4 +1,4 @@
-//! HTTPS without a proxy: where the certificate comes from that a listener shows, and how it is kept up to date.
+//! HTTPS without a proxy: the source of the certificate, and its renewal.
 
 mod files;
 mod orders;
@@ -15,15 +15,11 @@ use crate::http_server::certificate::{Certificate, Shown};
 use crate::http_server::tls::Tls;
 use crate::metrics::Metrics;
 
-/// HTTPS, and what keeps its certificate up to date, for ever.
+/// TLS of a listener, and the endless task that renews its certificate.
 pub(super) struct Https {
-    /// For the listener.
     pub tls: Tls,
-    /// To be run beside it.
     pub keep: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
-
-/// What is shown, told to everybody who wants to know.
 #[derive(Clone)]
 struct Show {
     shown: Arc<Shown>,
@@ -31,7 +27,6 @@ struct Show {
 }
 
 impl Show {
-    /// Shows a certificate from now on.
     fn show(&self, certificate: Certificate) {
         self.metrics.certificate_expires_s.set(certificate.not_after.timestamp() as f64);
         info!(until = %certificate.not_after, "a certificate is shown");
@@ -39,8 +34,8 @@ impl Show {
     }
 }
 
-/// Opens what the settings ask for; none: no HTTPS. Fails where files cannot be used; a certificate that is still to be ordered keeps nobody
-/// from starting.
+/// Opens HTTPS as configured; `None` without HTTPS. Fails for unusable files. A certificate that must still be ordered
+/// does not delay the start.
 pub(super) async fn open(context: &Context, config: &Config, metrics: &Arc<Metrics>) -> anyhow::Result<Option<Https>> {
     let show = Show { shown: Arc::default(), metrics: metrics.clone() };
     if let (Some(chain), Some(key)) = (&config.tls_cert, &config.tls_key) {

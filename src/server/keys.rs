@@ -8,18 +8,39 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::dispatch::rest::{AT_REST, Rest};
-use crate::model::clock::Clock;
-use crate::store::keys::data_keys::{self, TAKES_OVER_AFTER};
+use crate::store::keys::data_keys::{self, TAKES_OVER_AFTER, VALUES_TO_WARN};
 use crate::vault::Vault;
 use crate::vault::master_key::Source;
+use bellwire_core::clock::Clock;
 
-/// How often it is looked for seal keys that were added: often enough to try again before one takes over.
+/// Interval of the check for added seal keys. Short enough for retries before a key becomes current.
 const LOOK_EVERY: Duration = Duration::from_secs(TAKES_OVER_AFTER.as_secs() / 12);
-/// How long to wait after a failure, when a command may have to be run again.
+/// Delay after a failure, because a command may have to run again.
 const LOOK_AGAIN: Duration = Duration::from_secs(TAKES_OVER_AFTER.as_secs() / 6);
+/// Interval at which a process adds its sealed values to the counts in the database. A crash loses the count of one
+/// interval.
+const COUNT_EVERY: Duration = Duration::from_secs(60);
 
-/// Takes in seal keys that were added, and lets each seal from its time on, for ever. Whoever does not get hold of the master key goes on
-/// with the keys that it has.
+/// Counts the values sealed under each seal key in an endless loop, and warns before a key has too many.
+pub(super) async fn count_on(pool: PgPool, vault: Vault) {
+    loop {
+        sleep(COUNT_EVERY).await;
+        match data_keys::count_sealed(&pool, &vault).await {
+            Ok(Some(values)) if values >= VALUES_TO_WARN => {
+                warn!(
+                    values,
+                    of = 1_u64 << 32,
+                    "a seal key has sealed half of the values that it may; run `bellwire keys rotate`"
+                );
+            }
+            Ok(_) => {}
+            Err(error) => warn!(%error, "values sealed under each key were not counted; it is tried again"),
+        }
+    }
+}
+
+/// Loads added seal keys in an endless loop, and makes each current at its time. Without access to the master key the
+/// process keeps its previous keys.
 pub(super) async fn watch_on(pool: PgPool, vault: Vault, clock: Clock, source: Source, rest: Arc<Rest>) {
     loop {
         rest.pause(LOOK_EVERY, AT_REST).await;

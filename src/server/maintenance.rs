@@ -1,9 +1,9 @@
-//! What has to be done now and then, by any one replica: partitions, sweeps, retention, erasures and removals. Every step is
-//! idempotent and locks what it touches, so that replicas that do the same at the same time only waste a little.
+//! Periodic work of any replica: partitions, sweeps, retention, erasures and removals. Every step is idempotent and
+//! locks its rows, so replicas that do the same at the same time only waste a little work.
 //!
-//! What is long (a day's messages, a whole app) is done in transactions of a fraction of a second each. Between them
-//! maintenance rests, so that it never takes more than a part of one connection; where it breaks off, it goes on from what is
-//! left.
+//! Long work, such as a day's messages or a whole app, is divided into transactions of a fraction of a second.
+//! Maintenance sleeps between them, so that it never uses more than a part of one connection. After an interruption it
+//! continues with the remaining rows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,6 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::dispatch::rest::{AT_REST, Rest};
-use crate::model::clock::{Clock, Timestamp};
-use crate::model::id::{AppId, MessageId, SubscriptionId};
-use crate::policy::runaway::Guard;
 use crate::store::audience::erasures::Erasure;
 use crate::store::hooks::deliveries as hooks;
 use crate::store::operations::removal::Step as Removed;
@@ -30,50 +27,53 @@ use crate::store::{
     queue::caps, queue::guards, queue::steering,
 };
 use crate::vault::Vault;
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_rules::policy::runaway::Guard;
 
-/// How often overdue work is looked for.
+/// Interval of the sweeps for overdue work.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
-/// How often notes are folded into metrics over time. Each row that is added to is written anew, three times: by the minute, the
-/// hour and the day; the more notes come to one, the less each costs.
+/// Interval at which notes are folded into metrics over time. Each fold rewrites three rows: by minute, hour and day.
+/// The more notes a row receives at once, the less each costs.
 const FOLD_EVERY: Duration = Duration::from_secs(10);
-/// How often reliability metrics are compared with their alert lines.
+/// Interval at which reliability metrics are compared with their alert limits.
 const WATCH_EVERY: Duration = Duration::from_secs(60);
-/// How often partitions are made and dropped and old rows cleared.
+/// Interval at which partitions are created and dropped, and old rows deleted.
 const KEEP_EVERY: Duration = Duration::from_secs(3600);
-/// When they are tried again after a failure. Partitions that somebody reads are not fought for: each try holds up
-/// everybody for a moment.
+/// Delay after a failure. A partition that is being read stays, because each attempt to drop it blocks other sessions
+/// for a moment.
 const KEEP_AGAIN: Duration = Duration::from_secs(60);
-/// How often it is looked whether there is something to be sealed anew.
+/// Interval of the check whether values must be resealed.
 const RESEAL_EVERY: Duration = Duration::from_secs(60);
-/// Chunks that one kind of sweep does in a round, at most: there are never so many, unless one leaves what it finds as it was.
+/// Maximum chunks of one kind of sweep in a round. More chunks mean that a sweep does not change the rows it finds.
 const CHUNKS_MAX: u32 = 1_000;
-/// How many times as long as a chunk took maintenance rests before the next one: it never takes more than a fifth of a
-/// connection. A chunk of 2,000 messages with their counts takes 80 ms on two busy cores, so that 5,000 go in a second: 400
-/// million a day, where 230 codes a second make 20 million.
+/// Factor of the pause after a chunk to the time of the chunk: maintenance uses at most a fifth of a connection. A
+/// chunk of 2,000 messages with their counts takes 80 ms on two busy cores. That is 5,000 per second or 400 million a
+/// day, where 230 codes a second make 20 million.
 const REST_FACTOR: u32 = 4;
-/// How long the search for messages that name an erased user may take.
+/// Timeout of the search for messages that name an erased user.
 const SEARCH_MAX: Duration = Duration::from_secs(600);
 
-/// How long things are kept.
+/// Retention times of stored data.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     /// Messages, attempts and receipts; longer than the longest time to live.
     pub history: Duration,
-    /// Dead letters, the trail of what was done with them, events, resolved alerts, completed erasures.
+    /// Dead letters and their history, events, resolved alerts, completed erasures.
     pub archive: Duration,
-    /// Subscriptions that have ended; not less than `history`.
+    /// Ended subscriptions; not less than `history`.
     pub subscriptions: Duration,
-    /// Metrics over time.
+    /// Rollups, for each resolution.
     pub metrics: MetricsKept,
-    /// When a webhook's receiver took what; what it did not take is in the archive.
+    /// Delivered requests of webhooks. Failed ones are kept as long as `archive`.
     pub webhooks: Duration,
-    /// What is known of what people click, after the last receipt of theirs.
+    /// Click statistics of a person after their last receipt.
     pub habits: Duration,
-    /// The audit log; none: for ever.
+    /// Audit log; `None` keeps it for ever.
     pub audit_log: Option<Duration>,
 }
 
-/// Work that is due every so often, and sooner after it failed.
+/// Work that is due at an interval, and earlier after a failure.
 #[derive(Debug, Clone, Copy)]
 struct Chore {
     due_at: Timestamp,
@@ -82,7 +82,6 @@ struct Chore {
 }
 
 impl Chore {
-    /// Due at once.
     fn new(now: Timestamp, every: Duration, again_after: Duration) -> Self {
         Self { due_at: now, every, again_after }
     }
@@ -91,20 +90,19 @@ impl Chore {
         now >= self.due_at
     }
 
-    /// Takes in what became of it, and logs a failure.
+    /// Schedules the next attempt, and logs a failure.
     fn tried<T>(&mut self, name: &str, result: &sqlx::Result<T>, now: Timestamp) {
         self.due_at = now + if result.is_ok() { self.every } else { self.again_after };
         match result {
             Ok(_) => {}
             Err(error) if store::is_lock_timeout(error) => {
-                info!(chore = name, "deferred: somebody is reading what it would change, such as a backup");
+                info!(chore = name, "deferred: another session, such as a backup, is reading the table");
             }
             Err(error) => warn!(%error, chore = name, "maintenance failed; it is tried again"),
         }
     }
 }
 
-/// Looks for what is overdue, for ever.
 pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     let mut sweeping = Chore::new(clock.now(), Duration::ZERO, Duration::ZERO);
     let mut watching = Chore::new(clock.now(), WATCH_EVERY, Duration::ZERO);
@@ -124,8 +122,8 @@ pub(crate) async fn sweep_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     }
 }
 
-/// Folds notes of all kinds for ever, and looks for runaways in what is folded: apart from [`sweep_on`], since what was noted while nobody folded
-/// takes long, and nothing else waits for it.
+/// Folds notes of all kinds and looks for runaway apps, in an endless loop. Separate from [`sweep_on`], because a
+/// backlog of notes takes long and must not delay other work.
 pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard, rest: Arc<Rest>) {
     let mut folding = Chore::new(clock.now(), FOLD_EVERY, Duration::ZERO);
     let (mut learning, mut guarding) = (folding, folding);
@@ -144,7 +142,7 @@ pub(crate) async fn fold_on(pool: PgPool, clock: Clock, guard: Guard, rest: Arc<
     }
 }
 
-/// Keeps house for ever: apart from [`sweep_on`], since it may take hours.
+/// Applies retention in an endless loop. Separate from [`sweep_on`], because it may take hours.
 pub(crate) async fn keep_on(pool: PgPool, clock: Clock, kept: Retention) {
     let mut partitioning = Chore::new(clock.now(), KEEP_EVERY, KEEP_AGAIN);
     let mut keeping = Chore::new(clock.now(), KEEP_EVERY, KEEP_AGAIN);
@@ -169,7 +167,7 @@ fn ticks() -> tokio::time::Interval {
     ticks
 }
 
-/// One round of sweeps: everything that can be swept now is.
+/// Runs one round of all sweeps.
 pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     for message in sweeps::half_turned(pool, now).await? {
         let go_on = || async move { Ok(steering::go_on(pool, message, now).await? == Progress::More) };
@@ -184,8 +182,8 @@ pub async fn sweep(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     sweep_up("counting audiences", || async { Ok(audience_counts::fold(pool).await? == Progress::More) }).await
 }
 
-/// Does chunk after chunk for as long as there may be more. After [`CHUNKS_MAX`] the rest waits for the next round: whatever one
-/// kind of sweep does not come to an end of, the others have their turn.
+/// Runs chunks until none is left, at most [`CHUNKS_MAX`]. The next round continues, so that no kind of sweep blocks
+/// the others.
 async fn sweep_up<F: Future<Output = sqlx::Result<bool>>>(
     name: &str,
     mut chunk: impl FnMut() -> F,
@@ -195,16 +193,16 @@ async fn sweep_up<F: Future<Output = sqlx::Result<bool>>>(
             return Ok(());
         }
     }
-    warn!(sweep = name, chunks = CHUNKS_MAX, "a sweep did not come to its end; it goes on in the next round");
+    warn!(sweep = name, chunks = CHUNKS_MAX, "a sweep is not complete; it continues in the next round");
     Ok(())
 }
 
-/// Lets Postgres know of tables that have just begun to grow.
+/// Analyses tables that have just begun to grow, so that Postgres plans with current statistics.
 pub async fn refresh_statistics(pool: &PgPool) -> sqlx::Result<()> {
     statistics::refresh(pool).await
 }
 
-/// Folds all notes there are into metrics over time, and rests after each chunk.
+/// Folds all notes into metrics over time, with a pause after each chunk.
 pub async fn fold_metrics(pool: &PgPool) -> sqlx::Result<()> {
     loop {
         let began = Instant::now();
@@ -215,7 +213,7 @@ pub async fn fold_metrics(pool: &PgPool) -> sqlx::Result<()> {
     }
 }
 
-/// Adds all notes there are to what is known of people, and rests after each chunk.
+/// Adds all notes to the engagement statistics of persons, with a pause after each chunk.
 pub async fn fold_habits(pool: &PgPool, clock: &Clock) -> sqlx::Result<()> {
     loop {
         let began = Instant::now();
@@ -226,8 +224,8 @@ pub async fn fold_habits(pool: &PgPool, clock: &Clock) -> sqlx::Result<()> {
     }
 }
 
-/// Makes the partitions of days to come and drops those of days that are past their retention. Fails, having held up nobody
-/// for longer than a tenth of a second, while somebody reads them; then it should not be tried again at once.
+/// Creates the partitions of the coming days and drops those past their retention. While a partition is being read it
+/// fails after at most a tenth of a second of blocking; the caller must not retry at once.
 pub async fn tend_partitions(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx::Result<()> {
     partitions::ensure(pool, now).await?;
     let dropped = partitions::drop_before(pool, now - kept.history).await?;
@@ -237,7 +235,7 @@ pub async fn tend_partitions(pool: &PgPool, now: Timestamp, kept: Retention) -> 
     Ok(())
 }
 
-/// Clears away all rows that are past their retention, in chunks.
+/// Deletes all rows past their retention, in chunks.
 pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx::Result<()> {
     let history = now - kept.history;
     until_none(|| partitions::clear_defaults(pool, history)).await?;
@@ -263,7 +261,7 @@ pub async fn keep_house(pool: &PgPool, now: Timestamp, kept: Retention) -> sqlx:
     through_all(habits::Place::START, |after| habits::clear(pool, now - kept.habits, after)).await
 }
 
-/// Clears away chunk after chunk until there is nothing left, and rests after each.
+/// Runs chunks until one deletes no row, with a pause after each.
 async fn until_none<F: Future<Output = sqlx::Result<u64>>>(mut chunk: impl FnMut() -> F) -> sqlx::Result<()> {
     loop {
         let began = Instant::now();
@@ -274,7 +272,7 @@ async fn until_none<F: Future<Output = sqlx::Result<u64>>>(mut chunk: impl FnMut
     }
 }
 
-/// Goes through a table chunk after chunk, each after the last row of the one before, and rests after each.
+/// Walks through a table in chunks, each after the last row of the previous one, with a pause after each.
 async fn through_all<K: Copy, F>(mut after: K, mut chunk: impl FnMut(K) -> F) -> sqlx::Result<()>
 where
     F: Future<Output = sqlx::Result<Option<K>>>,
@@ -289,14 +287,14 @@ where
     }
 }
 
-/// Goes on with erasures and deletions of apps, for ever. Neither waits for the other, which may take hours.
+/// Continues erasures and deletions of apps in an endless loop. Both run concurrently, because each may take hours.
 pub(crate) async fn forget_on(pool: PgPool, vault: Vault, clock: Clock, rest: Arc<Rest>) {
     let erasing = for_ever(&clock, &rest, "erasing users", |now| erase(&pool, &vault, now));
     let removing = for_ever(&clock, &rest, "deleting apps", |now| remove_apps(&pool, now));
     tokio::join!(erasing, removing);
 }
 
-/// Seals anew what was sealed under keys of before, whenever another seal key has taken over, for ever.
+/// Reseals values of previous seal keys after each change of the current key, in an endless loop.
 pub(crate) async fn reseal_on(pool: PgPool, vault: Vault, clock: Clock) {
     let mut resealing = Chore::new(clock.now(), RESEAL_EVERY, RESEAL_EVERY);
     let mut ticks = ticks();
@@ -309,12 +307,12 @@ pub(crate) async fn reseal_on(pool: PgPool, vault: Vault, clock: Clock) {
     }
 }
 
-/// Seals anew all that is kept for good, if a seal key has taken over since that was done last. By then every server has sealed under
-/// it for as long as it took to be heard of, so that nothing follows.
+/// Reseals all permanent values if the current seal key has changed since the last run. By then every server uses the
+/// new key, so that no value follows under a previous one.
 pub async fn reseal(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
     let Some(number) = resealing::due(pool, now - data_keys::TAKES_OVER_AFTER).await? else { return Ok(()) };
     if u16::try_from(number) != Ok(vault.seal_keys().1) {
-        return Ok(()); // this process has not heard of it yet
+        return Ok(()); // this process has not loaded the key yet
     }
     for column in resealing::SEALED {
         through_all(resealing::Place::START, |after| resealing::reseal(pool, vault, column, after)).await?;
@@ -340,8 +338,8 @@ async fn for_ever<F: Future<Output = sqlx::Result<()>>>(
     }
 }
 
-/// Completes every erasure that the request for it has not. One that fails holds up none of the others; the last error is
-/// returned.
+/// Completes the erasures that their requests did not finish. A failed one does not delay the others; returns the last
+/// error.
 pub async fn erase(pool: &PgPool, vault: &Vault, now: Timestamp) -> sqlx::Result<()> {
     let mut outcome = Ok(());
     for erasure in erasures::abandoned(pool, now).await? {
@@ -357,7 +355,7 @@ async fn complete_erasure(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: 
     Ok(())
 }
 
-/// Does what can be done now of deleting apps. One that fails holds up none of the others; the last error is returned.
+/// Continues the deletion of apps. A failed one does not delay the others; returns the last error.
 pub async fn remove_apps(pool: &PgPool, now: Timestamp) -> sqlx::Result<()> {
     let mut outcome = Ok(());
     for (app, begun_at) in removal::begun(pool).await? {
@@ -387,7 +385,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_sweep_comes_to_an_end_though_its_chunks_find_the_same_again_and_again() {
+    async fn sweep_ends_although_chunks_repeat() {
         let (mut endless, mut brief) = (0, 0);
         let again = || {
             endless += 1;
@@ -404,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chore_that_failed_is_not_due_again_at_once() {
+    fn failed_chore_is_not_due_at_once() {
         let now: Timestamp = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
         let mut chore = Chore::new(now, KEEP_EVERY, KEEP_AGAIN);
         assert!(chore.is_due(now));

@@ -1,4 +1,4 @@
-//! One server process: the roles that it was given, until it is told to stop or an engine dies.
+//! One server process: runs the engines of its roles until a stop or the end of an engine.
 
 pub(crate) mod campaigns;
 mod connections;
@@ -9,6 +9,7 @@ mod https;
 mod keys;
 pub(crate) mod maintenance;
 mod service_manager;
+mod shares;
 pub(crate) mod telemetry;
 mod vacuum;
 
@@ -39,11 +40,10 @@ use crate::api::limits::Rate;
 use crate::api::session::relying_party::RelyingParty;
 use crate::api::session::{self, cookie::Cookies};
 use crate::api::{self, ApiState, Engine, Work};
-use crate::checks::rules;
+use crate::checks::{self, rules};
 use crate::config::{Config, OidcClient, RECEIVER_CONNECTIONS};
 use crate::dispatch::Dispatcher;
 use crate::dispatch::rest::Rest;
-use crate::gateway::{self, Gateways};
 use crate::http_server::tls::Tls;
 use crate::http_server::{self, redirect};
 use crate::metrics::Metrics;
@@ -52,12 +52,15 @@ use crate::otlp::{self, Otlp, Tracer};
 use crate::panics::begun_again;
 use crate::receipts;
 use crate::store::connections::watch;
+use crate::store::operations::cluster_identity;
+use crate::vault::master_key;
+use bellwire_gateway::Gateways;
 use context::{Context, Migrations};
 use exposition::Exposition;
 
-/// Runs a server on an open listener until `shutdown` is ready: waits for the database, opens what it stands on, runs
-/// the engines of its roles, and closes in reverse order. `started` is told the address as soon as it serves. An error
-/// means that something ended that should not have.
+/// Runs a server on an open listener until `shutdown` completes: waits for the database, opens the context, runs the
+/// engines of its roles, and closes in reverse order. Calls `started` with the address once it serves. An error means
+/// that an engine or the database ended unexpectedly.
 pub(crate) async fn run(
     config: Config,
     migrations: Migrations,
@@ -66,29 +69,16 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let mut shutdown = pin!(shutdown);
-    tokio::select! {
-        answers = context::wait_for_database(&config) => answers?,
-        () = &mut shutdown => return Ok(()),
-    }
     check_descriptors(&config);
-    let context = Context::open(&config, migrations).await?;
-    let address = listener.local_addr().context("the listener has no address")?;
-    info!(%address, data = %context.data(&config), "started");
-    if rules::is_in_the_clear(&config.setup()) {
-        warn!(
-            %address,
-            "HTTP is spoken beyond this machine without TLS: whoever is in between reads keys and sessions. Have HTTPS spoken by \
-             BELLWIRE_TLS_CERT or BELLWIRE_ACME_DOMAIN, or put a proxy in front that ends TLS, and say so by BELLWIRE_TRUSTED_PROXIES"
-        );
-    }
-    started(address);
-    let ended = serve(&context, &config, listener, address, shutdown).await;
+    let opened = context::open_when_there(&config, migrations, shutdown.as_mut()).await?;
+    let Some(context) = opened else { return Ok(()) };
+    let ended = serve(&context, &config, listener, started, shutdown).await;
     context.close().await;
     ended
 }
 
-/// Says so if the system gives fewer descriptors than the settings may want, once the limit was raised as far as it goes. Where none
-/// are left, clients are refused, and what wants to connect outwards fails and is tried again.
+/// Warns if the system allows fewer descriptors than the settings may need, after the limit was raised. Without free
+/// descriptors, clients are refused, and outbound connections fail and are retried.
 fn check_descriptors(config: &Config) {
     let wanted = config.descriptors();
     if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE)
@@ -102,17 +92,27 @@ fn check_descriptors(config: &Config) {
         );
     }
 }
+fn check_exposure(config: &Config, address: SocketAddr) {
+    if rules::is_in_the_clear(&setup(config)) {
+        warn!(
+            %address,
+            "HTTP is served beyond this machine without TLS: keys and sessions can be read on the network. Set BELLWIRE_TLS_CERT or \
+             BELLWIRE_ACME_DOMAIN, or put a proxy that ends TLS in front and set BELLWIRE_TRUSTED_PROXIES"
+        );
+    }
+}
 
-/// Serves until `shutdown`, then stops in good order: requests that have begun are answered, no new claims are made, what is
-/// in flight ends or is given back, all within `config.shutdown_deadline`; then what is left for a collector of OpenTelemetry is
-/// handed over, within three seconds more. Fails if anything that must run ends by itself.
+/// Serves until `shutdown`, then stops within `config.shutdown_deadline`. Requests that have begun get their response,
+/// no new work is claimed, and deliveries in flight end or are requeued. Then it sends the rest to the OpenTelemetry
+/// collector, within three more seconds. Fails if an engine ends by itself.
 async fn serve(
     context: &Context,
     config: &Config,
     listener: TcpListener,
-    address: SocketAddr,
+    started: impl FnOnce(SocketAddr),
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
+    let address = listener.local_addr().context("the listener has no address")?;
     let metrics = Metrics::new();
     let exposition = Arc::new(Exposition::new(context, metrics.clone()));
     let otlp = start_otlp(context, config)?;
@@ -121,17 +121,25 @@ async fn serve(
         info!(proxy = %egress.proxy(), "connections leave by a proxy");
     }
     let gateways = self::gateways(config)?;
-    // Of their own: whatever receivers of webhooks do, no push waits for a connection that they hold. Many may share a host.
-    let receivers =
-        gateway::Settings { connections_per_origin: RECEIVER_CONNECTIONS as usize, ..gateway_settings(config)? };
+    // A separate client: slow receivers of webhooks must not take the connections of pushes. Many receivers may share a
+    // host.
+    let receivers = bellwire_gateway::Settings {
+        connections_per_origin: RECEIVER_CONNECTIONS as usize,
+        ..gateway_settings(config)?
+    };
     let receivers = Gateways::new(receivers).context("the gateways' settings cannot be used")?;
+    // All checks come before the first worker registers, because a server that cannot serve must not dispatch.
+    cluster_identity::check(&mut *context.pool.acquire().await?, context.clock.now()).await?;
+    let https = https::open(context, config, &metrics).await?;
+    let listeners = Listeners::bind(listener, config).await?;
+    info!(%address, data = %context.data(config), "started");
+    check_exposure(config, address);
     let (dispatcher, mut engines) = engines::start(context, config, &gateways, &receivers, &metrics, &tracer);
     watch_surroundings(context, &metrics, engines::rest(dispatcher.as_ref()), &mut engines);
     if let Some(otlp) = &otlp {
         let (otlp, exposition) = (otlp.clone(), exposition.clone());
         engines.spawn(begun_again("telling metrics", move || tell_metrics_on(otlp.clone(), exposition.clone())));
     }
-    let https = https::open(context, config, &metrics).await?;
     let tls = https.as_ref().map(|https| https.tls.clone());
     if let Some(https) = https {
         engines.spawn(https.keep);
@@ -140,11 +148,12 @@ async fn serve(
     let told = Told { metrics, tracer, exposition: exposition.clone() };
     let served = routes(context, config, gateways, told, dispatcher.clone())?;
     let (stop_serving, stop) = channel(false);
-    let mut serving = open_listeners(listener, tls, served, config, &stop).await?;
+    let mut serving = listeners.serve(tls, served, config, &stop)?;
+    started(address);
     service_manager::tell_ready();
     let failure = tokio::select! {
         () = shutdown => None,
-        () = service_manager::feed_watchdog(address) => None, // it never ends
+        () = service_manager::feed_watchdog(address) => None, // an endless loop
         ended = serving.join_next() => Some(anyhow::anyhow!("an HTTP server ended: {ended:?}")),
         Some(ended) = engines.join_next() => Some(anyhow::anyhow!("an engine ended: {ended:?}")),
         postgres = context.keep_postgres() => Some(postgres.context("the embedded Postgres ended")),
@@ -155,19 +164,19 @@ async fn serve(
     wind_down(&mut serving, dispatcher, config.shutdown_deadline).await;
     engines.shutdown().await;
     if let Some(otlp) = otlp {
-        otlp.stop(exposition.render()).await;
+        otlp.stop(exposition.metrics()).await;
     }
     match failure {
         None => Ok(()),
         Some(failure) => {
-            error!(error = %failure, "the server cannot go on");
+            error!(error = %failure, "the server must stop");
             Err(failure)
         }
     }
 }
 
-/// Watches, whatever roles this process has, what others change around it: which host of the database takes writes, how far its standby is,
-/// and the log's level.
+/// Watches in every role: the host of the database that accepts writes, the lag of its standby, and the level of the
+/// log.
 fn watch_surroundings(context: &Context, metrics: &Arc<Metrics>, rest: Arc<Rest>, engines: &mut JoinSet<()>) {
     if let Some(hosts) = &context.hosts {
         let pools = [&context.pool, &context.sending_pool, &context.worker_pool].map(Clone::clone).to_vec();
@@ -190,38 +199,53 @@ fn watch_surroundings(context: &Context, metrics: &Arc<Metrics>, rest: Arc<Rest>
     }
 }
 
-/// Serves at every listener that the settings name.
-async fn open_listeners(
+struct Listeners {
     main: TcpListener,
-    tls: Option<Tls>,
-    served: Served,
-    config: &Config,
-    stop: &Receiver<bool>,
-) -> anyhow::Result<JoinSet<()>> {
-    let bind = async |address: SocketAddr, what_for: &str| {
-        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} for {what_for}"))
-    };
-    let (mut serving, limits) = (JoinSet::new(), http_limits(config));
-    let port = main.local_addr()?.port();
-    serving.spawn(http_server::serve(main, tls, served.main, limits, stop.clone()));
-    if let Some(address) = config.redirect_listen {
-        let listener = bind(address, "redirections").await?;
-        info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
-        let router = redirect::router(config.public_url.as_ref(), port);
-        serving.spawn(http_server::serve(listener, None, router, limits, stop.clone()));
-    }
-    if let Some(address) = config.metrics_listen {
-        let listener = bind(address, "metrics").await?;
-        info!(address = %listener.local_addr()?, "metrics without authentication");
-        serving.spawn(http_server::serve(listener, None, served.metrics, limits, stop.clone()));
-    }
-    Ok(serving)
+    redirect: Option<TcpListener>,
+    metrics: Option<TcpListener>,
 }
 
-/// Waits until the requests that have begun are answered and nothing is in flight, for as long as `patience` at most.
+impl Listeners {
+    /// Binds the remaining listeners. Fails with the address if it is in use or not on this machine.
+    async fn bind(main: TcpListener, config: &Config) -> anyhow::Result<Self> {
+        let bind = async |address: Option<SocketAddr>, purpose: &str| match address {
+            None => Ok(None),
+            Some(address) => {
+                let bound = TcpListener::bind(address).await;
+                bound.map(Some).with_context(|| format!("cannot listen on {address} for {purpose}"))
+            }
+        };
+        let redirect = bind(config.redirect_listen, "redirections").await?;
+        Ok(Self { main, redirect, metrics: bind(config.metrics_listen, "metrics").await? })
+    }
+
+    fn serve(
+        self,
+        tls: Option<Tls>,
+        served: Served,
+        config: &Config,
+        stop: &Receiver<bool>,
+    ) -> anyhow::Result<JoinSet<()>> {
+        let (mut serving, limits) = (JoinSet::new(), http_limits(config));
+        let port = self.main.local_addr()?.port();
+        serving.spawn(http_server::serve(self.main, tls, served.main, limits, stop.clone()));
+        if let Some(listener) = self.redirect {
+            info!(address = %listener.local_addr()?, "browsers are sent on to HTTPS");
+            let router = redirect::router(config.public_url.as_ref(), port);
+            serving.spawn(http_server::serve(listener, None, router, limits, stop.clone()));
+        }
+        if let Some(listener) = self.metrics {
+            info!(address = %listener.local_addr()?, "metrics without authentication");
+            serving.spawn(http_server::serve(listener, None, served.metrics, limits, stop.clone()));
+        }
+        Ok(serving)
+    }
+}
+
+/// Waits until requests and deliveries are done, at most for `patience`.
 ///
-/// Dispatch takes what the last requests create, but keeps time for what it has in flight: a client that never ends its
-/// request must not cut that off. What is created later is sent by whoever comes next.
+/// Dispatch also sends what the last requests create, but half of the time is reserved for its deliveries in flight. A
+/// client that never ends its request must not abort them. Another worker sends what is created later.
 async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>>, patience: Duration) {
     let deadline = Instant::now() + patience;
     let _ = timeout_at(deadline - patience / 2, all_ended(serving)).await;
@@ -237,19 +261,17 @@ async fn wind_down(serving: &mut JoinSet<()>, dispatcher: Option<Arc<Dispatcher>
     serving.shutdown().await;
 }
 
-/// What tells a collector of OpenTelemetry, if one is set.
+/// Starts the exporter for an OpenTelemetry collector, if one is configured.
 fn start_otlp(context: &Context, config: &Config) -> anyhow::Result<Option<Arc<Otlp>>> {
     let Some(settings) = config.otlp() else { return Ok(None) };
     let extra_ca_pem = config.otel_exporter_otlp_certificate.as_deref().map(read).transpose()?;
     let otlp = Otlp::start(otlp::Settings { extra_ca_pem, ..settings }, context.clock.clone());
     Ok(Some(Arc::new(otlp.context("the collector's settings cannot be used")?)))
 }
-
-/// Tells a collector of OpenTelemetry what `/metrics` shows, again and again, for ever.
 async fn tell_metrics_on(otlp: Arc<Otlp>, exposition: Arc<Exposition>) {
     loop {
         tokio::time::sleep(otlp.metrics_every()).await;
-        otlp.tell_metrics(&exposition.render().await).await;
+        otlp.tell_metrics(exposition.metrics().await).await;
     }
 }
 
@@ -257,7 +279,6 @@ async fn all_ended(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-/// What clients may cost, of each listener.
 pub(crate) fn http_limits(config: &Config) -> http_server::Limits {
     http_server::Limits {
         idle: config.idle_timeout,
@@ -269,15 +290,39 @@ pub(crate) fn http_limits(config: &Config) -> http_server::Limits {
     }
 }
 
-/// What is served.
-struct Served {
-    /// The API if this process has that role; health, and metrics for those with a key, in any case.
-    main: Router,
-    /// Metrics for everybody.
-    metrics: Router,
+/// The facts of the configuration that the checks judge.
+pub(crate) fn setup(config: &Config) -> checks::Setup {
+    let file = match config.master_key_source() {
+        master_key::Source::File(file) => Some(file),
+        master_key::Source::Given(_) | master_key::Source::Command(_) => None,
+    };
+    checks::Setup {
+        listen: config.listen,
+        public_url: config.public_url.clone(),
+        trusted_proxies: config.trusted_proxies as usize,
+        certificate: match (&config.tls_cert, &config.acme_domain) {
+            (Some(file), _) => Some(checks::Certificate::File(file.clone())),
+            (None, Some(domain)) => Some(checks::Certificate::Ordered {
+                directory: config.acme_directory.as_str().to_owned(),
+                domain: domain.clone(),
+            }),
+            (None, None) => None,
+        },
+        master_key_file: file,
+        data_dir: config.database_url.is_none().then(|| config.data_dir.clone()),
+        multi_buffer: config.multi_buffer,
+        unknown_variables: config.unknown_variables().to_vec(),
+        passed_over: config.passed_over().map(Path::to_owned),
+        asks_others: true,
+        descriptors: config.descriptors(),
+    }
 }
 
-/// What this process tells of itself, and to whom.
+struct Served {
+    /// The API if this process has that role. Health, and metrics with a key, in any case.
+    main: Router,
+    metrics: Router,
+}
 struct Told {
     metrics: Arc<Metrics>,
     tracer: Tracer,
@@ -299,7 +344,7 @@ fn routes(
     });
     let main = if config.roles.api { api::router(state.clone()) } else { api::health_router(state.clone()) };
     let show = move || async move {
-        let exposition = exposition.render().await;
+        let exposition = exposition.metrics().await.render();
         ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], exposition)
     };
     let for_scrapers = {
@@ -307,7 +352,7 @@ fn routes(
         move |_: Scraper| show()
     };
     let main = main.merge(Router::new().route("/metrics", get(for_scrapers)).with_state(state));
-    // Not for `localhost`, where others are developed by HTTP: browsers would refuse those, too.
+    // Not for `localhost`: browsers would refuse other services there that use HTTP.
     let public =
         config.public_url.as_ref().is_some_and(|url| url.scheme() == "https" && url.host_str() != Some("localhost"));
     let hsts = public.then(|| Hsts::new(config.hsts_max_age, config.trusted_proxies as usize)).flatten();
@@ -320,7 +365,7 @@ fn routes(
     })
 }
 
-/// The API for the command line: [`api::local_router`], without dispatch; a running server notices what it changes.
+/// Returns the API for the command line: [`api::local_router`] without dispatch. A running server picks up its changes.
 pub(crate) fn local_router(context: &Context, config: &Config) -> anyhow::Result<Router> {
     let gateways = gateways(config)?;
     Ok(api::local_router(api_state(context, config, gateways, Engine::none())?))
@@ -354,14 +399,12 @@ fn api_state(context: &Context, config: &Config, gateways: Gateways, engine: Eng
         relying_party: config.public_url.as_ref().and_then(RelyingParty::of),
         policy: config.policy(),
         metrics_kept: engines::metrics_kept(config),
-        setup: config.setup(),
+        setup: setup(config),
     };
     let Context { pool, sending_pool, vault, clock, .. } = context;
     let (pool, sending_pool) = (pool.clone(), sending_pool.clone());
     Ok(ApiState::new(pool, sending_pool, vault.clone(), clock.clone(), gateways, engine, settings))
 }
-
-/// Who may come in by an OpenID provider, if one is named.
 fn sign_in_by_oidc(config: &Config) -> anyhow::Result<Option<session::oidc::Settings>> {
     let Some(OidcClient { issuer, client_id, client_secret }) = config.oidc_client() else { return Ok(None) };
     let provider = oidc::Provider::new(oidc::Settings {
@@ -386,7 +429,7 @@ fn read(file: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// How the API talks to the dispatch of its own process.
+/// Connects the API with the dispatcher of its own process.
 pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
     let leasing = dispatcher.clone();
     Engine {
@@ -402,12 +445,12 @@ pub fn engine(dispatcher: Arc<Dispatcher>) -> Engine {
     }
 }
 
-/// The outbound edge, as it is set.
+/// Builds the gateway client from the configuration.
 pub(crate) fn gateways(config: &Config) -> anyhow::Result<Gateways> {
     Gateways::new(gateway_settings(config)?).context("the gateways' settings cannot be used")
 }
 
-fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
+fn gateway_settings(config: &Config) -> anyhow::Result<bellwire_gateway::Settings> {
     let mut hosts = Vec::new();
     for text in &config.gateways {
         match text.parse() {
@@ -415,13 +458,13 @@ fn gateway_settings(config: &Config) -> anyhow::Result<gateway::Settings> {
             Err(error) => bail!("BELLWIRE_GATEWAYS: {text:?}: {error}"),
         }
     }
-    Ok(gateway::Settings {
+    Ok(bellwire_gateway::Settings {
         hosts,
         extra_ca_pem: config.gateway_ca_file.as_deref().map(read).transpose()?,
         allow_loopback: config.allow_loopback,
         egress: config.egress(),
         nat64: config.nat64_prefixes.clone(),
         connections_per_origin: config.connections_per_gateway as usize,
-        ..gateway::Settings::default()
+        ..bellwire_gateway::Settings::default()
     })
 }

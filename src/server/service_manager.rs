@@ -1,4 +1,4 @@
-//! What a service manager such as systemd is told (sd_notify(3)). Without one nobody is.
+//! Notifications for a service manager such as systemd, see sd_notify(3). Without one they have no effect.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,24 +10,23 @@ use tracing::warn;
 use crate::config::reachable;
 use crate::http_server;
 
-/// What a stop takes beyond its deadline at most: a last report to a collector, and the embedded Postgres, which writes a checkpoint.
+/// Maximum time of a stop after its deadline: a last report to a collector, and the checkpoint of the embedded
+/// Postgres.
 const STOP_EXTRA: Duration = Duration::from_secs(120);
 
-/// Requests are answered.
 pub(super) fn tell_ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// The server stops, which takes that long and [`STOP_EXTRA`] at most: however long the unit allows a stop to take, it is to have
-/// that time.
+/// Announces a stop within `deadline` and [`STOP_EXTRA`]. The service manager extends its own timeout to that time.
 pub(super) fn tell_stopping(deadline: Duration) {
     let usec = u32::try_from((deadline + STOP_EXTRA).as_micros()).unwrap_or(u32::MAX);
     tell(&[NotifyState::Stopping, NotifyState::ExtendTimeoutUsec(usec)]);
 }
 
-/// Says three times as often as it is asked to (`WatchdogSec=`) that the server lives, for ever; but only while the server answers at
-/// this address: one that hangs is restarted. That the engines live need not be asked: a server ends with any of them, and this
-/// with it. The database is not asked: to restart would not bring it back.
+/// Feeds the watchdog at three times the required rate (`WatchdogSec=`), in an endless loop. It does so only while the
+/// server responds at this address, so that a hanging server is restarted. Engines need no check, because a server ends
+/// with each of them. The database has no check, because a restart would not repair it.
 pub(super) async fn feed_watchdog(address: SocketAddr) {
     match sd_notify::watchdog_enabled() {
         Some(patience) => feed(reachable(address), patience, || tell(&[NotifyState::Watchdog])).await,
@@ -35,10 +34,10 @@ pub(super) async fn feed_watchdog(address: SocketAddr) {
     }
 }
 
-/// Calls `fed` three times within `patience`, for as long as the server at this address answers within that.
+/// Calls `fed` three times within `patience`, as long as the server at this address responds within that time.
 async fn feed(address: SocketAddr, patience: Duration, mut fed: impl FnMut()) {
     loop {
-        // Any end will do: a server that is full refuses this one, too.
+        // Any response counts, also a refusal by a full server.
         match timeout(patience, http_server::probe::status(address, "/healthz")).await {
             Ok(_) => fed(),
             Err(_) => warn!(%address, "this server does not answer itself: the service manager is about to restart it"),
@@ -49,7 +48,7 @@ async fn feed(address: SocketAddr, patience: Duration, mut fed: impl FnMut()) {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "the service manager cannot be told of {states:?}");
+        warn!(%error, "cannot notify the service manager of {states:?}");
     }
 }
 
@@ -63,7 +62,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(60);
 
-    /// How often it was fed in the time of ten patiences.
+    /// Counts the feeds in ten times the patience.
     async fn fed(address: SocketAddr) -> usize {
         let mut fed = 0;
         let _ = timeout(PATIENCE * 10, feed(address, PATIENCE, || fed += 1)).await;
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn the_watchdog_is_fed_while_the_server_answers_itself_even_if_it_is_full_and_not_when_it_hangs() {
+    async fn watchdog_is_fed_while_the_server_responds() {
         let hanging = TcpListener::bind("127.0.0.1:0").await.unwrap(); // the system lets in, nobody answers
         assert_eq!(fed(hanging.local_addr().unwrap()).await, 0);
         for connections in [10, 0] {

@@ -1,10 +1,10 @@
 //! Logging: `tracing` to standard error, as text or JSON.
 //!
-//! Events carry no secrets: endpoints, payloads, keys and tokens have no `Debug` that shows them, and subscriptions
-//! appear under a hashed label. What happens per delivery is counted in [`crate::metrics`], and logged at `debug` alone. An event's words are its
-//! field `message`, so that what it says of one of ours stands under `message_id`.
+//! Events contain no secrets: endpoints, payloads, keys and tokens have no `Debug` that shows them, and subscriptions
+//! have a hashed label. Single deliveries are counted in [`crate::metrics`] and logged at `debug` only. The text of an
+//! event is its field `message`, so the id of a message has the field `message_id`.
 //!
-//! What operators ask for while it runs is added to what the process was started with, until its time is over.
+//! Operators can add directives to a running process for a limited time.
 
 use std::io::IsTerminal;
 use std::sync::{Arc, OnceLock};
@@ -20,28 +20,26 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 use crate::config::LogFormat;
 use crate::dispatch::rest::{AT_REST, Rest};
 use crate::metrics;
-use crate::model::clock::{Clock, Timestamp};
-use crate::model::log_filter::LogFilter;
 use crate::store::operations::log_level;
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::log_filter::LogFilter;
 
-/// Libraries that have nothing to say to an operator below warnings; the operator's own directives come after.
+/// Libraries that log warnings only. Directives of the operator follow and override them.
 const QUIET: &str = "h2=warn,hyper=warn,rustls=warn,sqlx=warn,tower=warn";
-/// Under this target sqlx logs statements: as warnings those that were slow.
+/// Target of sqlx for statements. Slow ones are warnings.
 const STATEMENTS: &str = "sqlx::query";
-/// How often it is looked what operators ask for.
+/// Interval of the query for directives of operators.
 const READ_EVERY: Duration = Duration::from_secs(2);
 
-/// The filter of this process's log.
 static FILTER: OnceLock<Filter> = OnceLock::new();
 
 struct Filter {
-    /// What the process was started with.
     started_with: String,
     handle: reload::Handle<EnvFilter, Registry>,
 }
 
-/// Starts logging for the whole process. `filter` is a level or `tracing_subscriber` directives. Does nothing if it was
-/// started before.
+/// Starts logging for the whole process. `filter` is a level or `tracing_subscriber` directives. Does nothing at the
+/// second call.
 pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), ParseError> {
     let (filtering, handle) = reload::Layer::new(filter_of(filter)?);
     let lines = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
@@ -52,9 +50,9 @@ pub(crate) fn init(filter: &str, format: LogFormat) -> Result<(), ParseError> {
     let slow = Targets::new().with_target(STATEMENTS, LevelFilter::WARN);
     let begun =
         tracing_subscriber::registry().with(lines.with_filter(filtering)).with(SlowStatements.with_filter(slow));
-    // A test binary starts it more than once.
+    // A test binary calls this more than once.
     if begun.try_init().is_ok() {
-        let _ = FILTER.set(Filter { started_with: filter.to_owned(), handle }); // nobody else sets it
+        let _ = FILTER.set(Filter { started_with: filter.to_owned(), handle }); // the only setter
     }
     Ok(())
 }
@@ -63,7 +61,7 @@ fn filter_of(directives: &str) -> Result<EnvFilter, ParseError> {
     EnvFilter::try_new(format!("{QUIET},{directives}"))
 }
 
-/// Counts the statements that sqlx logs since they were slow, whatever the log shows.
+/// Counts slow statements in the events of sqlx, independent of the level of the log.
 struct SlowStatements;
 
 impl<S: Subscriber> Layer<S> for SlowStatements {
@@ -74,7 +72,7 @@ impl<S: Subscriber> Layer<S> for SlowStatements {
     }
 }
 
-/// Logs what operators ask for while they do, for ever.
+/// Applies the directives of operators in an endless loop.
 pub(crate) async fn follow_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
     let Some(filter) = FILTER.get() else { return std::future::pending().await };
     let mut followed = Followed::default();
@@ -93,8 +91,6 @@ pub(crate) async fn follow_on(pool: PgPool, clock: Clock, rest: Arc<Rest>) {
         rest.pause(READ_EVERY, AT_REST).await;
     }
 }
-
-/// What is asked for, as far as is known, and what is logged.
 #[derive(Debug, Default)]
 struct Followed {
     wanted: Option<(LogFilter, Timestamp)>,
@@ -102,7 +98,7 @@ struct Followed {
 }
 
 impl Followed {
-    /// What is to be logged from now on, if that is something else. Its time ends though nobody can be asked.
+    /// Returns the directives to apply if they have changed. Expiry needs no access to the database.
     fn change(&mut self, now: Timestamp) -> Option<Option<LogFilter>> {
         let wanted = self.wanted.as_ref().filter(|(_, until)| *until > now).map(|(filter, _)| filter.clone());
         if wanted == self.applied {
@@ -114,7 +110,7 @@ impl Followed {
 }
 
 impl Filter {
-    /// Logs this beside what the process was started with.
+    /// Applies directives in addition to those of the start.
     fn apply(&self, wanted: Option<&LogFilter>) {
         let directives = match wanted {
             Some(wanted) => format!("{},{}", self.started_with, wanted.directives()),
@@ -145,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_ends_with_its_time_though_nobody_can_be_asked() {
+    fn temporary_log_level_expires_without_database() {
         let now = Timestamp::from_timestamp(1_800_000_000, 0).unwrap();
         let filter = LogFilter::parse("debug").unwrap();
         let mut followed = Followed::default();
@@ -158,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_beats_what_the_process_was_started_with() {
+    fn temporary_log_level_overrides_the_start() {
         let filter = filter_of("info,bellwire=debug").unwrap().to_string();
         assert!(filter.contains("bellwire=debug") && filter.contains("info"), "{filter}");
         let filter = filter_of("bellwire=info,bellwire=debug").unwrap().to_string();

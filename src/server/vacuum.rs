@@ -1,6 +1,7 @@
-//! How often the embedded Postgres does what it does by the clock. Queue, batches and cursors turn over within seconds while something is
-//! sent, and a minute between looks for dead rows would let them bloat; while nothing happens, each look is a process that starts for
-//! nothing. What is committed without waiting for the disk, which is heartbeats alone, is written out five times a second by default.
+//! Intervals of the embedded Postgres for autovacuum and for its WAL writer. Queue, batches and cursors turn over
+//! within seconds during a campaign, and would bloat between two autovacuum rounds of a minute. In idle times each
+//! round only starts a process in vain. The WAL writer serves commits without a disk sync, which are heartbeats only,
+//! five times a second by default.
 
 use std::time::Duration;
 
@@ -10,20 +11,18 @@ use tracing::debug;
 
 use crate::store::operations::setup;
 
-/// How often it is looked whether rows change.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// So many rows in that time, and something is being sent. Heartbeats are far below.
+/// Changed rows in that interval that mean a campaign. Heartbeats change far fewer.
 const MANY: i64 = 500;
-/// Few change again when they have been few for so long: what has died by then was seen.
+/// Time with few changes after which few are expected, and all dead rows have been vacuumed.
 const CALM_AFTER: Duration = Duration::from_secs(60);
-/// Seconds between two looks of Postgres while many rows change, and otherwise.
+/// Seconds between autovacuum rounds while many rows change, and otherwise.
 const BUSY_S: u32 = 5;
 const CALM_S: u32 = 60;
-/// Milliseconds between two looks of Postgres for log to write: its default, and otherwise.
+/// Milliseconds between rounds of the WAL writer: the default of Postgres, and otherwise.
 const BUSY_LOG_MS: u32 = 200;
 const CALM_LOG_MS: u32 = 2_000;
 
-/// Sets the pace of the embedded Postgres.
 #[derive(Debug)]
 pub(super) struct Pace {
     looked_at: Option<Instant>,
@@ -33,12 +32,12 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Looks often at first: nobody knows what was left.
+    /// Starts with the short interval, because the number of dead rows is unknown.
     pub(super) fn new() -> Self {
         Self { looked_at: None, busy_at: Instant::now(), changed: 0, naptime_s: 0 }
     }
 
-    /// To be called about once a second.
+    /// Adapts the intervals. The caller calls it about once a second.
     pub(super) async fn keep(&mut self, pool: &PgPool) {
         let now = Instant::now();
         if self.looked_at.is_some_and(|at| now - at < LOOK_EVERY) {
@@ -60,9 +59,9 @@ impl Pace {
         }
     }
 
-    /// The seconds between two looks of Postgres that fit what was found.
+    /// Returns the seconds between autovacuum rounds for this number of changes.
     fn take_in(&mut self, changed: i64, now: Instant) -> u32 {
-        // Statistics begin anew after a crash.
+        // Statistics restart at zero after a crash.
         if (changed - self.changed).abs() > MANY {
             self.busy_at = now;
         }
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn postgres_looks_often_while_rows_change_and_for_a_minute_after() {
+    async fn postgres_is_observed_often_while_rows_change() {
         let (mut pace, now) = (Pace::new(), Instant::now());
         let at = |s| now + Duration::from_secs(s);
         assert_eq!(pace.take_in(100, at(5)), BUSY_S, "at first");

@@ -1,4 +1,4 @@
-//! The master key, which wraps the data keys and nothing else: where it comes from, and what it wraps.
+//! The master key, which wraps the data keys and has no other use, and its sources.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -13,50 +13,50 @@ use aws_lc_rs::rand;
 use nix::unistd::{AccessFlags, access};
 use zeroize::{Zeroize, Zeroizing};
 
-use crate::model::base64url;
+use bellwire_core::base64url;
 
 const KEY_LEN: usize = 32;
-/// How long a command that prints the master key may take: a key management service answers in a second.
+/// Maximum run time of a command that prints the master key. A key management service responds within a second.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why there is no master key. The texts are written for the person who started Bellwire.
+/// Error of a missing or unusable master key. The texts are for the operator who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The file of the master key may be read by others.
+    /// Other users can read or write the file of the master key.
     #[error("{} may be read or written by other users (mode {mode:o}): chmod 600 it", path.display())]
     Open {
-        /// The file.
+        /// File of the master key.
         path: PathBuf,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// The text is not a key.
+    /// The text is not 32 octets in base64.
     #[error(
         "the master key must be 32 octets in base64url, which is 43 characters; make one with `openssl rand -base64 32`"
     )]
     Malformed,
-    /// There is no master key, and none can be made.
+    /// The file does not exist and cannot be created.
     #[error("the master key cannot be made at {}: {source}", path.display())]
     Place {
-        /// Its file.
+        /// File to be created.
         path: PathBuf,
-        /// Why not.
+        /// Reason of the system.
         source: std::io::Error,
     },
-    /// The command that is to print the master key failed.
+    /// The command that prints the master key failed.
     #[error("the command of the master key failed: {0}")]
     Command(String),
     /// The file of the master key cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// File of the master key.
         path: PathBuf,
-        /// How it failed.
+        /// Reason of the system.
         source: std::io::Error,
     },
 }
 
-/// The key that wraps the data keys. `Debug` does not show it; memory forgets it.
+/// The key that wraps the data keys. `Debug` does not show the key, and `Drop` zeroes it.
 #[derive(Clone)]
 pub struct MasterKey([u8; KEY_LEN]);
 
@@ -73,18 +73,18 @@ impl Drop for MasterKey {
 }
 
 impl MasterKey {
-    /// A new one.
+    /// Returns a new random key.
     pub fn generate() -> Self {
         Self(random())
     }
 
-    /// Reads 32 octets in any of the four base64 spellings.
+    /// Parses 32 octets in any of the four base64 alphabets.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let octets = Zeroizing::new(base64url::decode_any(text.trim()).ok_or(Error::Malformed)?);
         octets.as_slice().try_into().map(Self).map_err(|_| Error::Malformed)
     }
 
-    /// Reads it from a file that nobody else may read; none if there is no file.
+    /// Reads the key from a file. Returns `None` if the file does not exist, and an error if other users can access it.
     pub fn read(path: &Path) -> Result<Option<Self>, Error> {
         let failed = |source| Error::File { path: path.to_owned(), source };
         let mode = match fs::metadata(path) {
@@ -98,12 +98,12 @@ impl MasterKey {
         Self::parse(&Zeroizing::new(fs::read_to_string(path).map_err(failed)?)).map(Some)
     }
 
-    /// Writes it to a new file with mode 0600, in a directory that is made if need be, down to the disk: data sealed under a key that a power cut took back
-    /// would be lost.
+    /// Writes the key to a new file with mode 0600, and creates its directory. Syncs both: without the key, data that
+    /// was sealed before a power failure would be lost.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let write = || -> std::io::Result<()> {
             if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
-                // The user that an embedded Postgres runs as may have to pass.
+                // The user that runs an embedded Postgres may need to traverse it.
                 DirBuilder::new().recursive(true).mode(0o711).create(above)?;
             }
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
@@ -138,7 +138,7 @@ impl MasterKey {
         wrapped
     }
 
-    /// Opens a data key; none: it was wrapped by another master key, or for another number or purpose.
+    /// Unwraps a data key. Returns `None` if another master key wrapped it, or if number or purpose differ.
     pub(crate) fn unwrap(&self, number: i16, purpose: &str, wrapped: &[u8]) -> Option<Zeroizing<[u8; KEY_LEN]>> {
         let (nonce, rest) = wrapped.split_first_chunk::<NONCE_LEN>()?;
         let mut plain = Zeroizing::new(rest.to_vec());
@@ -155,25 +155,25 @@ fn associated_data(number: i16, purpose: &str) -> String {
     format!("data_keys.wrapped {number} {purpose}")
 }
 
-/// Octets that nobody can guess.
+/// Returns octets of the cryptographic random generator.
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut octets = [0; N];
     rand::fill(&mut octets).expect("the system's randomness");
     octets
 }
 
-/// Where the master key comes from.
+/// Source of the master key.
 #[derive(Clone)]
 pub enum Source {
-    /// Given as a setting.
+    /// Key from a setting.
     Given(MasterKey),
-    /// In this file, which is made with the first data keys.
+    /// File that is created with the first data keys.
     File(PathBuf),
-    /// Printed by this command of the shell, such as the client of a key management service.
+    /// Shell command that prints the key, such as the client of a key management service.
     Command(Zeroizing<String>),
 }
 
-/// Without keys, and without commands, which may hold a token.
+/// Omits keys, and commands, which may contain a token.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -185,7 +185,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// The key; none if its file is not there. A command runs each time.
+    /// Returns the key, or `None` if its file does not exist. Runs a command at each call.
     pub async fn read(&self) -> Result<Option<MasterKey>, Error> {
         match self {
             Self::Given(key) => Ok(Some(key.clone())),
@@ -194,7 +194,7 @@ impl Source {
         }
     }
 
-    /// Refuses a file that cannot be used, and a place where none could be made. Changes nothing.
+    /// Returns an error for an unusable file, and for a directory in which no file can be created. Changes nothing.
     pub fn check(&self) -> Result<(), Error> {
         let Self::File(path) = self else { return Ok(()) };
         if MasterKey::read(path)?.is_some() {
@@ -209,8 +209,8 @@ impl Source {
     }
 }
 
-/// Runs a command of the shell in our environment, where clients of key management services find what they need, and reads the key
-/// that it prints. What it says on standard error is shown where ours is.
+/// Runs a shell command and parses the key that it prints. The command inherits the environment, for clients of key
+/// management services, and standard error.
 async fn printed_by(command: &str) -> Result<MasterKey, Error> {
     let mut shell = tokio::process::Command::new("/bin/sh");
     shell.arg("-c").arg(command).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrapped_key_opens_only_as_itself_and_under_its_master() {
+    fn wrapped_key_needs_its_name_and_master() {
         let (master, other) = (MasterKey([7; 32]), MasterKey([8; 32]));
         let wrapped = master.wrap(1, "seal", &[3; 32]);
         assert_eq!(master.unwrap(1, "seal", &wrapped).map(|key| *key), Some([3; 32]));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_key_is_read_in_every_base64_spelling_and_never_shown() {
+    fn master_key_reads_any_base64_and_stays_hidden() {
         let key = MasterKey([0xfb; 32]);
         for engine in [STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD] {
             assert_eq!(MasterKey::parse(&(engine.encode(key.0) + "\n")).unwrap().0, key.0);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_prints_the_key_or_says_why_not() {
+    async fn command_prints_the_key_or_an_error() {
         let source = |command: &str| Source::Command(Zeroizing::new(command.to_owned()));
         let key = MasterKey([7; 32]);
         let printed = source(&format!("echo {}", base64url::encode(key.0))).read().await.unwrap().unwrap();

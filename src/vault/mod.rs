@@ -1,13 +1,16 @@
 //! Secrets at rest. Endpoints, payloads and private keys are sealed before they reach Postgres, and looked up by HMAC.
 //!
 //! A sealed value is `key number (u16 BE) | nonce (12) | ciphertext | tag (16)`, AES-256-GCM, with table, column and
-//! row id as associated data: a value moved to another row, or another column, does not open.
+//! row id as associated data. A value that was moved to another row or column cannot be opened.
 
+pub(crate) mod delivery_token;
 pub(crate) mod master_key;
+pub(crate) mod retry_token;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::{hmac, rand};
@@ -21,7 +24,7 @@ const TAG_LEN: usize = 16;
 /// Octets that sealing adds to a value.
 pub(crate) const OVERHEAD: usize = NUMBER_LEN + NONCE_LEN + TAG_LEN;
 
-/// A sealed value did not open: written under another key, for another row, or tampered with.
+/// Error of a sealed value that cannot be opened: sealed under another key, for another row, or tampered with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a sealed value of {place} does not open with this server's keys")]
 pub struct Unopenable {
@@ -29,94 +32,94 @@ pub struct Unopenable {
 }
 
 impl Unopenable {
-    /// A value of that place that opened, and is not what belongs there.
+    /// Error for a value that was opened and has the wrong content for its column.
     pub(crate) fn of(place: Column) -> Self {
         Self { place }
     }
 }
 
-/// Where a sealed value lives: `table.column`. Part of what the seal authenticates.
+/// Column of a sealed value as `table.column`. Part of the associated data.
 pub(crate) type Column = &'static str;
 
-/// The subscriptions' endpoint, p256dh and auth, as one value.
+/// Endpoint, p256dh and auth of a subscription, as one value.
 pub const ADDRESS: Column = "subscriptions.address";
-/// A message's plaintext.
+/// Plaintext of a message.
 pub const CONTENT: Column = "messages.content";
-/// A stored template.
 pub(crate) const TEMPLATE: Column = "templates.content";
-/// What a campaign says, and how it is planned.
+/// Content and schedule of a campaign.
 pub(crate) const PLAN: Column = "campaigns.plan";
-/// What a request was answered that may be made again.
-pub(crate) const FIRST_ANSWER: Column = "first_answers.answer";
-/// A VAPID private key.
+/// Body of the response to a request with an `Idempotency-Key`.
+pub(crate) const IDEMPOTENT_RESPONSE: Column = "idempotency_keys.response";
+/// Hash of the password of a teammate.
+pub(crate) const PASSWORD: Column = "teammates.password_sealed";
+/// Hash of a password that a one-time link sets after a passkey has signed.
+pub(crate) const LINK_PASSWORD: Column = "passkey_challenges.password_sealed";
 pub(crate) const VAPID_PRIVATE: Column = "vapid_keys.private_key";
 
-/// A secret that user tokens are signed with.
 pub(crate) const IDENTITY_SECRET: Column = "identity_keys.secret";
 
-/// Where a webhook's receiver is.
 pub(crate) const WEBHOOK_URL: Column = "webhooks.url";
-/// What requests to a webhook's receiver are signed with, the former secret included.
+/// Secrets that sign the requests of a webhook, including the previous one.
 pub(crate) const WEBHOOK_SECRET: Column = "webhooks.secret";
-/// What a webhook's receiver is still to be told.
+/// Body of a pending request of a webhook.
 pub(crate) const WEBHOOK_BODY: Column = "webhook_deliveries.body";
 
-/// The private key of a certificate that was ordered by ACME.
+/// Private key of a certificate from ACME.
 pub(crate) const ACME_PRIVATE: Column = "acme_certificates.private_key";
-/// The account by which it was.
 pub(crate) const ACME_ACCOUNT: Column = "acme_accounts.credentials";
 
-/// What a browser keeps while its user is at the OpenID provider: in no table, but in a cookie.
+/// State of a sign-in at the OpenID provider. Stored in a cookie, not in a table.
 pub(crate) const OIDC_ATTEMPT: Column = "cookie.oidc";
 
-/// What an HMAC made with the look-up key is for. Each purpose has a key of its own, derived from that one.
+/// Purpose of an HMAC. Each purpose has its own key, derived from the lookup key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Finds a subscription by (app, endpoint).
+    /// Lookup of a subscription by app and endpoint.
     Endpoint = 0,
-    /// The browser's right to change or delete its subscription.
+    /// Token with which a browser changes or deletes its subscription.
     BrowserToken = 1,
-    /// The id in every plaintext by which the service worker drops repeats.
+    /// Delivery id in each plaintext, by which the service worker drops duplicates.
     DeliveryId = 2,
-    /// The token by which a service worker reports what became of a delivery.
+    /// Token with which a service worker sends receipts of a delivery.
     Receipt = 3,
-    /// An API key, hashed at rest.
+    /// Hash of an API key at rest.
     ApiKey = 4,
-    /// What a log line shows instead of a subscription's id.
+    /// Label that replaces the id of a subscription in the log.
     LogLabel = 5,
-    /// A one-time link by which a teammate comes in, hashed at rest.
+    /// Hash of a one-time sign-in link at rest.
     Link = 6,
-    /// Counts failed sign-ins by the name that was given, which may be a password by mistake.
+    /// Counter key of failed sign-ins. The name is hashed, because it may be a password by mistake.
     SignIn = 7,
-    /// Finds what an authenticator was asked to sign, which is not kept.
+    /// Lookup of a passkey challenge, which is not stored itself.
     PasskeyChallenge = 8,
-    /// Proves that a backup is as it was written.
+    /// Authentication of a backup.
     Backup = 9,
-    /// Knows again whoever was removed from the team, without naming them.
+    /// Recognition of removed teammates without their names.
     RemovedTeammate = 10,
+    /// Identifies and compares requests with an `Idempotency-Key`.
+    IdempotencyKey = 11,
 }
 
-const PURPOSES: usize = 11;
-/// Octets of a signature: `key number (u16 BE) | HMAC-SHA-256, its first 16 octets`.
+const PURPOSES: usize = 12;
+/// Octets of a signature: `key number (u16 BE) | first 16 octets of HMAC-SHA-256`.
 pub(crate) const SIGNATURE_LEN: usize = NUMBER_LEN + SIGNATURE_MAC_LEN;
 const SIGNATURE_MAC_LEN: usize = 16;
 
 struct Keys {
-    /// Replaced as a whole when a key is added, or takes over.
+    /// Replaced as a whole when a key is added or becomes current.
     seal: RwLock<Arc<SealKeys>>,
     lookup: [hmac::Key; PURPOSES],
 }
 
-/// The seal keys by number: all of them open and check.
+/// Seal keys by number. All of them can open and verify; `current` seals and signs.
 struct SealKeys {
     keys: BTreeMap<u16, SealKey>,
-    /// The number of the one that seals and signs.
     current: u16,
 }
 
 impl SealKeys {
     /// # Panics
-    /// Without the current one.
+    /// If `current` is not one of the keys.
     fn new(seal: impl IntoIterator<Item = (u16, [u8; 32])>, current: u16) -> Arc<Self> {
         let keys: BTreeMap<_, _> = seal.into_iter().map(|(number, key)| (number, SealKey::new(&key))).collect();
         assert!(keys.contains_key(&current), "a vault needs a seal key");
@@ -130,9 +133,10 @@ impl SealKeys {
 
 struct SealKey {
     aead: LessSafeKey,
-    /// Derived from the same octets, for signatures.
+    /// Values that this process sealed and has not added to `data_keys.sealed_values` yet.
+    uncounted: AtomicU64,
+    /// Key for signatures, derived from the same octets.
     signing: hmac::Key,
-    /// Derived likewise, for the tokens of sessions.
     session: [u8; 32],
 }
 
@@ -142,7 +146,7 @@ impl SealKey {
         let root = hmac::Key::new(hmac::HMAC_SHA256, octets);
         let signing = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&root, b"signatures").as_ref());
         let session = hmac::sign(&root, b"sessions").as_ref().try_into().expect("SHA-256 has 32 octets");
-        Self { aead, signing, session }
+        Self { aead, uncounted: AtomicU64::new(0), signing, session }
     }
 
     fn sign(&self, state: &[u8]) -> [u8; SIGNATURE_MAC_LEN] {
@@ -151,7 +155,7 @@ impl SealKey {
     }
 }
 
-/// The unlocked data keys. Cheap to clone; `Debug` shows no key.
+/// The unwrapped data keys. Cheap to clone; `Debug` shows no key.
 #[derive(Clone)]
 pub struct Vault(Arc<Keys>);
 
@@ -162,20 +166,18 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Takes the unwrapped data keys: the numbered seal keys, of which the highest number seals, and the look-up key.
+    /// Creates a vault from the lookup key and the numbered seal keys, of which the highest number seals.
     ///
-    /// # Panics
-    /// Without a seal key: the caller creates one before it gets here.
+    /// # Panics Without a seal key: the caller creates one first.
     pub fn new(seal: impl IntoIterator<Item = (u16, [u8; 32])>, lookup: &[u8; 32]) -> Self {
         let seal: Vec<_> = seal.into_iter().collect();
         let newest = seal.iter().map(|(number, _)| *number).max().unwrap_or_default();
         Self::sealing_by(seal, newest, lookup)
     }
 
-    /// The same, but another one than the newest may be what seals yet.
+    /// Creates a vault in which `current` seals, which may be older than the newest key.
     ///
-    /// # Panics
-    /// Without that key.
+    /// # Panics If `current` is not one of the keys.
     pub(crate) fn sealing_by(seal: impl IntoIterator<Item = (u16, [u8; 32])>, current: u16, lookup: &[u8; 32]) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, lookup);
         let lookup = std::array::from_fn(|purpose| {
@@ -184,15 +186,32 @@ impl Vault {
         Self(Arc::new(Keys { seal: RwLock::new(SealKeys::new(seal, current)), lookup }))
     }
 
-    /// Takes other seal keys in place of those that it has, for all who share this vault.
+    /// Replaces the seal keys for all clones of this vault.
     ///
-    /// # Panics
-    /// Without the one that is to seal from now on.
+    /// # Panics If `current` is not one of the keys.
     pub(crate) fn adopt(&self, seal: impl IntoIterator<Item = (u16, [u8; 32])>, current: u16) {
-        *self.0.seal.write() = SealKeys::new(seal, current);
+        let adopted = SealKeys::new(seal, current);
+        let before = std::mem::replace(&mut *self.0.seal.write(), adopted);
+        // Values that another thread seals with the previous keys from here on are not counted; they are few.
+        before.keys.iter().for_each(|(number, key)| self.count(*number, key.uncounted.load(Ordering::Relaxed)));
     }
 
-    /// The number of the newest seal key that it has, and of the one that seals.
+    /// Returns and resets the numbers of values that this process has sealed under each key. A caller that cannot store
+    /// them restores them by [`count`](Self::count).
+    pub(crate) fn take_uncounted(&self) -> Vec<(u16, u64)> {
+        let seal = self.seal_keys_now();
+        let taken = seal.keys.iter().map(|(number, key)| (*number, key.uncounted.swap(0, Ordering::Relaxed)));
+        taken.filter(|(_, values)| *values > 0).collect()
+    }
+
+    /// Adds to the number of values that were sealed under a key.
+    pub(crate) fn count(&self, number: u16, values: u64) {
+        if let Some(key) = self.seal_keys_now().keys.get(&number) {
+            key.uncounted.fetch_add(values, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the numbers of the newest seal key and of the current one.
     pub(crate) fn seal_keys(&self) -> (u16, u16) {
         let seal = self.seal_keys_now();
         (seal.keys.last_key_value().map_or(0, |(number, _)| *number), seal.current)
@@ -202,10 +221,11 @@ impl Vault {
         self.0.seal.read().clone()
     }
 
-    /// Seals a value for one place and row.
+    /// Seals a value for a column and row under the current key.
     pub fn seal(&self, place: Column, row: impl Into<Uuid>, plain: &[u8]) -> Vec<u8> {
         let seal = self.seal_keys_now();
         let (number, key) = seal.current();
+        key.uncounted.fetch_add(1, Ordering::Relaxed);
         let mut nonce = [0; NONCE_LEN];
         rand::fill(&mut nonce).expect("the system's randomness");
         let mut sealed = Vec::with_capacity(plain.len() + OVERHEAD);
@@ -224,7 +244,7 @@ impl Vault {
         sealed
     }
 
-    /// Opens a value sealed for this place and row.
+    /// Opens a value that was sealed for this column and row.
     pub fn open(&self, place: Column, row: impl Into<Uuid>, sealed: &[u8]) -> Result<Vec<u8>, Unopenable> {
         let unopenable = Unopenable { place };
         let (number, rest) = sealed.split_first_chunk::<NUMBER_LEN>().ok_or(unopenable.clone())?;
@@ -245,7 +265,7 @@ impl Vault {
         Ok(plain)
     }
 
-    /// Signs a state that waits in the database, under the key that seals. Whoever signs says what kind of state it is within it.
+    /// Signs a state that is stored in the database, under the current key. The state itself must contain its kind.
     pub fn sign(&self, state: &[u8]) -> [u8; SIGNATURE_LEN] {
         let seal = self.seal_keys_now();
         let (number, key) = seal.current();
@@ -256,7 +276,7 @@ impl Vault {
         signature
     }
 
-    /// Whether one of the keys signed exactly this state. Takes as long for a signature that is nearly right.
+    /// Whether one of the seal keys signed exactly this state. The comparison takes constant time.
     pub fn has_signed(&self, state: &[u8], signature: &[u8]) -> bool {
         let Some((number, mac)) = signature.split_first_chunk::<NUMBER_LEN>() else { return false };
         let seal = self.seal_keys_now();
@@ -264,24 +284,24 @@ impl Vault {
         key.sign(state).ct_eq(mac).into()
     }
 
-    /// The key that tokens of sessions are signed with, and its number.
+    /// Returns the number of the current key, and the key for tokens of sessions derived from it.
     pub(crate) fn session_key(&self) -> (u16, [u8; 32]) {
         let seal = self.seal_keys_now();
         let (number, key) = seal.current();
         (number, key.session)
     }
 
-    /// The key of that number, with which tokens of sessions may have been signed.
+    /// Returns the key for tokens of sessions of an older seal key. Returns `None` for an unknown number.
     pub(crate) fn session_key_of(&self, number: u16) -> Option<[u8; 32]> {
         self.seal_keys_now().keys.get(&number).map(|key| key.session)
     }
 
-    /// Begins the HMAC that proves that a backup is as it was written.
+    /// Starts the HMAC that authenticates a backup.
     pub(crate) fn backup_mac(&self) -> hmac::Context {
         hmac::Context::with_key(&self.0.lookup[Purpose::Backup as usize])
     }
 
-    /// HMAC-SHA-256 over the parts, each behind its length, so that no two lists of parts collide.
+    /// HMAC-SHA-256 of the parts. The length of each part is included, so that no two lists of parts collide.
     pub fn mac(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; 32] {
         let mut context = hmac::Context::with_key(&self.0.lookup[purpose as usize]);
         for part in parts {
@@ -292,7 +312,7 @@ impl Vault {
     }
 }
 
-/// `place | row`: fixed-length row last, so that no two pairs share an encoding.
+/// Returns `place | row`. The row has a fixed length and is last, so that no two pairs share an encoding.
 fn associated_data(place: Column, row: Uuid) -> Vec<u8> {
     [place.as_bytes(), row.as_bytes()].concat()
 }
@@ -306,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_opens_only_in_its_own_place_and_row() {
+    fn value_opens_only_in_its_place() {
         let (vault, row) = (vault(), Uuid::now_v7());
         let sealed = vault.seal(CONTENT, row, b"secret");
         assert_eq!(sealed.len(), 6 + OVERHEAD);
@@ -322,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_key_still_opens_after_a_new_one_took_over() {
+    fn old_key_opens_after_a_new_one() {
         let row = Uuid::now_v7();
         let sealed = vault().seal(CONTENT, row, b"secret");
         let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
@@ -331,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_there_already_opens_before_it_takes_over_and_does_for_all_who_share_the_vault() {
+    fn existing_key_opens_before_it_takes_over() {
         let (row, keys) = (Uuid::now_v7(), [(1, [1; 32]), (2, [2; 32])]);
         let (before, shared) = (vault(), vault().clone());
         let heard = Vault::sealing_by(keys, 1, &[9; 32]);
@@ -346,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_holds_for_its_state_alone_and_outlives_a_rotation() {
+    fn signature_is_bound_to_state_across_rotation() {
         let signature = vault().sign(b"state");
         let rotated = Vault::new([(1, [1; 32]), (2, [2; 32])], &[9; 32]);
         assert!(vault().has_signed(b"state", &signature) && rotated.has_signed(b"state", &signature));
@@ -361,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn macs_differ_by_purpose_and_by_where_parts_end() {
+    fn macs_differ_by_purpose_and_parts() {
         let vault = vault();
         let one = vault.mac(Purpose::Endpoint, &[b"ab", b"c"]);
         assert_ne!(one, vault.mac(Purpose::Endpoint, &[b"a", b"bc"]));

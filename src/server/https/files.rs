@@ -14,19 +14,17 @@ use zeroize::Zeroizing;
 
 use super::Show;
 use crate::http_server::certificate::Certificate;
-use crate::model::clock::Clock;
+use bellwire_core::clock::Clock;
 
-/// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Where chain and key are.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     pub(super) chain: PathBuf,
     pub(super) key: PathBuf,
 }
 
-/// What tells one state of a file from the next, through links: device, inode, length, when it was written.
+/// State of a file behind its links: device, inode, length, and time of the last change.
 type Mark = (u64, u64, u64, i64, i64);
 
 fn mark(path: &Path) -> io::Result<Mark> {
@@ -48,7 +46,7 @@ impl Files {
         found.with_context(|| format!("{} and {} cannot be used", self.chain.display(), self.key.display()))
     }
 
-    /// What is in the files, and the marks of that: of before it was read, so that a change meanwhile is seen.
+    /// Reads the files. The marks are taken before the read, so that a change during it is noticed.
     async fn look(&self) -> (Option<(Mark, Mark)>, anyhow::Result<Certificate>) {
         let files = self.clone();
         let looked = spawn_blocking(move || (files.marks(), files.read())).await;
@@ -56,7 +54,8 @@ impl Files {
     }
 }
 
-/// Shows what is in the files, or fails. Then shows what comes into them, for ever; what cannot be used changes nothing.
+/// Publishes the certificate in the files, or fails. Then publishes each change in an endless loop; unusable files
+/// change nothing.
 pub(super) async fn open(
     files: Files,
     show: Show,

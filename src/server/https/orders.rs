@@ -1,5 +1,5 @@
-//! A certificate by ACME. It lies in the database, where every process reads it; whichever finds that it is due first orders, and each
-//! answers the authority when it asks.
+//! A certificate by ACME. All processes read it from the database. The first process that finds it due orders a new
+//! one, and each process answers the validation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::acme::{self, Authority, Issued, schedule};
 use crate::config::Config;
 use crate::http_server::certificate::Certificate;
 use crate::http_server::tls::Challenges;
-use crate::model::clock::{Clock, uuid_of};
 use crate::server::context::Context;
 use crate::store::keys::certificates::{self, Account, Lease, New, Place};
 use crate::vault::{ACME_ACCOUNT, ACME_PRIVATE, Vault};
+use bellwire_core::clock::{Clock, uuid_of};
 
-/// How often the database is asked for a newer certificate, and whether one is due.
+/// Interval of the query for a newer certificate, and of the check whether an order is due.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// How long the lease of an order is: longer than an order takes at most.
+/// Lease of an order. Longer than an order takes.
 const LEASE: TimeDelta = TimeDelta::minutes(10);
 
-/// What orders and shows the certificate of one host.
+/// Orders and publishes the certificate of one host.
 pub(super) struct Orders {
     pool: PgPool,
     vault: Vault,
@@ -51,7 +51,7 @@ impl Orders {
         Ok(Self { pool: pool.clone(), vault: vault.clone(), clock: clock.clone(), authority, place, show })
     }
 
-    /// What an authority is told that asks for this host; nothing is looked up for others.
+    /// Returns the challenge lookup for this host. It returns `None` for other domains without a query.
     pub(super) fn challenges(self: Arc<Self>) -> Challenges {
         Arc::new(move |domain| {
             let orders = self.clone();
@@ -68,7 +68,7 @@ impl Orders {
         })
     }
 
-    /// Shows the newest certificate, and orders when it is due, for ever.
+    /// Publishes the newest certificate, and orders one when it is due, in an endless loop.
     pub(super) async fn keep(self: Arc<Self>) {
         loop {
             self.order_if_due().await;
@@ -77,7 +77,7 @@ impl Orders {
         }
     }
 
-    /// Shows what is stored, if it is another one than is shown.
+    /// Publishes the stored certificate if it differs from the current one.
     pub(super) async fn show_stored(&self) {
         let known = self.show.shown.not_after();
         match certificates::read(&self.pool, &self.place, known).await {
@@ -149,7 +149,7 @@ impl Orders {
         Ok(certificate)
     }
 
-    /// What our account at the authority is known by, which is made with the first order.
+    /// Returns the credentials of the account at the authority. The first order creates the account.
     async fn credentials(&self) -> anyhow::Result<Zeroizing<Vec<u8>>> {
         let directory = &self.place.directory;
         if let Some(account) = certificates::account(&self.pool, directory).await? {

@@ -1,4 +1,4 @@
-//! The other outbound edge: the OpenID provider by which teammates may sign in (OpenID Connect Core 1.0, the authorization code
+//! The OpenID provider by which teammates may sign in (OpenID Connect Core 1.0, the authorization code
 //! flow with PKCE). It tells who somebody is and nothing of what they may do, which is the API's affair.
 //!
 //! ```text
@@ -6,10 +6,9 @@
 //! finish ─ code ─► token endpoint ─► ID token ─ signature, issuer, audience, nonce, expiry ─► Person
 //! ```
 
-mod fetch;
-
 use std::error::Error;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +18,9 @@ use openidconnect::core::{
     CoreJwsSigningAlgorithm, CoreProviderMetadata,
 };
 use openidconnect::{
-    AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, CsrfToken, EndpointMaybeSet, EndpointNotSet,
-    EndpointSet, IssuerUrl, Nonce, PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope,
-    SignatureVerificationError, TokenResponse as _,
+    AsyncHttpClient, AuthType, AuthorizationCode, ClaimsVerificationError, ClientId, CsrfToken, EndpointMaybeSet,
+    EndpointNotSet, EndpointSet, HttpRequest, HttpResponse, IssuerUrl, Nonce, PkceCodeChallenge, PkceCodeVerifier,
+    RedirectUrl, RequestTokenError, Scope, SignatureVerificationError, TokenResponse as _,
 };
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
@@ -29,11 +28,11 @@ use tokio::sync::{Mutex, Semaphore};
 use tracing::warn;
 use url::Url;
 
-use crate::gateway::{self, Egress};
-use crate::model::clock::Timestamp;
-pub(crate) use fetch::{Http, is_private};
+use crate::outbound::{ExchangeError, Limits, OutboundClient, PlainHttp, causes};
+use bellwire_core::clock::Timestamp;
+use bellwire_gateway::Egress;
 
-/// How long a request to the provider may take.
+/// Time limit of a request to the provider.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// What the provider says of itself is asked for anew after so long.
 const FRESH_FOR: Duration = Duration::from_secs(3_600);
@@ -41,12 +40,13 @@ const FRESH_FOR: Duration = Duration::from_secs(3_600);
 const KEYS_FRESH_FOR: Duration = Duration::from_secs(60);
 /// A provider that did not say is left alone for so long: whoever came while it was being asked is not to ask again.
 const PAUSE: Duration = TIMEOUT;
-/// Codes that are exchanged at once.
 const AT_ONCE: usize = 32;
 /// How long somebody may take to sign in at the provider.
 pub(crate) const ATTEMPT_LASTS: Duration = Duration::from_secs(600);
 /// Characters of an error's text that are logged: part of it is the provider's.
 const SAID_MAX: usize = 300;
+/// Difference between the clocks of the provider and this server within which `iat` is accepted.
+const ISSUED_LEEWAY: Duration = Duration::from_secs(60);
 
 /// Which provider, and what we are to it.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ pub enum SettingsError {
     Url(#[from] url::ParseError),
     /// The certificates cannot be used.
     #[error(transparent)]
-    Tls(#[from] gateway::SettingsError),
+    Tls(#[from] bellwire_gateway::SettingsError),
 }
 
 /// Why nobody was recognised.
@@ -87,12 +87,10 @@ pub(crate) enum Failure {
     /// It does not know the code (any more), or what it answered proves nothing. The text is for the log.
     #[error("the OpenID provider's answer is not believed: {0}")]
     Refused(String),
-    /// Too many others are being looked up.
     #[error("too many people sign in by the OpenID provider at this moment")]
     Busy,
 }
 
-/// Somebody whom the provider recognised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Person {
     /// What the provider calls them, for ever.
@@ -107,7 +105,6 @@ pub(crate) struct Attempt {
     state: CsrfToken,
     nonce: Nonce,
     verifier: PkceCodeVerifier,
-    /// Unix time.
     until_s: i64,
 }
 
@@ -128,7 +125,7 @@ struct Inner {
     client_id: ClientId,
     client_secret: ClientSecret,
     redirect_url: RedirectUrl,
-    http: Http,
+    http: OutboundClient,
     known: Mutex<Known>,
     places: Semaphore,
 }
@@ -139,11 +136,9 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// What the provider said of itself.
 #[derive(Default)]
 struct Known {
     metadata: Option<Arc<CoreProviderMetadata>>,
-    /// When it said so.
     read_at: Option<Timestamp>,
     /// When it was last asked, whether or not it answered.
     asked_at: Option<Timestamp>,
@@ -157,7 +152,6 @@ impl Known {
     }
 }
 
-/// The library's client, with what discovery has found.
 type Client =
     CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
 
@@ -165,7 +159,10 @@ impl Provider {
     /// Nothing is asked before somebody signs in.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         let issuer = IssuerUrl::new(settings.issuer)?;
-        let http = Http::new(issuer.url(), settings.extra_ca_pem.as_deref(), settings.egress, settings.timeout)?;
+        // The keys of a provider take a few thousand bytes.
+        let limits = Limits { timeout: settings.timeout, body_max_bytes: 1 << 20, idle_connections: 0 };
+        let plain_http = PlainHttp::like(issuer.url());
+        let http = OutboundClient::new(settings.extra_ca_pem.as_deref(), settings.egress, plain_http, limits)?;
         Ok(Self(Arc::new(Inner {
             issuer,
             client_id: ClientId::new(settings.client_id),
@@ -177,7 +174,6 @@ impl Provider {
         })))
     }
 
-    /// The issuer, to the letter.
     pub(crate) fn issuer(&self) -> &str {
         self.0.issuer.as_str()
     }
@@ -239,7 +235,11 @@ impl Provider {
             metadata.jwks().clone(),
         )
         .set_allowed_algs([CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256, CoreJwsSigningAlgorithm::EcdsaP256Sha256])
-        .set_time_fn(move || now);
+        .set_time_fn(move || now)
+        .set_issue_time_verifier_fn(move |issued| match issued > now + ISSUED_LEEWAY {
+            true => Err(format!("`iat` {issued} lies ahead of this server's clock, {now}: compare the clocks")),
+            false => Ok(()),
+        });
         let claims = token.claims(&verifier, nonce)?;
         let email = claims.email().filter(|_| claims.email_verified() == Some(true));
         Ok(Person {
@@ -277,6 +277,15 @@ impl Provider {
     }
 }
 
+impl<'c> AsyncHttpClient<'c> for OutboundClient {
+    type Error = ExchangeError;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, ExchangeError>> + Send + 'c>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        Box::pin(async move { Ok(self.exchange(request.map(Into::into)).await?.map(Into::into)) })
+    }
+}
+
 impl Failure {
     fn unavailable(why: &(dyn Error + 'static)) -> Self {
         Self::Unavailable(said(why))
@@ -289,8 +298,7 @@ impl Failure {
 
 /// An error with its causes, on one line and no longer than a log should bear.
 fn said(why: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(why), |why| (*why).source()).map(ToString::to_string);
-    let text = causes.collect::<Vec<_>>().join(": ");
+    let text = causes(Some(why));
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SAID_MAX).collect()
 }
 
@@ -303,7 +311,7 @@ mod tests {
     const AT: Timestamp = DateTime::UNIX_EPOCH;
 
     #[test]
-    fn an_attempt_is_answered_by_its_own_state_within_ten_minutes() {
+    fn attempt_expires_after_ten_minutes() {
         let attempt = Attempt {
             state: CsrfToken::new("state".to_owned()),
             nonce: Nonce::new("nonce".to_owned()),
@@ -318,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn the_provider_is_asked_when_what_it_said_is_old_and_not_again_at_once() {
+    fn provider_keys_are_refetched_when_old() {
         let known = |read: Option<i64>, asked: Option<i64>| Known {
             metadata: None,
             read_at: read.map(|s| AT + TimeDelta::seconds(s)),
@@ -340,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_provider_says_reaches_the_log_on_one_line_and_cut() {
+    fn provider_errors_are_logged_short() {
         let why = std::io::Error::other(format!("a\nb\u{1b}[31m{}", "x".repeat(10_000)));
         let text = said(&why);
         assert!(text.starts_with("a b [31mxxx") && text.chars().count() == SAID_MAX, "{text}");

@@ -1,0 +1,95 @@
+//! What goes wrong in the demo, and what has to come of it.
+//!
+//! Lasting faults belong to fixed shares of the endpoints, so that the outcome is known in advance; the burst and the
+//! outage happen to whatever is on its way, and must cost no delivery.
+
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
+
+/// The gateway that is overrun and asks for a pause.
+pub(super) const THROTTLING: Gateway = Gateway::Apple;
+pub(super) const DOWN: Gateway = Gateway::Wns;
+/// How long it is down, in milliseconds: a breaker of [`CIRCUIT_OPEN`] sends its first probes in vain.
+pub(super) const DOWN_MS: u64 = 4_000;
+pub(super) const CIRCUIT_OPEN: &str = "2s";
+/// The `Retry-After` of the burst, in seconds.
+const PAUSE_S: u64 = 2;
+
+const NOT_FOUND: [f64; 2] = [0.0, 0.005];
+const GONE: [f64; 2] = [0.005, 0.01];
+const UNAVAILABLE: [f64; 2] = [0.01, 0.03];
+const TOO_LARGE_ONCE: [f64; 2] = [0.03, 0.034];
+const TOO_LARGE: [f64; 2] = [0.034, 0.036];
+
+/// What the faults of an endpoint's own come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its subscription has ended: 404 or 410.
+    Gone,
+    /// 503 at first, accepted later.
+    Recovers,
+    /// 413 at first, and again without padding; a smaller payload is accepted.
+    Shrinks,
+    /// 413 whatever the size.
+    Dies,
+    Fine,
+}
+
+impl Fate {
+    /// The fate of the endpoint at this place in [0, 1).
+    pub(super) fn of(fraction: f64) -> Self {
+        match fraction {
+            at if at < GONE[1] => Fate::Gone,
+            at if at < UNAVAILABLE[1] => Fate::Recovers,
+            at if at < TOO_LARGE_ONCE[1] => Fate::Shrinks,
+            at if at < TOO_LARGE[1] => Fate::Dies,
+            _ => Fate::Fine,
+        }
+    }
+}
+
+/// The faults that are there from the start.
+pub(super) fn lasting() -> [Rule; 5] {
+    let share = |share, action| Rule { share: Some(share), ..Rule::always(action) };
+    let once = |rule| Rule { attempts: Some([1, 1]), ..rule };
+    [
+        share(NOT_FOUND, Action::NotFound),
+        share(GONE, Action::Gone),
+        once(share(UNAVAILABLE, Action::Unavailable { retry_after_s: Some(1) })),
+        Rule { attempts: Some([1, 2]), ..share(TOO_LARGE_ONCE, Action::TooLarge) },
+        share(TOO_LARGE, Action::TooLarge),
+    ]
+}
+
+/// So many answers of one gateway say: not now.
+pub(super) fn burst(answers: u64) -> Rule {
+    let action = Action::Throttled { retry_after_s: Some(PAUSE_S) };
+    Rule { gateway: Some(THROTTLING), count: Some(answers), ..Rule::always(action) }
+}
+
+/// One gateway cuts its connections and refuses new ones.
+pub(super) fn outage() -> Rule {
+    Rule { gateway: Some(DOWN), for_ms: Some(DOWN_MS), ..Rule::always(Action::RefuseTcp) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_endpoint_meets_the_rule_of_its_fate() {
+        let rules = lasting();
+        for at in (0..1_000).map(|n| f64::from(n) / 1_000.0) {
+            let rule = rules.iter().find(|rule| rule.share.is_some_and(|[from, to]| from <= at && at < to));
+            let expected = match rule.map(|rule| (&rule.action, rule.attempts)) {
+                Some((Action::NotFound | Action::Gone, None)) => Fate::Gone,
+                Some((Action::Unavailable { .. }, Some([1, 1]))) => Fate::Recovers,
+                Some((Action::TooLarge, Some([1, 2]))) => Fate::Shrinks,
+                Some((Action::TooLarge, None)) => Fate::Dies,
+                None => Fate::Fine,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(Fate::of(at), expected, "{at}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What is told while the demo works, on standard error: a bar on a terminal, otherwise a line a second.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
+
+/// How often a plain line is written.
+const EVERY: Duration = Duration::from_secs(1);
+const BAR: &str = "{elapsed:>4} {prefix:<15} [{bar:32}] {human_pos}/{human_len} {msg}";
+
+#[derive(Debug)]
+pub(super) struct Progress {
+    began: Instant,
+    /// None: standard error is no terminal.
+    bar: Option<ProgressBar>,
+    plain: Mutex<Plain>,
+}
+
+#[derive(Debug)]
+struct Plain {
+    what: &'static str,
+    total: u64,
+    next: Instant,
+}
+
+impl Progress {
+    /// Begins; looks at what standard error is.
+    pub(super) fn new() -> Self {
+        let began = Instant::now();
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style = ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar());
+            ProgressBar::new(0).with_style(style.progress_chars("=> "))
+        });
+        Self { began, bar, plain: Mutex::new(Plain { what: "", total: 0, next: began }) }
+    }
+
+    /// Time since the demo began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Begins a stretch of work of so many steps.
+    pub(super) fn begin(&self, what: &'static str, total: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_prefix(what);
+            bar.set_length(total);
+            bar.set_position(0);
+            bar.set_message("");
+        }
+        *self.plain.lock() = Plain { what, total, next: Instant::now() + EVERY };
+    }
+
+    /// Says how many steps are done, with a remark that is made only if it is shown.
+    pub(super) fn reach(&self, done: u64, remark: impl FnOnce() -> String) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            bar.set_message(remark());
+            return;
+        }
+        let mut plain = self.plain.lock();
+        if Instant::now() >= plain.next {
+            plain.next = Instant::now() + EVERY;
+            let line = format!("{}: {done} of {} {}", plain.what, plain.total, remark());
+            self.line(line.trim_end());
+        }
+    }
+
+    pub(super) fn say(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| self.line(text)),
+            None => self.line(text),
+        }
+    }
+
+    fn line(&self, text: &str) {
+        // Whoever closed standard error does not want to know.
+        let _ = writeln!(std::io::stderr(), "{:6.1} s  {text}", self.elapsed().as_secs_f64());
+    }
+
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

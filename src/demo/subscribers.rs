@@ -1,0 +1,96 @@
+//! The subscriptions: browsers that the simulator minted, registered through the public API.
+
+use anyhow::Context;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::json;
+
+use super::client::Caller;
+use super::faults::Fate;
+use super::progress::Progress;
+use super::setup::{APP, ORIGIN, Setup, TOPIC, host_of, text};
+use bellwire_core::lane::Gateway;
+
+/// Registrations under way at the same time.
+const AT_ONCE: usize = 32;
+/// Shares of the gateways among the browsers, in twentieths.
+const SHARES: [(Gateway, u32); 5] =
+    [(Gateway::Fcm, 9), (Gateway::Mozilla, 4), (Gateway::Apple, 3), (Gateway::Wns, 2), (Gateway::Other, 2)];
+/// One browser in this many belongs to somebody who is signed in; no divisor of 20, so that all gateways have some.
+const SIGNED_IN: u32 = 7;
+const JOINS: u32 = 3;
+
+#[derive(Debug, Clone)]
+pub(super) struct Browser {
+    pub id: String,
+    pub gateway: Gateway,
+    pub endpoint: String,
+    pub fate: Fate,
+    /// The user it belongs to; null: nobody in particular.
+    pub user: Option<String>,
+}
+
+pub(super) fn gateway_of(n: u32) -> Gateway {
+    let mut at = n % 20;
+    for (gateway, share) in SHARES {
+        match at.checked_sub(share) {
+            Some(rest) => at = rest,
+            None => return gateway,
+        }
+    }
+    Gateway::Fcm // the shares make twenty
+}
+
+/// Registers `n` browsers. Pages register them without any secret; the site's own server does it for people who are
+/// signed in, since only it may say whose a browser is.
+pub(super) async fn register(setup: &Setup, n: u32, progress: &Progress) -> anyhow::Result<Vec<Browser>> {
+    progress.begin("registering", n.into());
+    let mut browsers: Vec<Browser> = Vec::with_capacity(n as usize);
+    let mut registering = stream::iter(0..n).map(|index| register_one(setup, index)).buffered(AT_ONCE);
+    while let Some(browser) = registering.try_next().await? {
+        browsers.push(browser);
+        progress.reach(browsers.len() as u64, String::new);
+    }
+    Ok(browsers)
+}
+
+async fn register_one(setup: &Setup, index: u32) -> anyhow::Result<Browser> {
+    let gateway = gateway_of(index);
+    let host = host_of(gateway);
+    let minted = setup.simulator.mint(&host, index, Some(&setup.application_server_key)).context("minting")?;
+    let fate = Fate::of(setup.simulator.fraction(&host, index)?);
+    let user = index.is_multiple_of(SIGNED_IN).then(|| format!("user-{index}"));
+    let mut body = json!({
+        "subscription": {
+            "endpoint": minted.endpoint,
+            "expirationTime": null,
+            "keys": {"p256dh": minted.p256dh, "auth": minted.auth},
+        },
+        "locale": "en",
+    });
+    if index.is_multiple_of(JOINS) {
+        body["topics"] = json!([TOPIC]);
+    }
+    let caller = match &user {
+        Some(user) => {
+            body["user_id"] = json!(user);
+            setup.server()
+        }
+        None => Caller::Page(ORIGIN),
+    };
+    let made = setup.api.post(caller, &format!("/v1/apps/{APP}/subscriptions"), &body).await?;
+    Ok(Browser { id: text(&made, "id")?.to_owned(), gateway, endpoint: minted.endpoint, fate, user })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateways_have_their_share_of_browsers() {
+        for (gateway, share) in SHARES {
+            let all = (0..140).filter(|n| gateway_of(*n) == gateway);
+            assert_eq!(all.clone().count(), 7 * share as usize);
+            assert_eq!(all.filter(|n| n.is_multiple_of(SIGNED_IN)).count(), share as usize);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How many connections to Postgres a process may open, and what for.
+//!
+//! | for | `api` | `worker` | `maintenance` |
+//! |---|---|---|---|
+//! | requests and maintenance | half | 2, for metrics and health | half |
+//! | sends, which share their commits | 2, of fewer than 7 connections 1 | | |
+//! | dispatch | | half | |
+//! | the heartbeat, the reader of stops | | 1 each | |
+//!
+//! *Half* is of `BELLWIRE_DATABASE_CONNECTIONS` (fewer beside an embedded Postgres with little memory) without the connections of the other
+//! rows, whatever roles the process has: a process with fewer roles opens fewer. No connection is kept for `LISTEN`.
+
+use crate::config::Roles;
+use crate::store::queue::sending::WRITERS;
+
+/// Connections of a worker that only its heartbeat and its reader of stops use, one each.
+const RESERVED: u32 = 2;
+/// Connections for requests of a process that is asked for its health and metrics alone.
+const ASIDE: u32 = 2;
+
+/// The most connections of a process, by what they are for. 0: none is opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shares {
+    pub requests: u32,
+    pub sends: u32,
+    pub dispatch: u32,
+    pub reserved: u32,
+}
+
+impl Shares {
+    /// Those of a process with these roles that may open so many, at least 6.
+    pub(super) fn of(connections: u32, roles: Roles) -> Self {
+        // Requests keep two: one may wait for a second connection while it holds the first.
+        let sends = if connections > WRITERS + RESERVED + 2 { WRITERS } else { 1 };
+        let shared = connections.saturating_sub(sends + RESERVED);
+        let dispatch = shared / 2;
+        let requests = shared - dispatch;
+        Self {
+            requests: if roles.api || roles.maintenance { requests } else { requests.min(ASIDE) },
+            sends: if roles.api { sends } else { 0 },
+            dispatch: if roles.worker { dispatch } else { 0 },
+            reserved: if roles.worker { RESERVED } else { 0 },
+        }
+    }
+
+    pub(super) fn sum(self) -> u32 {
+        self.requests + self.sends + self.dispatch + self.reserved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_follow_roles_and_maximum() {
+        let roles = |api, worker, maintenance| Roles { api, worker, maintenance };
+        for (connections, given, sum) in [
+            (25, roles(true, true, true), 25),
+            (25, roles(true, false, false), 13),
+            (25, roles(false, true, false), 14),
+            (25, roles(false, true, true), 23),
+            (25, roles(true, false, true), 13),
+            (6, roles(true, true, true), 6),
+            (6, roles(false, true, false), 5),
+            (500, roles(true, true, true), 500),
+        ] {
+            let shares = Shares::of(connections, given);
+            assert_eq!(shares.sum(), sum, "{connections} {given:?}");
+            assert!(shares.requests > 1 && (shares.dispatch > 0) == given.worker, "{shares:?}");
+        }
+    }
+}
