@@ -1,35 +1,85 @@
-// Bundles the SDK and the service worker into dist/, writes their types, and fails when the SDK outgrows its budget.
+// Bundles the SDK, its entry points and the service worker into dist/, writes their types, fails when SDK or worker outgrow their
+// budget, and packs the npm package that the server serves.
 import { execFileSync } from "node:child_process";
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
-const SDK_MAX_OCTETS = 6_500;
+const MAX_OCTETS = 8_000; // the guide names it
 const here = dirname(fileURLToPath(import.meta.url));
 const dist = join(here, "dist");
 const common = { absWorkingDir: here, bundle: true, minify: true, target: "es2022", legalComments: "none", logLevel: "warning" };
 
-rmSync(dist, { recursive: true, force: true });
-await build({ ...common, entryPoints: ["src/bellwire.ts"], format: "esm", outfile: "dist/bellwire.js" });
-await build({ ...common, entryPoints: ["src/worker/service-worker.ts"], format: "iife", outfile: "dist/service-worker.js" });
+// Pages load it when they need it, from beside the module.
+const lazy = {
+  name: "lazy",
+  setup: (build) => build.onResolve({ filter: /\/diagnose\.js$/ }, () => ({ path: "./diagnose.js", external: true })),
+};
 
-const temporary = mkdtempSync(join(tmpdir(), "bellwire-types-"));
+rmSync(dist, { recursive: true, force: true });
+await build({ ...common, plugins: [lazy], entryPoints: ["src/bellwire.ts"], format: "esm", outfile: "dist/bellwire.js" });
+// For bundlers, which would replace `import.meta.url` by a path of the build machine, or by nothing.
+const define = { "import.meta.url": "undefined" };
+await build({ ...common, plugins: [lazy], entryPoints: ["src/bellwire.ts"], format: "esm", define, outfile: "dist/index.js" });
+await build({ ...common, entryPoints: ["src/worker/service-worker.ts"], format: "iife", outfile: "dist/service-worker.js" });
+// Frameworks that render on a server load hooks only from modules that are marked for the browser.
+const banner = { js: '"use client";' };
+await build({ ...common, entryPoints: ["src/react.ts"], format: "esm", external: ["react"], banner, outfile: "dist/react.js" });
+await build({ ...common, entryPoints: ["src/vue.ts"], format: "esm", external: ["vue"], outfile: "dist/vue.js" });
+await build({ ...common, entryPoints: ["src/diagnose.ts"], format: "esm", define, outfile: "dist/diagnose.js" });
+const types = ["bellwire.d.ts", "diagnose.d.ts", "react.d.ts", "vue.d.ts", "worker/global.d.ts"];
+
+const temporary = mkdtempSync(join(tmpdir(), "bellwire-sdk-"));
 const tsc = join(here, "node_modules/typescript/bin/tsc");
 for (const project of ["tsconfig.json", "tsconfig.worker.json"]) {
   const emit = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--rootDir", ".", "--outDir", temporary];
   execFileSync(process.execPath, [tsc, "-p", project, ...emit], { cwd: here, stdio: "inherit" });
 }
-for (const name of ["bellwire.d.ts", "api.d.ts", "types.d.ts", "worker/api.d.ts"]) {
+const typed = new Set();
+for (const name of types) copyTypes(name);
+
+/** Copies a file of types, and the files that it names. */
+function copyTypes(name) {
+  if (typed.has(name)) return;
+  typed.add(name);
+  const from = join(temporary, "src", name);
   mkdirSync(dirname(join(dist, name)), { recursive: true });
-  copyFileSync(join(temporary, "src", name), join(dist, name));
+  copyFileSync(from, join(dist, name));
+  for (const [, other] of readFileSync(from, "utf8").matchAll(/\bfrom "(\.[^"]+)\.js"/g)) {
+    copyTypes(join(dirname(name), `${other}.d.ts`));
+  }
 }
+
+for (const name of ["bellwire.js", "index.js", "diagnose.js", "service-worker.js"]) {
+  const bytes = gzipSync(readFileSync(join(dist, name)), { level: 9 }).length;
+  console.log(`dist/${name}: ${bytes} bytes compressed`);
+  if (bytes > MAX_OCTETS) throw new Error(`dist/${name} may have at most ${MAX_OCTETS} bytes compressed`);
+}
+
+pack();
 rmSync(temporary, { recursive: true });
 
-for (const [name, max] of [["bellwire.js", SDK_MAX_OCTETS], ["service-worker.js", Infinity]]) {
-  const octets = gzipSync(readFileSync(join(dist, name)), { level: 9 }).length;
-  console.log(`dist/${name}: ${octets} octets compressed`);
-  if (octets > max) throw new Error(`dist/${name} may have at most ${max} octets compressed`);
+/** Packs dist/bellwire-web.tgz. `npm pack` sorts the entries and gives all of them one time, so equal sources make equal octets. */
+function pack() {
+  const { scripts, devDependencies, exports, ...manifest } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
+  const [, version] = readFileSync(join(here, "../../Cargo.toml"), "utf8").match(/^version = "(.+)"$/m);
+  const staged = join(temporary, "package");
+  const put = (from, to) => {
+    mkdirSync(dirname(join(staged, to)), { recursive: true });
+    copyFileSync(from, join(staged, to));
+  };
+  const loaded = Object.values(exports).map((entry) => entry.default);
+  for (const name of [...loaded, ...[...typed].map((name) => `dist/${name}`)].filter(Boolean)) put(join(here, name), name);
+  for (const name of ["README.md", "LICENSE"]) put(join(here, name), name);
+  for (const name of ["LICENSE-MIT", "LICENSE-APACHE"]) put(join(here, "../..", name), name);
+  manifest.files.push("LICENSE-*");
+  writeFileSync(join(staged, "package.json"), `${JSON.stringify({ ...manifest, version, exports }, null, 2)}\n`);
+  const npm = ["pack", "--json", "--ignore-scripts", "--offline", "--pack-destination", temporary];
+  const [{ filename }] = Object.values(JSON.parse(execFileSync("npm", npm, { cwd: staged, encoding: "utf8" })));
+  const packed = readFileSync(join(temporary, filename));
+  packed[9] = 255; // octet of the gzip header that names the builder's system; 255 is "unknown"
+  writeFileSync(join(dist, "bellwire-web.tgz"), packed);
 }

@@ -1,7 +1,7 @@
 import { init, type Client } from "@bellwire/web";
+import { usePush } from "@bellwire/web/react";
 import { StrictMode, useState, type FormEvent } from "react";
 import { createRoot } from "react-dom/client";
-import { usePush } from "./push.js";
 
 const TOPICS = { news: "News", offers: "Offers" };
 
@@ -30,7 +30,7 @@ function Notifications({ push }: { push: ReturnType<typeof usePush> }) {
       );
     }
     case "unsubscribed":
-      return <button id="subscribe" onClick={() => subscribe(["news"])}>Tell me what is new</button>;
+      return <button id="subscribe" onClick={() => subscribe({ topics: ["news"] })}>Tell me what is new</button>;
     case "pending":
       return <p id="status">Almost there: the browser or the server has yet to answer.</p>;
     case "denied":

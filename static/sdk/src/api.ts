@@ -1,55 +1,60 @@
-import type { Details, Failure, Message, Obstacle, Refused } from "./types.js";
+import type { Click, Details, Failure, Message, Obstacle, Refused } from "./types.js";
 
 export type * from "./types.js";
 
-/** What a page says once, at `init`. */
+/** Options for the call of `init`. */
 export interface Options {
   /** Id or slug of the app. */
   app: string;
-  /** Origin of the Bellwire server. By default the origin that this module was loaded from: give it when you bundle. */
+  /** Origin of the Bellwire server. Needed in a bundle. By default the server that served this module. */
   server?: string;
   /**
-   * Who is logged in. `null`: nobody, and a subscription left behind by somebody ends as by `logout()`. Left out: not
-   * known on this page, and nothing changes.
+   * Id of the user who is logged in. `null`: no user, and the subscription of an earlier user ends as by `logout()`.
+   * Left out: the user is unknown, and nothing changes.
    */
   userId?: string | null;
-  /** Your backend's signed word that it is `userId`. */
+  /** Proof of `userId`, signed by your backend. */
   userToken?: string;
   /** A language tag; by default the browser's. */
   locale?: string;
-  /** Where your service worker is. By default `/service-worker.js`, for the directory that it lies in. */
+  /** Your service worker. By default `/service-worker.js` with its own directory as scope. */
   serviceWorker?: {
     url?: string;
     scope?: string;
-    /** `module`, if it is one. By default it is a classic script. */
+    /** `module` for a module script. By default a classic script. */
     type?: WorkerType;
-    /** Yours, if you register it yourself. It has to import Bellwire's script. */
+    /** Registration of a worker that you register yourself. The worker has to import Bellwire's script. */
     registration?: ServiceWorkerRegistration | Promise<ServiceWorkerRegistration>;
   };
-  /** A visit asks the server whether all is well at most this often, in seconds. By default 300. */
+  /** Minimum interval between comparisons with the server, in seconds. By default 300. */
   checkEvery?: number;
 }
 
 export type Status =
   | { state: "subscribed"; id: string; topics: string[]; tags: string[]; userId: string | null }
-  /** The person agreed, but browser or server have yet to do their part. It is tried again by itself, at the latest on the next visit. */
+  /** The person agreed, but the browser or the server has not finished. The SDK retries, on the next visit at the latest. */
   | { state: "pending" }
-  /** `granted`: subscribing asks nothing any more. */
+  /** `granted`: `subscribe()` shows no question. */
   | { state: "unsubscribed"; permission: "default" | "granted" }
-  /** The person, or the browser for them, said no. Only they can change that, in the site's settings. */
+  /** The person or the browser refused. Only the person can change this, in the site's settings. */
   | { state: "denied" }
   | { state: Obstacle };
 
-/** `refused`: what the server left out of what was told just now. It is not said again by itself. */
+/** `refused`: values that the server left out of this call. The SDK does not send them again. */
 export type Result = { ok: true; status: Status; refused?: Refused[] } | ({ ok: false; status: Status } & Failure);
 
 export interface Events {
   change: Status;
   message: Message;
+  /**
+   * A notification was clicked. While a page listens, its tab is focused instead of opening a new one: the listener shows
+   * `url`, for example with a client-side router.
+   */
+  click: Click;
   error: Failure;
 }
 
-/** Words of the soft prompt. All are yours to set. */
+/** Texts of the soft prompt. */
 export interface Wording {
   title?: string;
   body?: string;
@@ -60,15 +65,51 @@ export interface Wording {
 export interface PromptOptions extends Wording, Details {
   /** Shown inside this element instead of as a dialog. */
   into?: Element;
-  /** "Later" is respected for so many days. By default 14. */
+  /** Days for which "Later" suppresses the prompt. By default 14. */
   againAfterDays?: number;
 }
 
-/** `not-needed`: there was nothing to ask, or it was put off before. */
+/** `not-needed`: no question was due, "Later" still applies, or the page removed the question. */
 export type PromptResult = { answer: "not-needed" | "later" } | { answer: "accepted"; result: Result };
 
-/** No method rejects: what can be expected to go wrong is a value. */
+export interface Check {
+  /**
+   * - `support`: the browser has web push.
+   * - `permission`: the person allowed notifications.
+   * - `worker`: scope and script of the service worker.
+   * - `line`: the worker imports Bellwire's script.
+   * - `subscription`: the browser's push subscription.
+   * - `server`: the server responds.
+   * - `key`: the subscription has the server's VAPID key.
+   * - `registration`: the server's record of the subscription.
+   * - `clock`: the difference to the server's clock.
+   * - `round-trip`: a test notification and its receipt.
+   *
+   * Checks that depend on a failed one are left out.
+   */
+  name: "support" | "permission" | "worker" | "line" | "subscription" | "server" | "key" | "registration" | "clock" | "round-trip";
+  ok: boolean;
+  /** Finding for developers and support, in English, like `advice`. */
+  found: string;
+  /** Remedy. Null if the check passed. */
+  advice: string | null;
+}
+
+export interface Diagnosis {
+  /** Code by which support finds the report on the admin page for 7 days. Null: the server has no subscription of this browser. */
+  code: string | null;
+  checks: Check[];
+}
+
+export interface DiagnoseOptions {
+  /** Shows the report inside this element, in place of what it contains. */
+  into?: Element | null;
+}
+
+/** Methods never reject: expected failures are values. */
 export interface Client {
+  /** Options of `init`, with the server's address. */
+  readonly options: Options & { server: string };
   /** Resolves once the first comparison with the server is over, successful or not. */
   readonly ready: Promise<Status>;
   status(): Promise<Status>;
@@ -77,25 +118,30 @@ export interface Client {
   /** Holds in this browser at once, and at the server as soon as it can be reached. */
   unsubscribe(): Promise<Result>;
   /**
-   * Somebody now uses this browser for `userId`. A new subscription begins, of which nobody who used the browser before
-   * can have kept anything. From nobody, topics and tags come along; from another user, neither they nor what is queued,
-   * and what is on display is taken away.
+   * Logs a user in. A new subscription begins, so a former user of this browser cannot keep access to it. From an anonymous
+   * subscription, topics and tags are kept. From another user's subscription nothing is kept, queued messages included, and
+   * displayed notifications are removed.
    */
   login(userId: string, userToken: string): Promise<Result>;
   /**
-   * The user leaves. What is on display is taken away first. The subscription itself ends, not only its link to the user:
-   * from this moment, even offline, nothing addressed to them can appear here. With `stayAnonymous` a new
-   * subscription, without user, topics and tags, takes its place.
+   * Logs the user out. Displayed notifications are removed first. The subscription itself ends, not only its link to the
+   * user: from this moment, even offline, no message to the user appears here. With `stayAnonymous`, a new subscription
+   * without user, topics and tags replaces it.
    */
   logout(options?: { stayAnonymous?: boolean }): Promise<Result>;
-  /** Like the next two, about a subscription that there is, or that is pending; without one they fail as `not-subscribed`. */
+  /** Replaces the topics of the subscription. Without a subscription, this and the next two fail with `not-subscribed`. */
   setTopics(topics: string[]): Promise<Result>;
   setTags(tags: string[]): Promise<Result>;
   setAttributes(attributes: NonNullable<Details["attributes"]>): Promise<Result>;
-  /** Asks in your words first, so that the browser's one question is not spent on people who would say no. */
+  /** Asks in your words first, so that the browser's only question is not wasted on people who would refuse. */
   prompt(options?: PromptOptions): Promise<PromptResult>;
-  /** The subscription's id and this browser's right to change it, for your backend. Keep the token out of logs. */
+  /**
+   * Checks all requirements of notifications, with a test notification to this browser and its receipt. At most three times
+   * in ten minutes. Loads a separate module.
+   */
+  diagnose(options?: DiagnoseOptions): Promise<Diagnosis>;
+  /** Id of the subscription and the token to change it, for your backend. Keep the token out of logs. */
   credentials(): Promise<{ id: string; token: string } | null>;
-  /** Returns what ends the listening. */
+  /** Adds a listener. Returns a function that removes it. */
   on<E extends keyof Events>(event: E, listener: (detail: Events[E]) => void): () => void;
 }

@@ -1,39 +1,55 @@
 import type { Client, Events, Failure, Options, PromptOptions, PromptResult, Refused, Result, Status } from "./api.js";
 import { MESSAGES, obstacle } from "./page/environment";
+import { optionsFault, serverOf } from "./page/options";
 import { ask } from "./page/prompt";
 import { workerPlace } from "./page/worker";
 import { alone } from "./shared/alone";
 import { clock } from "./shared/clock";
-import { noteSeen } from "./shared/database";
-import { FLUSH, type News, newsChannel } from "./shared/news";
-import { expected, reconcile, type Wish } from "./shared/reconcile";
-import { end, load, loadFor, save, type Saved, settled } from "./shared/saved";
+import { noteSeen, StorageError } from "./shared/database";
+import { CLICK, type ClickQuestion, FLUSH, type News, newsChannel } from "./shared/news";
+import { DRAIN_MS, expected, reconcile, type Wish } from "./shared/reconcile";
+import { base, end, load, loadFor, otherOwner, save, type Saved, settled } from "./shared/saved";
 
 export type * from "./api.js";
 
 const RETRY_MIN_MS = 5_000;
 const RETRY_MAX_MS = 300_000;
 const DAY_MS = 86_400_000;
+/** Timeout for a response of the worker, which may have to start first. */
+const WORKER_ANSWERS_MS = 5_000;
 
-/** Starts the browser's side of one app. It asks nothing: only `subscribe()`, called in a click, does. */
+function unexpected(error: unknown): Failure {
+  console.error(error);
+  return { reason: "unexpected", message: String(error), retrying: false };
+}
+
+const foreign = (owner: string) => `this scope belongs to app ${owner}: set serviceWorker.scope`;
+
+/** Starts the client of one app. Shows no question: only `subscribe()`, called in a click, does. */
 export function init(options: Options): Client {
-  const blocked = obstacle();
-  // Bundlers that build for servers leave `import.meta` empty.
-  const server = blocked ? "" : (options.server ?? new URL(import.meta.url).origin).replace(/\/+$/, "");
+  options ??= {} as Options;
+  // The build for bundles puts `undefined` here, because bundlers write a path of the build machine or nothing.
+  const server = serverOf(options, import.meta.url) ?? "";
+  const fault = typeof document === "undefined" ? undefined : optionsFault(options, server);
+  if (fault) console.error(`Bellwire: ${fault}`);
+  const blocked = fault ? "invalid-options" : obstacle();
   const { app, checkEvery = 300 } = options;
   let { userId, userToken } = options;
   const listeners: { [E in keyof Events]?: Set<(detail: Events[E]) => void> } = {};
   const place = blocked ? undefined : workerPlace(options, server);
   const channel = blocked ? undefined : newsChannel();
   let lastStatus = "";
+  let asked = false;
   let retryMs = RETRY_MIN_MS;
   let callOff = () => {};
+  /** Id or slug of another app that is subscribed in this scope. */
+  let owner: string | undefined;
   function emit<E extends keyof Events>(event: E, detail: Events[E]): void {
     listeners[event]?.forEach((listener) => {
       try {
         listener(detail);
       } catch (error) {
-        console.error(error); // the site's own mistake must not stop ours
+        console.error(error); // an error of the site's code must not stop the SDK
       }
     });
   }
@@ -44,17 +60,21 @@ export function init(options: Options): Client {
     if (permission === "denied") return { state: "denied" };
     let saved: Saved | undefined;
     try {
-      saved = await load(await place.scope);
+      saved = await load(await place.scope, app);
     } catch (error) {
-      if (!(error as Partial<Failure>).reason) return { state: "private-mode" };
+      if (error instanceof StorageError) return { state: "private-mode" };
+      if (!(error as Partial<Failure>).reason) console.error(error);
     }
-    if (!saved?.wanted || saved.app !== app || permission === "default") return { state: "unsubscribed", permission };
+    if (!saved?.wanted || permission === "default") return { state: "unsubscribed", permission };
     if (!settled(saved)) return { state: "pending" };
     const { topics = [], tags = [] } = saved.said;
     return { state: "subscribed", id: saved.id!, topics, tags, userId: saved.userId ?? null };
   }
 
-  const record = async () => place?.scope.then(load).catch(() => undefined);
+  const record = async () => place?.scope.then((scope) => load(scope, app)).catch(() => undefined);
+
+  /** Whether a message is for this page. The worker does not always name the app. */
+  const isOurs = (address?: string) => !owner || !address || address === base({ server, app });
 
   async function announce(): Promise<Status> {
     const now = await status();
@@ -66,18 +86,20 @@ export function init(options: Options): Client {
 
   async function answer(failure?: Failure, refused?: Refused[]): Promise<Result> {
     const now = await announce();
-    // Nothing else would tell whoever builds the site why a topic stays empty.
+    // Without it, developers would not learn why a topic stays empty.
     refused?.forEach(({ detail }) => console.warn(detail));
     return failure ? { ok: false, status: now, ...failure } : { ok: true, status: now, refused };
   }
 
-  const fail = (reason: keyof typeof MESSAGES) => answer({ reason, message: MESSAGES[reason], retrying: false });
+  const fail = (reason: keyof typeof MESSAGES | "invalid-options") =>
+    answer({ reason, message: fault ?? MESSAGES[reason as keyof typeof MESSAGES], retrying: false });
 
-  /** Changes the record, then makes browser and server agree with it: what everything here comes down to. */
+  /** Changes the record, then updates browser and server accordingly. All calls use this function. */
   async function settle(change: (saved: Saved) => unknown = () => {}, wish: Wish = {}): Promise<Result> {
     if (!place) return fail(blocked!);
     let failure: Failure | undefined;
     let changed = false;
+    let drains = false;
     let cutOff = false;
     try {
       const scope = await place.scope;
@@ -87,45 +109,50 @@ export function init(options: Options): Client {
         const { unsaid, wanted } = structuredClone(saved);
         change(saved);
         const said = saved.unsaid;
+        owner = await otherOwner(scope, app);
+        if (owner && saved.wanted) {
+          return { reason: "worker", message: foreign(owner), retrying: false } as const;
+        }
         if (!saved.wanted && !saved.renew && !saved.ended.length) {
           if (JSON.stringify(saved) !== before) await save(saved);
           return;
         }
-        const { language: locale } = navigator;
-        const { timeZone: timezone } = Intl.DateTimeFormat().resolvedOptions();
-        const page = { locale: options.locale ?? locale, timezone };
-        await save(saved); // before the worker is waited for: a wish survives a closed tab
+        const { locale = navigator.language } = options;
+        const page = { locale, timezone: Intl.DateTimeFormat().resolvedOptions().timeZone };
+        await save(saved); // before waiting for the worker: the change survives a closed tab
         if (wish.explicit) await announce();
         wish = { userId, userToken, page, ...wish };
         const failure = await place.registration(saved.wanted).then((registration) => reconcile(saved, registration, wish), expected);
         if (failure?.reason === "refused") {
-          if (saved.unsaid === said) saved.unsaid = unsaid; // it would be refused again and again
+          if (saved.unsaid === said) saved.unsaid = unsaid; // the server would refuse it each time
         } else if (failure && !failure.retrying && wish.explicit && !saved.id) {
-          Object.assign(saved, { wanted: false, unsaid: {} }); // the person is told, and nothing will come of it by itself
+          Object.assign(saved, { wanted: false, unsaid: {} }); // the caller gets the error, and no retry follows
         }
         if (failure) await save(saved);
+        drains = !!saved.rotating;
         cutOff = wanted && !saved.wanted && wish.userId === null;
         changed = JSON.stringify(saved) !== before;
         return failure;
       });
     } catch (error) {
-      if (!(error as Partial<Failure>).reason) return fail("private-mode"); // only storage rejects unexpectedly
-      failure = error as Failure;
+      if (error instanceof StorageError) return fail("private-mode");
+      failure = (error as Partial<Failure>).reason ? (error as Failure) : unexpected(error);
     }
     if (cutOff) await clear();
     if (changed) channel!.postMessage({ scope: await place.scope, type: "change" } satisfies News);
     if (failure) emit("error", failure);
-    // What only whoever builds the site can mend.
+    // Errors that only the site's developers can correct.
     if (failure && ["refused", "worker"].includes(failure.reason)) console.warn(`Bellwire: ${failure.message}`);
-    plan(failure);
+    plan(failure, drains);
     return answer(failure, wish.refused);
   }
 
-  /** Tries again later, in growing intervals, as long as that may help. */
-  function plan(failure?: Failure): void {
+  /** Retries later, at growing intervals, while a retry can succeed. */
+  function plan(failure?: Failure, drains = false): void {
     callOff();
     if (!failure?.retrying) {
       retryMs = RETRY_MIN_MS;
+      if (drains) callOff = clock.later(DRAIN_MS, () => void settle());
       return;
     }
     callOff = clock.later(retryMs * clock.jitter(), () => void settle());
@@ -135,15 +162,17 @@ export function init(options: Options): Client {
   async function subscribe(details = {}): Promise<Result> {
     if (blocked) return fail(blocked);
     let { permission } = Notification;
-    if (permission === "default") {
+    if (owner) owner = await otherOwner(await place!.scope, app).catch(() => undefined);
+    if (!owner && permission === "default") {
       if (navigator.userActivation?.isActive === false) return fail("no-gesture");
       permission = await Notification.requestPermission().catch(() => "default" as const);
     }
-    if (permission !== "granted") return fail(permission === "denied" ? "denied" : "dismissed");
-    return settle((saved) => Object.assign(saved, { wanted: true, unsaid: { ...saved.unsaid, ...details } }), { explicit: true });
+    if (!owner && permission !== "granted") return fail(permission === "denied" ? "denied" : "dismissed");
+    const want = (saved: Saved) => Object.assign(saved, { wanted: true, unsaid: { ...saved.unsaid, ...details } });
+    return settle(want, { explicit: true }).finally(flush);
   }
 
-  /** Says something about a subscription. */
+  /** Changes values of the subscription. */
   async function set(details: object): Promise<Result> {
     let wanted = true;
     const result = await settle((saved) => (wanted = saved.wanted) && Object.assign(saved.unsaid, details));
@@ -151,22 +180,22 @@ export function init(options: Options): Client {
   }
 
   /**
-   * Takes away what is on display, waiting neither for other tabs nor for the server: the page may be left before they
-   * answer. Firefox tells the worker of it as of something that the person closed, so it is noted first.
+   * Removes displayed notifications without waiting for other tabs or the server, because the page may be left before they
+   * respond. Firefox reports a removal to the worker like a closing by the person, so the receipt tokens are stored first.
    */
   async function clear(): Promise<void> {
     try {
       const registration = await place?.registration(false);
-      const shown = ((await registration?.getNotifications()) ?? []).filter(({ data }) => data?.bellwire);
+      const shown = ((await registration?.getNotifications()) ?? []).filter(({ data }) => data?.bellwire && isOurs(data.bellwire.app));
       await noteSeen(shown.map(({ data }) => data.bellwire.receipt)).catch(() => {});
       shown.forEach((notification) => notification.close());
       await navigator.clearAppBadge?.();
     } catch {
-      // Nothing to take away, or nothing that can be.
+      // No notifications, or the browser cannot remove them.
     }
   }
 
-  /** Takes away what was meant for somebody else than who is here now. */
+  /** Removes displayed notifications for another user than the current one. */
   async function clearOfOthers(): Promise<void> {
     if (userId === undefined) return;
     const other = (await record())?.userId;
@@ -189,18 +218,25 @@ export function init(options: Options): Client {
       saved.wanted = wanted && stayAnonymous;
     });
     await cleared;
-    await clear(); // what came while the subscription had not ended yet
+    await clear(); // notifications that arrived before the subscription ended
     return result;
   }
 
-  async function prompt(options: PromptOptions = {}): Promise<PromptResult> {
-    const { into, againAfterDays = 14, title, body, accept, later, ...details } = options;
+  let asking: Promise<PromptResult> | undefined;
+
+  /** A second call while the question is open returns the same answer and shows no second question. */
+  const prompt = (options?: PromptOptions) => (asking ??= promptOnce(options).finally(() => (asking = undefined)));
+
+  async function promptOnce(options: PromptOptions = {}): Promise<PromptResult> {
+    const { into: _, againAfterDays = 14, title, body, accept, later, ...details } = options;
     await ready;
     const now = await status();
     const { later: until = 0 } = (await record()) ?? {};
-    if (now.state !== "unsubscribed" || until > clock.now()) return { answer: "not-needed" };
-    const result = await ask({ into, title, body, accept, later }, () => subscribe(details));
-    if (result) return { answer: "accepted", result };
+    if (owner) console.warn(`Bellwire: ${foreign(owner)}`);
+    if (owner || now.state !== "unsubscribed" || until > clock.now()) return { answer: "not-needed" };
+    const answer = await ask(options, () => subscribe(details));
+    if (answer === "removed") return { answer: "not-needed" };
+    if (answer !== "later") return { answer: "accepted", result: await answer.accepted };
     await settle((saved) => (saved.later = clock.now() + againAfterDays * DAY_MS));
     return { answer: "later" };
   }
@@ -212,23 +248,49 @@ export function init(options: Options): Client {
     return result.status;
   }
 
-  /** Wakes the worker to send what it could not send before. */
+  /**
+   * Wakes the worker to send waiting receipts. The page also checks once whether the worker imports Bellwire's script:
+   * without it, no notification is shown. While a new worker waits, the active version may not respond.
+   */
   async function flush(): Promise<void> {
     const registration = await place?.registration(false).catch(() => undefined);
-    registration?.active?.postMessage(FLUSH);
+    const active = registration?.active;
+    active?.postMessage(FLUSH);
+    if (!active || asked || !(await record())?.wanted) return;
+    asked = true;
+    const { port1, port2 } = new MessageChannel();
+    const timer = setTimeout(() => {
+      if (!registration.waiting) console.warn(`Bellwire: ${active.scriptURL} lacks importScripts("${server}/sdk/service-worker.js")`);
+    }, WORKER_ANSWERS_MS);
+    port1.onmessage = () => clearTimeout(timer);
+    active.postMessage(FLUSH, [port2]);
+  }
+
+  /** Responds to the worker whether this page handles clicks, and handles the click that follows. */
+  async function onClick({ data, ports }: MessageEvent<ClickQuestion | undefined>): Promise<void> {
+    if (data?.type !== CLICK || data.scope !== (await place!.scope.catch(() => ""))) return;
+    if (data.click) emit("click", data.click);
+    else ports[0]?.postMessage(isOurs(data.app) && !!listeners.click?.size);
   }
 
   const ready = visit();
   if (place) {
     channel!.onmessage = async ({ data }: MessageEvent<News>) => {
       if (data.scope !== (await place.scope.catch(() => ""))) return;
-      if (data.type === "message") emit("message", data.message);
-      else await announce();
+      if (data.type === "change") await announce();
+      else if (isOurs(data.app)) emit("message", data.message);
     };
+    try {
+      navigator.serviceWorker.addEventListener("message", onClick);
+      navigator.serviceWorker.startMessages?.();
+    } catch {
+      // The browser blocks the site's storage: `ready` reports that.
+    }
     addEventListener("online", () => void (settle(), flush()));
   }
 
-  return {
+  const client: Client = {
+    options: { ...options, server },
     ready,
     status,
     subscribe,
@@ -239,9 +301,14 @@ export function init(options: Options): Client {
     setTags: (tags) => set({ tags }),
     setAttributes: (attributes) => set({ attributes }),
     prompt,
+    diagnose: (options) =>
+      import("./diagnose.js").then(
+        ({ diagnose }) => diagnose(client, options),
+        (error) => ({ code: null, checks: [{ name: "server", ok: false, found: `${error}`, advice: "Allow /sdk/diagnose.js" }] }),
+      ),
     async credentials() {
       const saved = await record();
-      return saved?.wanted && saved.id && saved.token ? { id: saved.id, token: saved.token } : null;
+      return saved?.wanted && saved.token ? { id: saved.id!, token: saved.token } : null;
     },
     on(event, listener) {
       const set = (listeners[event] ??= new Set() as never) as Set<typeof listener>;
@@ -249,4 +316,5 @@ export function init(options: Options): Client {
       return () => void set.delete(listener);
     },
   };
+  return client;
 }

@@ -1,45 +1,49 @@
-// What page and worker both speak of.
+// Types of page and worker.
 
-/** What is kept with a subscription and can be sent by. Each list is the whole list. */
+/** Values stored with a subscription, for segments. Each list replaces the stored one. */
 export interface Details {
   topics?: string[];
   tags?: string[];
   attributes?: Record<string, string | number | boolean>;
   /**
-   * Where the person agreed, in at most 200 characters, such as the words that asked. Kept once, with the server's time, for as
-   * long as they stay subscribed. For `subscribe()` and `prompt()`.
+   * Place of consent, at most 200 characters, such as the text of the question. Stored once per subscribing, with the server's
+   * time. For `subscribe()` and `prompt()`.
    */
   consentSource?: string;
 }
 
-/** Something of `Details` that the server left out, while the rest holds: pages may not say it in this app. */
+/** Value of `Details` that the server left out, because pages of this app may not set it or it is malformed. Other values are stored. */
 export interface Refused {
-  /** Where it stood: `/topics/1`, `/tags`, `/attributes`. */
+  /** JSON pointer, such as `/topics/1`, `/tags` or `/attributes`. */
   pointer: string;
   code:
-    /** There is no such topic, and pages make none. */
+    /** Malformed, such as an unknown time zone. */
+    | "unreadable"
+    /** The topic does not exist, and pages of this app may not create it. */
     | "topic_unknown"
-    /** Only your servers put subscriptions into that topic. */
+    /** Only servers may add subscriptions to the topic. */
     | "topic_closed"
-    /** Pages have made as many topics as they may. */
+    /** Pages reached the limit of topics that they may create. */
     | "topics_of_browsers"
-    /** Only your servers set tags. */
+    /** Only servers may set tags. */
     | "tags_of_browsers"
-    /** Only your servers set attributes. */
+    /** Only servers may set attributes. */
     | "attributes_of_browsers";
-  /** For developers, in English: what would allow it. */
+  /** Remedy for developers, in English. */
   detail: string;
 }
 
-/** Why this browser cannot be subscribed whatever is done on the page. */
+/** Reason why no action of the page can subscribe this browser. */
 export type Obstacle =
-  /** There is no page: this runs on a server, which renders it. */
+  /** Invalid options of `init`. The console names the option and the remedy. */
+  | "invalid-options"
+  /** No page: the code runs on a server that renders the page. */
   | "no-window"
   /** The page is neither on HTTPS nor on localhost. */
   | "insecure"
   /** The browser has no web push. */
   | "unsupported"
-  /** The browser keeps nothing for this site: a private window, or storage is blocked. */
+  /** No storage for this site, in a private window or because it is blocked. */
   | "private-mode"
   /** On iPhones and iPads only sites on the Home Screen may ask. */
   | "not-installed";
@@ -47,40 +51,52 @@ export type Obstacle =
 export type Reason =
   | Obstacle
   | "denied"
-  /** The browser's question was closed without an answer. It may be asked again, later. */
+  /** The person closed the browser's question. It may be shown again later. */
   | "dismissed"
-  /** Called outside a click or key press, where browsers refuse to ask. */
+  /** Called outside a click or key press, where browsers show no question. */
   | "no-gesture"
-  /** Nobody is subscribed here, so there is nothing to set topics, tags and attributes of. They were not kept. */
+  /** No subscription. Topics, tags and attributes were not stored. */
   | "not-subscribed"
-  /** The server cannot be reached. What was wished is kept and tried again. */
+  /** The server is unreachable. The change is stored and retried. */
   | "offline"
-  /** The server said no; `code` and `message` tell why. */
+  /** The server refused the request. See `code` and `message`. */
   | "refused"
   /** The service worker cannot be registered. */
   | "worker"
-  /** The browser's own push service does not answer, or fails. Bellwire has no part in that. */
+  /** Unexpected error. The console has the details. */
+  | "unexpected"
+  /** The browser's push service fails or does not respond. Bellwire is not involved. */
   | "push-service";
 
 export interface Failure {
   reason: Reason;
-  /** For developers, in English. Word what people read by `reason`. */
+  /** Text for developers, in English. Choose the text for people by `reason`. */
   message: string;
   /** The server's problem code. */
   code?: string;
-  /** Whether it is tried again without you. */
+  /** Whether the SDK retries by itself. */
   retrying: boolean;
+}
+
+/** A click on a notification. */
+export interface Click {
+  /** Absolute URL of the notification, or of the button that was clicked. */
+  url: string;
+  /** Name of the button. Empty for the notification itself. */
+  action: string;
+  /** The `data` of the content. */
+  data: Record<string, unknown>;
 }
 
 /** A push that arrived while the page is open. */
 export interface Message {
-  /** The same on every repeat. Absent for payloads sent without our envelope. */
+  /** Id of the delivery, equal on each repeat. Absent for payloads without Bellwire's envelope. */
   id?: string;
   title?: string;
   body?: string;
   url?: string;
   /** The `data` of the content. */
   data?: Record<string, unknown>;
-  /** A raw payload. */
+  /** Raw payload: text, or bytes that are not UTF-8. */
   payload?: string | Uint8Array;
 }

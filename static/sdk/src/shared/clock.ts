@@ -1,8 +1,8 @@
-/** Time, in one place for tests to replace. Milliseconds. */
+/** Clock in milliseconds. Tests replace it. */
 export const clock = {
   now: () => Date.now(),
   wait: (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms)),
-  /** Runs `work` later; returns what calls it off. */
+  /** Runs `work` later. Returns a function that cancels it. */
   later: (ms: number, work: () => void) => {
     const timer = setTimeout(work, ms);
     return () => clearTimeout(timer);

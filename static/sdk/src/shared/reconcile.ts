@@ -1,27 +1,32 @@
 import type { Failure, Reason, Refused } from "../types";
 import { clock } from "./clock";
-import { base, end, save, settled, type Said, type Saved } from "./saved";
+import { base, end, loadAll, otherOwner, save, settled, type Said, type Saved } from "./saved";
 import { type Answer, call, transient } from "./server";
 
 const PUSH_SERVICE_MS = 20_000;
+/** Time for the push service to deliver the queue of a subscription whose key was replaced. */
+export const DRAIN_MS = 60_000;
+/** A visit this long after the first one also replaces that subscription. Restored tabs count as one visit. */
+const NEXT_VISIT_MS = 2_000;
 
 export interface Wish {
-  /** Who is logged in, as in `Options`. */
+  /** Id of the user, as in `Options`. */
   userId?: string | null;
   userToken?: string;
-  /** What the page says of itself today. */
+  /** Current values of the page. */
   page?: Said;
-  /** The person has just asked, which outweighs an end that the server decided on. */
+  /** The person has just subscribed, which overrides an end that the server recorded. */
   explicit?: boolean;
-  /** Trust an agreement that is younger than this. Milliseconds. */
+  /** Age in milliseconds up to which a confirmation is trusted. */
   freshForMs?: number;
-  /** Set by `reconcile`: what the server left out of what it was told. */
+  /** Set by `reconcile`: values that the server left out. */
   refused?: Refused[];
 }
 
 interface View {
   id: string;
   state: string;
+  vapid_key_id: string;
   user_id: string | null;
   topics: string[];
   tags: string[];
@@ -29,9 +34,9 @@ interface View {
 }
 
 /**
- * Makes browser and server agree with the record, and never asks the person anything. Run it under the scope's lock. It
- * can be cut off at any point: what was done is in the record, and the next run goes on from there. The registration is
- * needed wherever the record is wanted or has to be renewed.
+ * Updates browser and server to match the record, without asking the person. Run it under the scope's lock. It may be
+ * interrupted at any point: finished steps are in the record, and the next run continues from there. The registration is
+ * required if the record is wanted or has to be renewed.
  */
 export async function reconcile(
   saved: Saved,
@@ -42,27 +47,38 @@ export async function reconcile(
     changeUser(saved, wish);
     say(saved, wish.page);
     await save(saved);
-    // Each is to happen even if the other cannot.
+    if (saved.wanted) await takeOver(saved);
+    // Each runs even if the other fails.
     const stuck = dropStale(saved, registration).then(() => undefined, (trouble: unknown) => trouble);
     const untold = await tellEnds(saved);
     if (await stuck) throw await stuck;
-    if (saved.wanted && registration && allowed()) await agree(saved, registration, wish);
+    if (saved.wanted && registration && allowed() && !(await otherOwner(saved.scope, saved.app))) await agree(saved, registration, wish);
     return untold;
   } catch (trouble) {
     return expected(trouble);
   }
 }
 
-/** A failure that was thrown to be returned. Anything else is storage's, and thrown on. */
+/** Ends the record's old subscriptions, and those that another app in this scope could not end yet. */
+async function takeOver(saved: Saved): Promise<void> {
+  for (const other of await loadAll(saved.scope)) {
+    if (other.app === saved.app || other.wanted || !other.renew) continue;
+    saved.renew = true;
+    await save(saved);
+    await save({ ...other, renew: false });
+  }
+}
+
+/** Returns a thrown failure. Rethrows other errors, which come from the storage. */
 export function expected(trouble: unknown): Failure {
   if ((trouble as Partial<Failure>).reason) return trouble as Failure;
   throw trouble;
 }
 
-/** Some workers do not know; then `subscribe` would. */
+/** Some workers cannot read the permission. Then `subscribe` decides. */
 const allowed = () => typeof Notification === "undefined" || Notification.permission === "granted";
 
-/** Another person than the subscription is for: nothing of the old one's may reach them. */
+/** Whether another person uses the browser than the subscription belongs to. */
 function changeUser(saved: Saved, { userId }: Wish): void {
   if (userId === undefined || !saved.userId || saved.userId === userId) return;
   const { wanted } = saved;
@@ -70,7 +86,7 @@ function changeUser(saved: Saved, { userId }: Wish): void {
   saved.wanted = wanted && userId !== null;
 }
 
-/** Tells of locale and time zone when they differ from what was said last, so that a server's own change is kept. */
+/** Sends locale and time zone only if they differ from the last ones sent, so changes by servers are kept. */
 function say(saved: Saved, page: Said = {}): void {
   for (const name of ["locale", "timezone"] as const) {
     const now = page[name];
@@ -78,14 +94,14 @@ function say(saved: Saved, page: Said = {}): void {
   }
 }
 
-/** What the browser's push service is asked. Chromium can wait for it without end, which would hold up every tab. */
+/** Calls the browser's push service with a timeout. Chromium can wait for it forever, which would block each tab. */
 function push<T>(asked: Promise<T>): Promise<T> {
   const trouble = (reason: Reason, what: unknown): Failure =>
     ({ reason, message: `The browser's own push service: ${what}`, retrying: reason === "push-service" });
   return new Promise<T>((resolve, reject) => {
     const callOff = clock.later(PUSH_SERVICE_MS, () => reject(trouble("push-service", "no answer.")));
     asked.then(resolve, (error: DOMException) => {
-      // Chromium's private windows have none, whatever the person permits, and call that an abort.
+      // Chromium's private windows have no push, even with permission, and report an abort.
       const denied = error.name === "NotAllowedError" ? "denied" : /permission denied/.test(error.message) && "private-mode";
       reject(trouble(denied || "push-service", error));
     }).finally(callOff);
@@ -101,13 +117,15 @@ const leave = (subscription: PushSubscription) => push(subscription.unsubscribe(
 
 async function dropStale(saved: Saved, registration?: ServiceWorkerRegistration): Promise<void> {
   if (!saved.renew) return;
-  const subscription = registration && (await current(registration));
+  // The subscription of another app has already replaced the stale one.
+  const replaced = await otherOwner(saved.scope, saved.app);
+  const subscription = !replaced && registration && (await current(registration));
   if (subscription) await leave(subscription);
   saved.renew = false;
   await save(saved);
 }
 
-/** What stays untold is told another time: pushes to it end by themselves once the push service knows. */
+/** Reports ended subscriptions to the server. Failed reports are retried later; meanwhile the push service rejects pushes. */
 async function tellEnds(saved: Saved): Promise<Failure | undefined> {
   let failure: Failure | undefined;
   const left = [];
@@ -129,23 +147,39 @@ async function agree(saved: Saved, registration: ServiceWorkerRegistration, wish
   const known = () => subscription?.endpoint === saved.endpoint;
   const handOver = () => !!wish.userId && (wish.userId !== saved.userId || !saved.token);
   const unchanged = () => known() && settled(saved) && !handOver();
-  if (unchanged() && clock.now() - saved.checked < (wish.freshForMs ?? 0)) return;
+  if (unchanged() && !saved.rotating && clock.now() - saved.checked < (wish.freshForMs ?? 0)) return;
 
-  const config = await call("GET", `${base(saved)}/config`);
-  if (config.status !== 200) throw refusal(config);
-  const { application_server_key: key } = config.body;
+  // With the token the server counts the request for the subscription rather than for a shared network.
+  const ask = () => call("GET", `${base(saved)}/config`, undefined, saved.token);
+  let config = await ask();
+  if (config.status === 401) {
+    delete saved.token;
+    config = await ask();
+  }
+  if (config.status !== 200 && (config.body?.code || transient(config.status))) throw refusal(config);
+  check(saved, config, ["application_server_key", "vapid_key_id"]);
   const view = await lookUp(saved);
   if (view?.state === "unsubscribed" && !wish.explicit) {
-    // Ended elsewhere, say on a page of preferences: that is the person's word too.
+    // Ended elsewhere, on a page of preferences for example. The person decided that, too.
     return letGo(saved, registration);
   }
-  const tell = () => register(saved, registration, subscription!, config.body, view, wish);
+  const old = subscription && known() && view?.state === "active" && !handOver() ? keyOf(subscription, saved) : undefined;
+  const isReplaced = old && old !== config.body.application_server_key;
+  const keeps = isReplaced && !isDrained(saved, wish);
+  if (!isReplaced) delete saved.rotating;
+  const pair = keeps ? { application_server_key: old, vapid_key_id: view!.vapid_key_id } : config.body;
+  const { application_server_key: key } = pair;
+  const tell = () => register(saved, registration, subscription!, pair, view, wish);
+  const ofOtherSender = subscription && !saved.key && keyOf(subscription, saved) !== key;
+  if (ofOtherSender) {
+    console.warn("Bellwire: replaces another sender's subscription: import the VAPID key to keep it.");
+  }
   if (subscription && (keyOf(subscription, saved) !== key || (known() && view?.state === "gone"))) {
     await leave(subscription);
     subscription = null;
   } else if (subscription && known() && handOver()) {
-    // Whoever used this browser before may have kept endpoint and keys: who logs in begins with others. But first the
-    // server agrees, so that a refusal leaves all as it was; and where the browser cannot let go, it stays at that.
+    // A former user of this browser may have kept endpoint and keys, so a login gets new ones. The server confirms the login
+    // first, so a refusal changes nothing. If the browser cannot unsubscribe, the old endpoint stays.
     await tell();
     await save(saved);
     await leave(subscription).then(() => (subscription = null), () => {});
@@ -156,6 +190,15 @@ async function agree(saved: Saved, registration: ServiceWorkerRegistration, wish
   await save(saved);
 }
 
+/**
+ * Whether the push service had enough time to deliver the queue of a subscription under a former key. It drops the queue with
+ * the subscription.
+ */
+function isDrained(saved: Saved, { freshForMs }: Wish): boolean {
+  const age = clock.now() - (saved.rotating ??= clock.now());
+  return age >= DRAIN_MS || age < 0 || (freshForMs !== undefined && age >= NEXT_VISIT_MS);
+}
+
 async function letGo(saved: Saved, registration: ServiceWorkerRegistration): Promise<void> {
   end(saved);
   await save(saved);
@@ -163,13 +206,14 @@ async function letGo(saved: Saved, registration: ServiceWorkerRegistration): Pro
 }
 
 /**
- * The subscription as the server has it. It may not know it any more, or not by our token: that ends with every change of
- * user, whoever makes it, and when somebody else registers the endpoint.
+ * Reads the subscription from the server. It may be gone, or the token may be invalid. The token ends with
+ * each change of user, and when another client registers the endpoint.
  */
 async function lookUp(saved: Saved): Promise<View | undefined> {
   if (!saved.token) return;
   const answer = await call("GET", `${base(saved)}/subscriptions/${saved.id}`, undefined, saved.token);
   if (answer.status === 200) {
+    check(saved, answer, ["id", "state"]);
     adopt(saved, answer.body);
     return answer.body;
   }
@@ -177,7 +221,7 @@ async function lookUp(saved: Saved): Promise<View | undefined> {
   delete saved.token;
 }
 
-/** Once a subscription has ended, the server's lists say nothing of what the person wished. */
+/** After the end of a subscription, the server's lists are no longer the person's choice. */
 function adopt(saved: Saved, { state, topics, tags, attributes, user_id }: View): void {
   if (state === "active") Object.assign(saved.said, { topics, tags, attributes });
   saved.userId = user_id;
@@ -195,30 +239,30 @@ async function register(
   const known = () => endpoint === subscription.endpoint;
   const { userId: user_id, userToken: user_token } = wish;
   const post = (past?: object, token?: string) => {
-    // The server keeps what was said of a subscription that it knows, also for what replaces it, and knows better by now.
+    // The server keeps the values of a known subscription, also for its replacement, and has newer values.
     const { consentSource: source, ...said } = { ...(view && (past || known()) ? {} : saved.said), ...saved.unsaid };
     const consent = source ? { source } : undefined;
-    // What replaces a subscription is nobody's unless we say whose it is.
+    // A replacement has no user unless the request names one.
     const user = user_id && !(view && known() && user_id === saved.userId) && { user_id, user_token };
     return call("POST", `${base(saved)}/subscriptions`, { subscription, vapid_key_id, ...said, consent, ...user, ...past }, token);
   };
   const agreed = () => {
     Object.assign(saved.said, saved.unsaid);
-    saved.unsaid = {}; // with what was left out, which would be left out again and again
+    saved.unsaid = {}; // including the refused values, which would be refused each time
   };
   const anew = () => post(token ? { replaces: { id, token } } : undefined);
 
   let answer = await (known() ? post(undefined, token) : anew());
   const code = answer.body?.code;
   if (code === "belongs_to_user" && known()) {
-    // The server has said whose it is, and our token ended with that.
+    // The server bound the subscription to a user, which ended the token.
     if (user_id === null) return letGo(saved, registration);
     const { topics, tags, attributes } = saved.unsaid;
     if (topics || tags || attributes) throw refusal(answer);
     return agreed();
   }
   if (["endpoint_taken", "vapid_key_differs", "belongs_to_user"].includes(code)) {
-    // Known with other keys, under another VAPID key, or as somebody's: this endpoint is of no use to us.
+    // The server has this endpoint with other keys, another VAPID key or another user, so it cannot be used.
     await leave(subscription);
     subscription = await subscribe(registration, key);
     answer = await anew();
@@ -226,6 +270,7 @@ async function register(
   const mayNotReplace = answer.body?.errors?.some(({ pointer }: { pointer?: string }) => pointer?.startsWith("/replaces"));
   if (answer.status === 401 || mayNotReplace) answer = await post();
   if (answer.status !== 200 && answer.status !== 201) throw refusal(answer);
+  check(saved, answer, ["id", "state"]);
 
   saved.id = answer.body.id;
   saved.token = answer.body.token;
@@ -236,17 +281,24 @@ async function register(
   wish.refused ??= answer.body.refused;
 }
 
-/** The key that a subscription was made with; browsers that do not tell it are believed to hold what they were given. */
-function keyOf(subscription: PushSubscription, saved: Saved): string | undefined {
+/** Returns the VAPID key of a subscription. Browsers that do not report it are assumed to use the given one. */
+export function keyOf(subscription: PushSubscription, saved: Saved): string | undefined {
   const octets = subscription.options?.applicationServerKey;
   if (!octets) return saved.key;
   const base64 = btoa(String.fromCharCode(...new Uint8Array(octets)));
-  return base64.replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  return base64.replace(/[+/=]/g, (character) => ({ "+": "-", "/": "_" })[character] ?? "");
+}
+
+/** Throws a failure for a response that no Bellwire server sends: `server` may be wrong, or a proxy responds instead. */
+function check({ server }: Saved, { status, body }: Answer, members: string[]): void {
+  if (status < 300 && members.every((name) => typeof body?.[name] === "string")) return;
+  const message = `HTTP ${status} from ${server}: no Bellwire server. Check init's \`server\`.`;
+  throw { reason: "refused", message, retrying: false } satisfies Failure;
 }
 
 function refusal({ status, body }: Answer): Failure {
   const retrying = transient(status);
-  const silence = "No answer from the server: no network, it is down, or the page's CSP does not let us ask.";
+  const silence = "No answer: network, server or CSP.";
   const message = body?.detail ?? (status ? `HTTP ${status}` : silence);
   return { reason: retrying ? "offline" : "refused", message, code: body?.code, retrying };
 }

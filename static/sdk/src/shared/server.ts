@@ -1,6 +1,6 @@
 import { clock } from "./clock";
 
-/** Status 0: the server could not be reached. */
+/** Response. Status 0: the server is unreachable. */
 export interface Answer {
   status: number;
   body: any;
@@ -9,12 +9,12 @@ export interface Answer {
 const TIMEOUT_MS = 10_000;
 const PATIENCE_MS = 10_000;
 
-/** Whether the same request may do better another time. */
+/** Whether the same request may succeed later. */
 export const transient = (status: number) => status === 0 || status === 408 || status === 429 || status >= 500;
 
 /**
- * Asks the server, again after a pause where that may help. Never rejects. A string is sent as `text/plain`, which needs
- * no preflight; anything else as JSON.
+ * Sends a request, with a retry after a pause if that can succeed. Never rejects. A string is sent as `text/plain`, which
+ * needs no preflight. Other values are sent as JSON.
  */
 export async function call(method: string, url: string, body?: unknown, token?: string, tries = 3): Promise<Answer> {
   for (let tried = 1; ; tried++) {
@@ -27,18 +27,19 @@ export async function call(method: string, url: string, body?: unknown, token?: 
 
 async function attempt(method: string, url: string, body: unknown, token?: string): Promise<[Answer, number?]> {
   try {
+    const isJson = typeof body === "object";
     const headers: Record<string, string> = {};
-    if (token) headers["Authorization"] = `Bearer ${token}`;
-    if (body !== undefined) headers["Content-Type"] = typeof body === "string" ? "text/plain" : "application/json";
+    if (token) headers.Authorization = `Bearer ${token}`;
+    if (body) headers["Content-Type"] = isJson ? "application/json" : "text/plain";
     const response = await fetch(url, {
       method,
       headers,
-      body: body === undefined || typeof body === "string" ? body : JSON.stringify(body),
+      body: isJson ? JSON.stringify(body) : (body as string | undefined),
       credentials: "omit",
       cache: "no-store",
       signal: AbortSignal.timeout?.(TIMEOUT_MS),
     });
-    const after = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
+    const after = parseInt(response.headers.get("Retry-After") ?? "");
     const answer = { status: response.status, body: await response.json().catch(() => undefined) };
     return [answer, after >= 0 ? after * 1000 : undefined];
   } catch {

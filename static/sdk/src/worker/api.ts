@@ -1,31 +1,48 @@
-/** A raw payload, as handed to the page's own code. */
+import type { Click } from "../types.js";
+
+export type { Click };
+
+/** Raw payload for the site's own handler. */
 export interface RawPush {
-  /** The same on every repeat; repeats do not come here. Absent for payloads sent without our envelope. */
+  /** Id of the delivery. Repeats do not reach the handler. Absent for payloads without Bellwire's envelope. */
   id?: string;
-  /** Attempts that went before. */
+  /** Number of earlier attempts. */
   retried: number;
-  /** Text, or octets where it is not UTF-8. */
+  /** Text, or bytes that are not UTF-8. */
   payload: string | Uint8Array;
 }
 
-/** What to show for it: `NotificationOptions`, a title, and where a click leads. */
+/** Notification to show: `NotificationOptions`, a title, and the URL that a click opens. */
 export interface Shown extends NotificationOptions {
   title: string;
   url?: string;
 }
 
-/** `true`: it has shown a notification itself. Nothing, an error or ten seconds of silence: the fallback is shown. */
+/** Returns `true` if it showed a notification itself. After `undefined`, an error or ten seconds, the fallback is shown. */
 export type RawHandler = (push: RawPush) => Shown | true | undefined | void | Promise<Shown | true | undefined | void>;
 
-/** `self.bellwire`. */
+/**
+ * Handles a click instead of Bellwire, which then only closes the notification and reports the click. Bellwire opens the URL
+ * that the handler returns. It opens the notification's own URL if the handler returns `false` or fails.
+ */
+export type ClickHandler = (click: Click) => unknown;
+
+/** Interface of `self.bellwire` in a service worker. */
 export interface Bellwire {
-  /** Sets what raw payloads are handed to, before any `push` listener of yours. Call it while the script is first run. */
+  /** Sets the handler of raw payloads. It runs before other `push` listeners. Call it during the first run of the script. */
   onPush(handler: RawHandler): void;
-  /** What is shown where a push says nothing that can be shown. Browsers punish a push that shows nothing. */
+  /** Sets the handler of clicks on Bellwire's notifications. Call it during the first run of the script. */
+  onClick(handler: ClickHandler): void;
+  /**
+   * Whether a click navigates an open tab of the site if no tab shows the URL. Default `false`: a new tab opens, and input in
+   * other tabs is kept.
+   */
+  reuseTab?: boolean;
+  /** Notification for a push without content. Browsers penalise a push that shows no notification. */
   fallback: Shown;
   /**
-   * The app's address, such as `https://push.example.com/v1/apps/shop`: where receipts go. Needed only for subscriptions
-   * that your own code registered; the SDK tells for its own.
+   * Address of the app for receipts, such as `https://push.example.com/v1/apps/shop`. Needed only for subscriptions that
+   * your own code registered. The SDK sets the address for its own.
    */
   appUrl?: string;
 }

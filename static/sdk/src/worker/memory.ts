@@ -1,7 +1,7 @@
 import { clock } from "../shared/clock";
 import { within } from "../shared/database";
 
-/** A report that the server has yet to take. */
+/** Report that the server has not accepted yet. */
 export interface Receipt {
   url: string;
   at: number;
@@ -12,7 +12,7 @@ export const SEEN_MAX = 500;
 export const WAITING_MAX = 1_000;
 export const KEPT_MS = 7 * 86_400_000;
 
-/** Where the database fails, memory has to do: repeats are then noticed only while this worker lives. */
+/** Replaces a failing database. Repeats are then detected only while this worker runs. */
 const seenHere = new Set<string>();
 
 export async function wasSeen(id: string): Promise<boolean> {
@@ -21,7 +21,7 @@ export async function wasSeen(id: string): Promise<boolean> {
   return found !== undefined;
 }
 
-/** Remembers a delivery, and its receipt in the same stroke: after a crash both are there or neither. */
+/** Stores a delivery and its receipt in one transaction. */
 export async function remember(id: string | undefined, receipt: Receipt | undefined): Promise<void> {
   if (seenHere.size >= SEEN_MAX) seenHere.clear();
   if (id) seenHere.add(id);
@@ -34,7 +34,7 @@ export async function remember(id: string | undefined, receipt: Receipt | undefi
   });
 }
 
-/** Deletes the oldest beyond `max`, and what is older than a week. */
+/** Deletes the oldest entries beyond `max`, and entries older than a week. */
 function prune(store: IDBObjectStore | IDBIndex, max: number, now: number): void {
   store.count().onsuccess = ({ target }) => {
     let excess = (target as IDBRequest<number>).result - max;
@@ -47,7 +47,7 @@ function prune(store: IDBObjectStore | IDBIndex, max: number, now: number): void
   };
 }
 
-/** The oldest receipts that wait, at most `max`. */
+/** Returns the oldest waiting receipts, at most `max`. */
 export async function waiting(max: number): Promise<[IDBValidKey, Receipt][]> {
   const found: [IDBValidKey, Receipt][] = [];
   await within(["receipts"], "readonly", (store) => {
@@ -64,5 +64,5 @@ export async function waiting(max: number): Promise<[IDBValidKey, Receipt][]> {
 export const forget = (keys: IDBValidKey[]) =>
   within(["receipts"], "readwrite", (store) => keys.forEach((key) => store("receipts").delete(key)));
 
-/** For tests: what a new worker would know. */
+/** For tests: clears the memory, like a new worker. */
 export const forgetMemory = () => seenHere.clear();

@@ -3,20 +3,21 @@ import { clock } from "../shared/clock";
 import { type News, newsChannel } from "../shared/news";
 import type { Bellwire, RawHandler, RawPush, Shown } from "./api";
 import { wasSeen } from "./memory";
-import { receiptOf, receiptsUrl, report } from "./receipts";
+import { appUrl, receiptOf, report } from "./receipts";
+import { asOurs } from "./others";
 import type { Ours, Push } from "./wire";
 
 const HANDLER_MS = 10_000;
 
-/** Deliveries that are being shown just now, by id. */
+/** Deliveries that are currently being shown, by id. */
 const running = new Map<string, Promise<boolean>>();
 
-/** The notification that is being put on display just now. */
+/** Notification that is currently being displayed. */
 let displaying: Promise<unknown> = Promise.resolve();
 
 /**
- * Whether a closed notification was replaced, by a repeat or by a later one under its tag, rather than closed by the
- * person: Firefox tells of both in the same way.
+ * Whether a repeat or a later notification with the same tag replaced a closed notification. Firefox reports this like a
+ * closing by the person.
  */
 export async function wasReplaced({ registration }: ServiceWorkerGlobalScope, tag: string): Promise<boolean> {
   await displaying;
@@ -24,20 +25,20 @@ export async function wasReplaced({ registration }: ServiceWorkerGlobalScope, ta
 }
 
 function display({ registration }: ServiceWorkerGlobalScope, title: string, options: NotificationOptions): Promise<void> {
-  const shown = registration.showNotification(title, options);
+  const shown = asOurs(() => registration.showNotification(title, options));
   displaying = shown.catch(() => {});
   return shown;
 }
 
 /**
- * Shows a push, once however often it comes. A delivery is remembered only after it was shown, so that a worker that is
- * killed in between shows it on the repeat; two that race in one worker wait for each other.
+ * Shows a push once, even if it is repeated. A delivery is stored after it was shown, so a worker that is killed in between
+ * shows the repeat. Concurrent repeats in one worker wait for each other.
  */
 export async function notify(worker: ServiceWorkerGlobalScope, push: Push, bellwire: Bellwire, handler?: RawHandler) {
   const id = push.stamp?.id;
   if (!id) return void (await showFirst(worker, push, bellwire, handler));
   const turn = (running.get(id) ?? wasSeen(id)).then(async (seen) => {
-    if (seen) await showAgain(worker, id, push, bellwire.fallback);
+    if (seen) await showAgain(worker, id, push, bellwire);
     return seen || showFirst(worker, push, bellwire, handler);
   });
   const settled = turn.catch(() => false);
@@ -53,13 +54,14 @@ async function showFirst(
 ): Promise<boolean> {
   const answer = push.raw && handler ? await handle(handler, push.raw) : push.shown;
   const id = push.stamp?.id;
+  const app = push.stamp && (await appUrl(worker, bellwire));
   if (answer !== true) {
-    const [title, options] = dress(worker, answer ?? push.shown ?? bellwire.fallback, push, bellwire.fallback);
+    const [title, options] = dress(worker, answer ?? push.shown ?? bellwire.fallback, push, bellwire.fallback, app);
     if (!(await show(worker, title, options))) return false;
   }
   setBadge(push.badge);
-  tell(worker, push, answer === true ? undefined : answer);
-  if (push.stamp) await report(id, receiptOf(await receiptsUrl(worker, bellwire), push.stamp.receipt, "displayed"));
+  tell(worker, push, app, answer === true ? undefined : answer);
+  if (push.stamp) await report(id, receiptOf(app, push.stamp.receipt, "displayed"));
   return true;
 }
 
@@ -73,7 +75,7 @@ async function handle(handler: RawHandler, raw: RawPush): Promise<Shown | true |
   }
 }
 
-/** As told; if the browser objects to something in it, with the words alone. False: it may not show anything. */
+/** Shows a notification. If the browser rejects an option, shows the texts alone. False: it may not show notifications. */
 async function show(worker: ServiceWorkerGlobalScope, title: string, options: NotificationOptions): Promise<boolean> {
   const { body, tag, data } = options;
   for (const attempt of [options, { body, tag, data }]) {
@@ -88,18 +90,19 @@ async function show(worker: ServiceWorkerGlobalScope, title: string, options: No
 }
 
 /**
- * A browser wants a notification for a repeat too: Safari ends a subscription after three pushes that showed none. If the
- * first is still on display, it is put there again in silence; if the person has dealt with it, one is shown in silence
- * and taken away at once, under a tag of its own so that it replaces no other.
+ * A repeat needs a notification, too: Safari ends a subscription after three pushes that showed none. If the first one is
+ * still displayed, it is shown again silently. Otherwise a silent one is shown and removed at once. Its own tag prevents it
+ * from replacing another notification.
  */
-async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Push, fallback: Shown): Promise<void> {
+async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Push, bellwire: Bellwire): Promise<void> {
   const { registration } = worker;
-  const [title, options] = dress(worker, push.shown ?? fallback, push, fallback);
+  const { fallback } = bellwire;
+  const [title, options] = dress(worker, push.shown ?? fallback, push, fallback, await appUrl(worker, bellwire));
   const there = (await registration.getNotifications()).find(({ data }) => data?.bellwire?.id === id);
   if (there) {
     const { body, icon, lang, dir, tag, data } = there;
-    // What the page's own code made of a raw payload is only known from the display.
-    const same = push.raw ? { body, icon: icon || undefined, lang, dir, tag, data } : options;
+    // The notification that the site's code made of a raw payload is only known from the display.
+    const same = push.raw ? { body, icon: icon || undefined, lang, dir, tag, data } : { ...options, renotify: false, vibrate: undefined };
     return display(worker, there.title, { ...same, silent: true });
   }
   const tag = `${tagOf(id)}:again`;
@@ -109,19 +112,20 @@ async function showAgain(worker: ServiceWorkerGlobalScope, id: string, push: Pus
 
 const tagOf = (id: string | undefined) => `bellwire:${id ?? "fallback"}`;
 
-/** Adds what a click will need. Each delivery has a tag, so that a repeat can take its place. */
+/** Adds the data for a click. Each delivery has a tag, so a repeat can replace its notification. */
 function dress(
   worker: ServiceWorkerGlobalScope,
   shown: Shown,
   { stamp }: Push,
   fallback: Shown,
+  app: string | undefined,
 ): [string, NotificationOptions] {
   const { title, url = fallback.url ?? "/", ...options } = shown;
   const given = (options as { actions?: { action: string; navigate?: string }[] }).actions ?? [];
   const targets = given.flatMap(({ action, navigate }) => (navigate ? [[action, navigate]] : []));
-  // A browser that knows `navigate` would go there by itself, and the click would go unreported.
+  // A browser that supports `navigate` would open the URL by itself, without a click event to report.
   const actions = given.map(({ navigate: _, ...action }) => action);
-  const ours: Ours = { ...stamp, url, actions: Object.fromEntries(targets) };
+  const ours: Ours = { ...stamp, app, url, actions: Object.fromEntries(targets) };
   const tag = options.tag || (stamp || shown === fallback ? tagOf(stamp?.id) : undefined);
   return [
     title || fallback.title || worker.location.hostname,
@@ -134,14 +138,14 @@ function setBadge(badge: number | undefined): void {
   void (badge ? navigator.setAppBadge?.(badge) : navigator.clearAppBadge?.())?.catch(() => {});
 }
 
-/** Lets open pages know. The page's own code may have put something into `data` that cannot be copied: then nobody hears. */
-function tell(worker: ServiceWorkerGlobalScope, { stamp, raw }: Push, shown?: Shown): void {
+/** Notifies open pages. If the site's code put a value into `data` that cannot be copied, no page is notified. */
+function tell(worker: ServiceWorkerGlobalScope, { stamp, raw }: Push, app?: string, shown?: Shown): void {
   const { title, body, url } = shown ?? {};
   const { bellwire: _, ...data } = shown?.data ?? {};
   const message: Message = { id: stamp?.id, title, body, url, data, payload: raw?.payload };
   try {
     const channel = newsChannel();
-    channel.postMessage({ scope: worker.registration.scope, type: "message", message } satisfies News);
+    channel.postMessage({ scope: worker.registration.scope, app, type: "message", message } satisfies News);
     channel.close();
   } catch (error) {
     console.error(error);

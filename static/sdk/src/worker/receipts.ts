@@ -1,35 +1,38 @@
 import { clock } from "../shared/clock";
-import { base, load } from "../shared/saved";
+import { base, loadAll, ownerOf } from "../shared/saved";
 import { call, transient } from "../shared/server";
 import type { Bellwire } from "./api";
 import { forget, remember, type Receipt, waiting } from "./memory";
 
 const BATCH = 100;
+/** Maximum age that the server accepts. It counts no event as earlier than its message. */
+const AGE_MAX_S = 2 ** 32 - 1;
 
 let sending: Promise<boolean> = Promise.resolve(true);
 
-/** Where receipts go: the app that this scope is registered with, else the one that the worker or its URL names. */
-export async function receiptsUrl(worker: ServiceWorkerGlobalScope, { appUrl }: Bellwire): Promise<string | undefined> {
+/** Returns the address of the app that sends to this scope: the subscribed one, else the one that the worker or its URL names. */
+export async function appUrl(worker: ServiceWorkerGlobalScope, bellwire: Bellwire): Promise<string | undefined> {
   const query = new URL(worker.location.href).searchParams;
-  const saved = await load(worker.registration.scope).catch(() => undefined);
+  const saved = await loadAll(worker.registration.scope).then(ownerOf, () => undefined);
   const app = query.get("app");
-  const named = app && base({ app, server: query.get("server") ?? worker.location.origin });
-  const url = saved ? base(saved) : (appUrl?.replace(/\/+$/, "") ?? named);
-  if (!url) console.warn("Bellwire: nobody hears of this notification. Say in the worker which app it is of: bellwire.appUrl = …");
-  return url ? `${url}/receipts` : undefined;
+  const named = app ? base({ app, server: query.get("server") ?? worker.location.origin }) : undefined;
+  const url = saved ? base(saved) : (bellwire.appUrl?.replace(/\/+$/, "") ?? named);
+  if (!url) console.warn("Bellwire: receipts of this notification cannot be sent. Name in the worker which app it is of: bellwire.appUrl = …");
+  return url;
 }
 
+/** A report for that app. */
 export function receiptOf(
-  url: string | undefined,
+  app: string | undefined,
   token: string | undefined,
   kind: Receipt["report"]["kind"],
   action?: string,
 ): Receipt | undefined {
-  if (!url || !token) return;
-  return { url, at: clock.now(), report: { receipt: token, kind, ...(action ? { action } : {}) } };
+  if (!app || !token) return;
+  return { url: `${app}/receipts`, at: clock.now(), report: { receipt: token, kind, ...(action ? { action } : {}) } };
 }
 
-/** Keeps a receipt and a delivery's id, then sends whatever waits. Without a database it is sent once, for what it is worth. */
+/** Stores a receipt and a delivery's id, then sends all waiting receipts. Without a database, one attempt is made. */
 export async function report(id: string | undefined, receipt: Receipt | undefined): Promise<boolean> {
   try {
     await remember(id, receipt);
@@ -39,7 +42,7 @@ export async function report(id: string | undefined, receipt: Receipt | undefine
   return flush();
 }
 
-/** Sends what waits, the oldest first. Resolves with whether nothing is left. Two at a time would send the same twice. */
+/** Sends waiting receipts, the oldest first. Resolves with whether none is left. Concurrent calls would send receipts twice. */
 export function flush(): Promise<boolean> {
   sending = sending.then(sendAll).catch(() => false);
   return sending;
@@ -56,9 +59,12 @@ async function sendAll(): Promise<boolean> {
   }
 }
 
-/** One is sent as itself, several as a list. What the server refuses for good is not sent again. */
+/** Sends one receipt as an object, several as a list. Finally refused receipts are not sent again. */
 async function post(url: string, receipts: Receipt[]): Promise<boolean> {
-  const reports = receipts.map(({ report }) => report);
+  const reports = receipts.map(({ at, report }) => {
+    const age = Math.min(Math.floor((clock.now() - at) / 1000), AGE_MAX_S);
+    return age > 0 ? { ...report, age } : report; // negative: the clock was set back meanwhile
+  });
   const { status } = await call("POST", url, JSON.stringify(reports.length > 1 ? reports : reports[0]), undefined, 2);
   return !transient(status);
 }

@@ -3,5 +3,5 @@ import { install } from "./install";
 
 declare const self: ServiceWorkerGlobalScope & { bellwire?: Bellwire };
 
-// Imported twice, it still shows everything once.
+// A second import has no effect.
 self.bellwire ??= install(self);

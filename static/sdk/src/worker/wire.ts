@@ -1,23 +1,25 @@
 import type { RawPush, Shown } from "./api";
 
-/** Our part of a push. */
+/** Bellwire's part of a push. */
 export interface Stamp {
   id: string;
   receipt: string;
   retried: number;
 }
 
-/** What a notification of ours carries in `data.bellwire`. */
+/** Content of `data.bellwire` in a notification. */
 export interface Ours extends Partial<Stamp> {
   url: string;
+  /** Address of the app that sent the message, if it is known. */
+  app?: string;
   actions: Record<string, string>;
 }
 
 export interface Push {
   stamp?: Stamp;
-  /** What to show, if the push says so itself. */
+  /** Notification from the push itself. */
   shown?: Shown;
-  /** For the page's own handler. */
+  /** Payload for the site's own handler. */
   raw?: RawPush;
   /** Number for the app's icon; 0 removes it. */
   badge?: number;
@@ -32,17 +34,17 @@ type Json = Record<string, unknown>;
 
 const BODY_MAX = 200;
 
-/** Reads a push. It never fails: what is not understood has nothing to show. */
+/** Reads a push. Never fails: an unknown format yields no notification. */
 export function readPush(octets: ArrayBuffer | undefined, proposed?: Proposed | null, proposedBadge?: unknown): Push {
   if (!octets?.byteLength) {
     if (!proposed?.title) return {};
-    return { stamp: stampOf(proposed.data), shown: toShown(proposed as unknown as Json), badge: toBadge(proposedBadge) };
+    return { stamp: stampOf(proposed.data), shown: toShown(proposed as unknown as Json), badge: toCount(proposedBadge) };
   }
   const text = decode(octets);
   const json = text === undefined ? undefined : parse(text);
   if (json?.web_push === 8030 && isObject(json.notification) && isText(json.notification.title)) {
     const { notification } = json;
-    const badge = toBadge(json.app_badge ?? notification.app_badge);
+    const badge = toCount(json.app_badge ?? notification.app_badge);
     return { stamp: stampOf(notification.data), shown: toShown(notification), badge };
   }
   const stamp = stampOf(json);
@@ -50,7 +52,7 @@ export function readPush(octets: ArrayBuffer | undefined, proposed?: Proposed | 
   return { stamp, raw: { id: stamp?.id, retried: stamp?.retried ?? 0, payload }, shown: guess(payload) };
 }
 
-/** What to show for a raw payload that nobody handles: text as it is, JSON if it speaks of a title, octets not at all. */
+/** Returns the notification of a raw payload without a handler: plain text, or JSON with a title. Other payloads have none. */
 function guess(payload: string | Uint8Array): Shown | undefined {
   if (typeof payload !== "string") return;
   const json = parse(payload);
@@ -77,6 +79,10 @@ function toShown(json: Json): Shown {
     dir: dir === "ltr" || dir === "rtl" ? dir : undefined,
     silent: flag("silent"),
     requireInteraction: flag("requireInteraction"),
+    // Browsers refuse the whole notification if these can have no effect.
+    renotify: text("tag") ? flag("renotify") : undefined,
+    vibrate: json.silent === true ? undefined : toVibration(json.vibrate),
+    timestamp: toCount(json.timestamp),
     actions: actions.map(({ action, title, icon, navigate, url }) => ({ action, title, icon, navigate: navigate ?? url })),
     data: isObject(json.data) ? json.data : undefined,
   } as Shown;
@@ -98,7 +104,12 @@ function unwrap(payload: unknown): string | Uint8Array {
   }
 }
 
-function toBadge(value: unknown): number | undefined {
+function toVibration(value: unknown): number[] | undefined {
+  const parts = [value].flat();
+  return value !== undefined && parts.every((part) => Number.isSafeInteger(part) && (part as number) >= 0) ? (parts as number[]) : undefined;
+}
+
+function toCount(value: unknown): number | undefined {
   const number = typeof value === "string" && value ? Number(value) : value;
   return Number.isSafeInteger(number) && (number as number) >= 0 ? (number as number) : undefined;
 }

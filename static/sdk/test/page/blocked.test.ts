@@ -16,9 +16,9 @@ describe.each([
   ["navigator.locks.request", () => browser.define("locks", { request: fail })],
   ["getRegistration", () => void browser.container.getRegistration.mockImplementation(fail)],
   ["navigator.serviceWorker", () => Object.defineProperty(navigator, "serviceWorker", { get: fail, configurable: true })],
-])("where the person has blocked the site's storage, so that %s throws", (_, block) => {
+])("where storage is blocked, so that %s throws", (_, block) => {
   afterEach(() => Reflect.deleteProperty(globalThis, "indexedDB"));
-  it("tells that the browser keeps nothing, and throws nothing", async () => {
+  it("reports private mode and throws nothing", async () => {
     browser.permission = "granted";
     block();
     const client = await browser.visit({ userId: "ann", userToken: "signed ann" });

@@ -44,7 +44,7 @@ describe("who is logged in", () => {
     const login = () => client.login("ann", "signed ann");
     const active = () => browser.server.active().map(({ endpoint, user_id, topics }) => ({ endpoint, user_id, topics }));
 
-    it("begins with another endpoint, since the one before may have been kept, and takes the topics along", async () => {
+    it("begins with a new endpoint and the topics", async () => {
       expect(await login()).toMatchObject({ ok: true, status: { id: "sub_2", topics: ["news"], userId: "ann" } });
       expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
       expect(active()).toEqual([{ endpoint: browser.push.subscription!.endpoint, user_id: "ann", topics: ["news"] }]);
@@ -53,13 +53,13 @@ describe("who is logged in", () => {
       expect(browser.push.subscription!.endpoint).toBe(theirs);
     });
 
-    it("changes nothing here if the server does not believe it", async () => {
+    it("changes nothing if the server refuses the user", async () => {
       expect(await client.login("ann", "forged")).toMatchObject({ ok: false, reason: "refused" });
       expect(browser.push.subscription!.endpoint).toBe(endpoint);
       expect(active()).toEqual([{ endpoint, user_id: null, topics: ["news"] }]);
     });
 
-    it("keeps the endpoint where the browser cannot let go of it, but not the token", async () => {
+    it("keeps the endpoint if unsubscribing fails, without token", async () => {
       const { token } = browser.server.row("sub_1");
       browser.push.subscription!.unsubscribe = async () => { throw new DOMException("no", "AbortError"); };
       expect(await login()).toMatchObject({ ok: true, status: { id: "sub_1", userId: "ann" } });
@@ -67,7 +67,7 @@ describe("who is logged in", () => {
       expect((await client.credentials())!.token).not.toBe(token);
     });
 
-    it("is made good by the next visit where the browser gives no new endpoint at first", async () => {
+    it("gets a new endpoint at the next visit", async () => {
       browser.push.failure = new DOMException("no", "AbortError");
       expect(await login()).toMatchObject({ ok: false, reason: "push-service", retrying: true });
       expect(browser.push.subscription).toBeNull();
@@ -77,7 +77,7 @@ describe("who is logged in", () => {
       expect(active()).toHaveLength(1);
     });
 
-    it("is made good by the next visit where the server was lost in between", async () => {
+    it("is completed by the visit after an outage", async () => {
       let posts = 0;
       browser.server.instead = ({ method }) => (method === "POST" && ++posts > 1 ? new Response(null, { status: 503 }) : undefined);
       expect(await login()).toMatchObject({ ok: false, reason: "offline" });
@@ -88,14 +88,14 @@ describe("who is logged in", () => {
     });
   });
 
-  it("is said again with a subscription that replaces theirs", async () => {
+  it("is repeated for a replacement of their subscription", async () => {
     browser.server.keyNumber = 1;
-    client = await browser.visit({ userId: "ann", userToken: "signed ann" });
+    client = await browser.visitTwice({ userId: "ann", userToken: "signed ann" });
     expect(browser.server.row("sub_1").state).toBe("replaced");
     expect(await client.status()).toMatchObject({ id: "sub_2", topics: ["news"], userId: "ann" });
   });
 
-  it("begins with another endpoint when somebody else has used its own", async () => {
+  it("begins with a new endpoint after another user", async () => {
     const { endpoint } = browser.push.subscription!;
     browser.server.assign("sub_1", null); // by keys that were kept
     client = await browser.visit({ userId: "ann", userToken: "signed ann" });
@@ -103,7 +103,7 @@ describe("who is logged in", () => {
     expect(await client.status()).toMatchObject({ id: "sub_2", topics: ["news"], userId: "ann" });
   });
 
-  it("changes with a clean slate: no endpoint, waiting message, topic or tag of the other comes along", async () => {
+  it("passes nothing from one user to the next", async () => {
     const { endpoint } = browser.push.subscription!;
     const result = await client.login("bob", "signed bob");
     expect(result).toMatchObject({ ok: true, status: { id: "sub_2", topics: [], tags: [], userId: "bob" } });
@@ -112,7 +112,7 @@ describe("who is logged in", () => {
     expect(browser.server.requests("POST")[0]!.body.replaces).toBeUndefined();
   });
 
-  it("does not bring back the other's wishes when the new one is refused", async () => {
+  it("restores no former user's values on refusal", async () => {
     browser.server.online = false;
     await client.setTopics(["ann's"]);
     browser.server.online = true;
@@ -120,7 +120,7 @@ describe("who is logged in", () => {
     expect(await client.login("bob", "signed bob")).toMatchObject({ ok: true, status: { topics: [], userId: "bob" } });
   });
 
-  it("stays on pages that do not know, and ends on pages that know nobody is", async () => {
+  it("depends on whether the page knows the user", async () => {
     client = await browser.visit();
     expect(await client.status()).toMatchObject({ userId: "ann" });
     client = await browser.visit({ userId: null });
@@ -138,7 +138,7 @@ describe("whom the server has linked", () => {
     browser.server.assign("sub_1", "ann");
   });
 
-  it("stays linked on pages that do not know, which may change nothing", async () => {
+  it("stays linked on pages without a user", async () => {
     client = await browser.visit({ locale: "fr" });
     expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_1" });
     expect(await client.credentials()).toBeNull();
@@ -147,21 +147,21 @@ describe("whom the server has linked", () => {
     expect(browser.server.active()).toMatchObject([{ id: "sub_1", user_id: "ann", topics: ["news"] }]);
   });
 
-  it("is cut off by a page that knows nobody is", async () => {
+  it("ends on pages that know no user", async () => {
     await browser.visit();
     client = await browser.visit({ userId: null });
     expect(await client.status()).toEqual({ state: "unsubscribed", permission: "granted" });
     expect(browser.push.subscription).toBeNull();
   });
 
-  it("goes on as themselves once the page knows them", async () => {
+  it("continues once the page knows the user", async () => {
     await browser.visit();
     client = await browser.visit({ userId: "ann", userToken: "signed ann" });
     expect(await client.status()).toMatchObject({ state: "subscribed", userId: "ann", topics: ["news"] });
     expect(await client.setTopics(["mine"])).toMatchObject({ ok: true });
   });
 
-  it("leaves nothing to somebody who subscribes after the site's data were cleared", async () => {
+  it("leaves nothing to a subscriber after cleared storage", async () => {
     vi.stubGlobal("indexedDB", new IDBFactory());
     client = await browser.visit();
     expect(await client.subscribe({ topics: ["x"] })).toMatchObject({ ok: true, status: { id: "sub_2", topics: ["x"], userId: null } });
@@ -176,17 +176,17 @@ describe("what is on display", () => {
     await browser.registration!.showNotification("The site's own");
   });
 
-  it("goes at once on logout, whatever server and other tabs are doing", async () => {
+  it("goes at once on logout", async () => {
     browser.server.fetch = () => new Promise(() => {});
     vi.stubGlobal("fetch", browser.server.fetch);
     const { alone } = await import("../../src/shared/alone");
     void alone(SCOPE, () => new Promise(() => {})); // another tab that waits for the server
     void client.logout();
     await vi.waitFor(() => expect(displayed()).toEqual(["The site's own"]));
-    expect((await load(SCOPE))!.wanted).toBe(true);
+    expect((await load(SCOPE, "shop"))!.wanted).toBe(true);
   });
 
-  it("goes when somebody else logs in, or when the page knows that nobody is here", async () => {
+  it("goes on login and on pages without user", async () => {
     await client.login("bob", "signed bob");
     expect(displayed()).toEqual(["The site's own"]);
     await browser.registration!.showNotification("For Bob", { data: { bellwire: {} } });
@@ -197,7 +197,7 @@ describe("what is on display", () => {
     expect(displayed()).toEqual(["The site's own"]);
   });
 
-  it("goes, too, where only the server knew whose it was", async () => {
+  it("goes if only the server knew the user", async () => {
     await client.logout({ stayAnonymous: true });
     browser.server.assign(browser.server.active()[0]!.id, "carl");
     await browser.registration!.showNotification("For Carl", { data: { bellwire: {} } });
@@ -207,7 +207,7 @@ describe("what is on display", () => {
 });
 
 describe("logout", () => {
-  it("ends the subscription here and there, and clears what is on display", async () => {
+  it("ends the subscription and clears displayed notifications", async () => {
     await browser.registration!.showNotification("For Ann", { data: { bellwire: {} } });
     await browser.registration!.showNotification("The site's own");
     expect(await client.logout()).toMatchObject({ ok: true, status: { state: "unsubscribed" } });
@@ -217,7 +217,7 @@ describe("logout", () => {
     expect(await client.credentials()).toBeNull();
   });
 
-  it("holds at once when offline; the server is told later", async () => {
+  it("holds at once offline and is reported later", async () => {
     browser.server.online = false;
     expect(await client.logout()).toMatchObject({ ok: false, reason: "offline", retrying: true, status: { state: "unsubscribed" } });
     expect(browser.push.subscription).toBeNull();
@@ -228,7 +228,7 @@ describe("logout", () => {
     expect(await next.subscribe()).toMatchObject({ status: { id: "sub_2", userId: "bob", topics: [], tags: [] } });
   });
 
-  it("is told to the server even where the browser cannot let go yet, and made good on the next visit", async () => {
+  it("reaches the server before the browser can unsubscribe", async () => {
     const subscription = browser.push.subscription!;
     const letGo = subscription.unsubscribe;
     subscription.unsubscribe = async () => { throw new DOMException("no", "AbortError"); };
@@ -239,7 +239,7 @@ describe("logout", () => {
     expect(browser.push.subscription).toBeNull();
   });
 
-  it("can leave an anonymous subscription behind, at another endpoint", async () => {
+  it("can leave an anonymous subscription behind", async () => {
     const { endpoint } = browser.push.subscription!;
     expect(await client.logout({ stayAnonymous: true })).toMatchObject({ status: { id: "sub_2", userId: null, topics: [] } });
     expect(browser.push.subscription!.endpoint).not.toBe(endpoint);
@@ -252,7 +252,7 @@ describe("logout", () => {
 });
 
 describe("unsubscribe", () => {
-  it("ends it here and there, and the next visit leaves it so", async () => {
+  it("ends it and stays ended", async () => {
     expect(await client.unsubscribe()).toEqual({ ok: true, status: { state: "unsubscribed", permission: "granted" } });
     expect(browser.server.requests("DELETE")[0]).toMatchObject({ path: "/v1/apps/shop/subscriptions/sub_1", token: "bt_1" });
     expect(browser.push.subscription).toBeNull();
@@ -271,7 +271,7 @@ describe("unsubscribe", () => {
     expect(browser.push.subscription).toBeNull();
   });
 
-  it("leaves nothing to say topics, tags and attributes of, which is told and not kept", async () => {
+  it("stores no topics, tags or attributes afterwards", async () => {
     await client.unsubscribe();
     const told = { ok: false, reason: "not-subscribed", retrying: false, status: { state: "unsubscribed" } };
     expect(await client.setTopics(["later"])).toMatchObject(told);
@@ -283,7 +283,7 @@ describe("unsubscribe", () => {
 });
 
 describe("events", () => {
-  it("hand on messages of this scope, and one listener's mistake is nobody else's", async () => {
+  it("pass messages of this scope despite failing listeners", async () => {
     const quiet = vi.spyOn(console, "error").mockImplementation(() => {});
     const heard: unknown[] = [];
     client.on("message", () => {
@@ -313,7 +313,7 @@ describe("the soft prompt", () => {
   const shown = () => vi.waitFor(() => expect(box()).not.toBeNull());
   const button = (index: number) => box()!.querySelectorAll("button")[index]!;
 
-  it("asks in the site's words, labelled, without inline style, and subscribes inside the click", async () => {
+  it("shows labelled site texts and subscribes on click", async () => {
     const answer = client.prompt({ title: "T", body: "B", accept: "Yes", later: "No", topics: ["news"] });
     await shown();
     expect(box()!.tagName).toBe("DIALOG");
@@ -330,7 +330,7 @@ describe("the soft prompt", () => {
     expect(await client.prompt()).toEqual({ answer: "not-needed" });
   });
 
-  it("respects \"later\" for as long as the site says", async () => {
+  it("respects \"later\" for the configured days", async () => {
     const answer = client.prompt({ againAfterDays: 2 });
     await shown();
     button(0).click();
@@ -339,7 +339,7 @@ describe("the soft prompt", () => {
     browser.now += 2 * 86_400_000;
     const again = client.prompt();
     await shown();
-    box()!.dispatchEvent(new Event("cancel")); // the Escape key
+    box()!.dispatchEvent(new Event("close")); // as the Escape key does
     expect(await again).toEqual({ answer: "later" });
   });
 
@@ -362,5 +362,38 @@ describe("the soft prompt", () => {
     expect(box()!.tagName).toBe("SECTION");
     button(0).click();
     await answer;
+  });
+
+  it("is shown once, however often it is called", async () => {
+    const first = client.prompt({ title: "One" });
+    const second = client.prompt({ title: "Two" });
+    await vi.waitFor(() => expect(box()).not.toBeNull());
+    expect(document.querySelectorAll(".bellwire-prompt")).toHaveLength(1);
+    box()!.querySelectorAll("button")[1]!.click();
+    expect(await first).toMatchObject({ answer: "accepted", result: { ok: true } });
+    expect(await second).toEqual(await first);
+  });
+
+  it("settles when the page removes it", async () => {
+    for (const remove of [(into: Element) => (into.innerHTML = ""), (into: Element) => into.remove()]) {
+      const into = document.createElement("div");
+      document.body.append(into);
+      const answer = client.prompt({ into });
+      await vi.waitFor(() => expect(into.firstChild).not.toBeNull());
+      remove(into);
+      expect(await answer).toEqual({ answer: "not-needed" });
+    }
+    const again = client.prompt();
+    await vi.waitFor(() => expect(box()).not.toBeNull());
+    box()!.querySelectorAll("button")[0]!.click();
+    expect(await again).toEqual({ answer: "later" });
+  });
+
+  it("names the language of its own words alone", async () => {
+    void client.prompt({ title: "Mitteilungen?", accept: "Ja" });
+    await vi.waitFor(() => expect(box()).not.toBeNull());
+    const langs = [...box()!.querySelectorAll("h2, p, button")].map((one) => `${one.getAttribute("lang")}`);
+    expect(langs).toEqual(["null", "en", "en", "null"]);
+    box()!.querySelectorAll("button")[0]!.click();
   });
 });

@@ -12,20 +12,20 @@ export class Browser {
   server = new FakeServer();
   registration: FakeRegistration | undefined;
   permission: NotificationPermission = "default";
-  /** What the person answers to the browser's question. */
+  /** Answer of the person to the browser's question. */
   answer: NotificationPermission = "granted";
   asked = 0;
   gesture = true;
   now = 1_000_000_000_000;
   waits: number[] = [];
-  /** What tabs will do later, and in how many milliseconds. */
+  /** Scheduled work of tabs, with the delay in milliseconds. */
   planned: { ms: number; work: () => void }[] = [];
-  container = {
+  container = Object.assign(new EventTarget(), {
     getRegistration: vi.fn(async (): Promise<unknown> => this.registration),
     register: vi.fn(async (url: string, { scope }: { scope: string }): Promise<unknown> => {
       return (this.registration ??= new FakeRegistration(scope, url));
     }),
-  };
+  });
 
   constructor() {
     const browser = this;
@@ -70,6 +70,13 @@ export class Browser {
     };
     const { init } = await import("../../src/bellwire");
     return init({ app: "shop", server: ORIGIN, checkEvery: 0, ...options });
+  }
+
+  /** Visits twice, as far apart as a subscription under a former key needs to be replaced. */
+  async visitTwice(options: Partial<Options> = {}): Promise<Client> {
+    await this.visit(options);
+    this.now += 2_000;
+    return this.visit(options);
   }
 
   /** Opens a tab and waits until its first comparison is over. */

@@ -38,10 +38,10 @@ describe("a visit", () => {
     expect(browser.server.asked).toHaveLength(2);
   });
 
-  it("subscribes anew in silence when the key was rotated, in the place of the old one", async () => {
+  it("silently replaces the subscription after key rotation", async () => {
     const old = browser.push.subscription!;
     browser.server.keyNumber = 1;
-    const client = await browser.visit();
+    const client = await browser.visitTwice();
     expect(browser.push.subscription).not.toBe(old);
     expect(browser.push.subscribe).toHaveBeenLastCalledWith({ userVisibleOnly: true, applicationServerKey: KEYS[1] });
     const [request] = browser.server.requests("POST");
@@ -51,12 +51,33 @@ describe("a visit", () => {
     expect(browser.asked).toBe(0);
   });
 
-  it("goes by what it was given where the browser does not tell its key", async () => {
+  it("keeps a rotated subscription until its queue drained", async () => {
+    const old = browser.push.subscription!;
+    browser.server.keyNumber = 1;
+    const client = await browser.visit({ checkEvery: 300 });
+    expect(browser.push.subscription).toBe(old);
+    expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_1" });
+    // What the person wishes meanwhile is told at once, under the former key.
+    expect(await client.setTopics(["offers"])).toMatchObject({ ok: true, status: { id: "sub_1", topics: ["offers"] } });
+    expect(browser.server.requests("POST").at(-1)!.body.vapid_key_id).toBe("vapid_0");
+    browser.now += 1_999;
+    await browser.visit({ checkEvery: 300 });
+    expect(browser.push.subscription).toBe(old);
+    browser.now += 60_000;
+    browser.planned.find(({ ms }) => ms === 60_000)!.work(); // a minute online
+    await vi.waitFor(() => expect(browser.server.row("sub_1").state).toBe("replaced"));
+    await vi.waitFor(async () => expect(await client.status()).toMatchObject({ id: "sub_2", topics: ["offers"] }));
+    expect(browser.server.row("sub_2").vapid_key_id).toBe("vapid_1");
+    await browser.visit();
+    expect(browser.server.rows).toHaveLength(2);
+  });
+
+  it("assumes the given key if none is reported", async () => {
     Object.assign(browser.push.subscription!.options, { applicationServerKey: null });
     await browser.visit();
     expect(browser.server.requests("POST")).toEqual([]);
     browser.server.keyNumber = 1;
-    await browser.visit();
+    await browser.visitTwice();
     expect(browser.server.row("sub_2").vapid_key_id).toBe("vapid_1");
   });
 
@@ -74,7 +95,7 @@ describe("a visit", () => {
     expect(browser.server.active().map(({ endpoint }) => endpoint)).toEqual([browser.push.subscription.endpoint]);
   });
 
-  it("registers anew, with what it knows, when the server lost it", async () => {
+  it("registers again when the server lost it", async () => {
     browser.server.rows = [];
     const client = await browser.visit();
     const [request] = browser.server.requests("POST");
@@ -90,7 +111,7 @@ describe("a visit", () => {
     expect(browser.server.row("sub_1")).toMatchObject({ state: "active", endpoint });
   });
 
-  it("gets a new endpoint when the push service has dropped the old one, and is in its topics again", async () => {
+  it("gets a new endpoint with its topics", async () => {
     browser.server.lose("sub_1");
     const { endpoint } = browser.push.subscription!;
     const client = await browser.visit();
@@ -99,7 +120,7 @@ describe("a visit", () => {
     expect(await client.status()).toMatchObject({ topics: ["news"] });
   });
 
-  it("says the topics of one that was lost itself, where it may not take that one's place", async () => {
+  it("sends its topics when it cannot replace", async () => {
     browser.server.lose("sub_1");
     browser.server.instead = ({ body }) => (body?.replaces ? problem(422, "invalid", [{ pointer: "/replaces" }]) : undefined);
     const client = await browser.visit();
@@ -107,7 +128,7 @@ describe("a visit", () => {
     expect(await client.status()).toMatchObject({ topics: ["news"], tags: ["vip"] });
   });
 
-  it("does not forget the topics of one that was lost while it cannot be registered", async () => {
+  it("keeps topics of a lost subscription until registered", async () => {
     browser.server.lose("sub_1");
     browser.server.instead = ({ method }) => (method === "POST" ? new Response(null, { status: 503 }) : undefined);
     await browser.visit();
@@ -117,7 +138,7 @@ describe("a visit", () => {
     expect(browser.server.active()).toMatchObject([{ topics: ["news"], tags: ["vip"] }]);
   });
 
-  it("respects an end that was decided elsewhere, until the person asks again", async () => {
+  it("respects an end that another client caused", async () => {
     browser.server.row("sub_1").state = "unsubscribed";
     const client = await browser.visit();
     expect(await client.status()).toEqual({ state: "unsubscribed", permission: "granted" });
@@ -139,7 +160,7 @@ describe("a visit", () => {
     expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_2" });
   });
 
-  it("gives up an endpoint that the server will not have from us", async () => {
+  it("replaces an endpoint that the server refuses", async () => {
     Object.assign(browser.server.row("sub_1"), { token: "somebody else's", proven: true });
     browser.push.subscription!.p256dh = "other";
     const client = await browser.visit();
@@ -147,23 +168,50 @@ describe("a visit", () => {
     expect(browser.server.row("sub_2").endpoint).toBe(browser.push.subscription!.endpoint);
   });
 
-  it("takes its endpoint back from a stranger who registered it with made-up keys", async () => {
+  it("reclaims its endpoint from invented keys", async () => {
     Object.assign(browser.server.row("sub_1"), { token: "a stranger's", p256dh: "made up", topics: [], tags: [] });
     const { endpoint, p256dh } = browser.push.subscription!;
     const client = await browser.visit();
-    expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_1", topics: ["news"], tags: ["vip"] });
-    expect(browser.server.row("sub_1")).toMatchObject({ endpoint, p256dh });
-    expect(browser.server.row("sub_1").token).not.toBe("a stranger's");
+    expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_2", topics: ["news"], tags: ["vip"] });
+    expect(browser.server.row("sub_2")).toMatchObject({ endpoint, p256dh });
+    expect(browser.server.active()).toHaveLength(1);
   });
 
-  it("keeps its endpoint when the server refuses something else", async () => {
+  it.each([
+    ["confirmed by a receipt", { proven: true }],
+    ["vouched for", { vouched: true }],
+    ["unproven", {}],
+  ])("recovers by token when keys are %s", async (_, rank) => {
+    Object.assign(browser.server.row("sub_1"), rank);
+    browser.push.subscription!.p256dh = "changed";
+    await first.setTopics(["news", "offers"]);
+    const client = await browser.visit();
+    const { endpoint, p256dh } = browser.push.subscription!;
+    const [row] = browser.server.active();
+    expect(row).toMatchObject({ endpoint, p256dh });
+    const saved = { state: "subscribed", id: row!.id, topics: ["news", "offers"], tags: ["vip"] };
+    expect(await client.status()).toMatchObject(saved);
+  });
+
+  it("recovers its unproven endpoint from a stranger", async () => {
+    browser.server.lose("sub_1");
+    browser.server.row("sub_1").endpoint = "";
+    browser.server.rows.push({ ...browser.server.row("sub_1"), id: "sub_0", token: "theirs", p256dh: "made up", state: "active",
+      endpoint: browser.push.subscription!.endpoint, former: [], tags: [] });
+    const client = await browser.visit();
+    const { endpoint } = browser.push.subscription!;
+    const row = browser.server.active().find((row) => row.endpoint === endpoint)!;
+    expect(await client.status()).toMatchObject({ state: "subscribed", id: row.id, topics: ["news"], tags: ["vip"] });
+  });
+
+  it("keeps its endpoint on other refusals", async () => {
     const { endpoint } = browser.push.subscription!;
     browser.server.instead = ({ method }) => (method === "POST" ? problem(409, "too_many_topics") : undefined);
     expect(await first.setTopics(["one more"])).toMatchObject({ ok: false, reason: "refused", code: "too_many_topics" });
     expect(browser.push.subscription!.endpoint).toBe(endpoint);
   });
 
-  it("begins anew when its right to replace is not accepted", async () => {
+  it("begins anew when it may not replace", async () => {
     browser.push.subscription = null;
     browser.server.instead = ({ method, body }) =>
       method === "POST" && body.replaces ? problem(422, "invalid", [{ pointer: "/replaces" }]) : undefined;
@@ -174,14 +222,14 @@ describe("a visit", () => {
     expect(await first.setTags(["x"])).toMatchObject({ ok: true, status: { id: "sub_2", tags: ["x"] } });
   });
 
-  it("stays as it is while the server is away", async () => {
+  it("does not change while the server is away", async () => {
     browser.server.online = false;
     const client = await browser.visit();
     expect(await client.status()).toMatchObject({ state: "subscribed", id: "sub_1" });
     expect(browser.planned.map(({ ms }) => ms)).toContain(5000);
   });
 
-  it("takes up topics that the server changed, and tells a new locale once", async () => {
+  it("adopts server topics and sends a locale once", async () => {
     browser.server.row("sub_1").topics = ["other"];
     const client = await browser.visit({ locale: "fr" });
     expect(await client.status()).toMatchObject({ topics: ["other"] });
@@ -196,9 +244,9 @@ describe("a visit", () => {
     expect(browser.registration!.active!.postMessage).toHaveBeenCalledWith("bellwire:flush");
   });
 
-  it("begins anew after an end that was cut off in the middle", async () => {
+  it("begins anew after an interrupted end", async () => {
     const { load, save, end } = await import("../../src/shared/saved");
-    const saved = (await load("https://shop.example/"))!;
+    const saved = (await load("https://shop.example/", "shop"))!;
     end(saved);
     await save(saved); // and the tab is closed here
     const client = await browser.visit();
@@ -224,6 +272,9 @@ describe("two tabs", () => {
     browser.server.keyNumber = 1;
     const tabs = [await browser.tab(), await browser.tab(), await browser.tab()];
     await Promise.all(tabs.map((tab) => tab.ready));
+    expect(browser.server.rows).toHaveLength(1); // tabs that the browser restores are one visit
+    browser.now += 2_000;
+    await Promise.all([await browser.tab(), await browser.tab()].map((tab) => tab.ready));
     expect(browser.server.rows).toHaveLength(2);
     expect(browser.server.requests("POST")).toHaveLength(1);
   });

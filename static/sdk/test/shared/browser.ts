@@ -58,6 +58,9 @@ export class FakeNotification {
   get tag() {
     return this.options.tag ?? "";
   }
+  get requireInteraction() {
+    return this.options.requireInteraction ?? false;
+  }
   get data() {
     return this.options.data;
   }
@@ -83,7 +86,8 @@ export class FakeRegistration {
     this.active = { scriptURL, state: "activated", postMessage: vi.fn() };
   }
 
-  showNotification = vi.fn(async (title: string, options: any = {}) => {
+  showNotification = (title: string, options: any = {}): Promise<void> => this.show(title, options);
+  show = vi.fn(async (title: string, options: any = {}): Promise<void> => {
     if (this.objectsTo(title, options)) throw new TypeError("no");
     for (const other of this.shown) if (options.tag && other.tag === options.tag) other.closed = true;
     this.shown.push(new FakeNotification(title, structuredClone(options)));

@@ -40,7 +40,7 @@ function fill(value: unknown, kept: Record<string, unknown>): any {
   return value.replace(/\$(\w+)/g, (_, name) => String(kept[name]));
 }
 
-/** What is null there may be left out. */
+/** A null member may be left out. */
 function expectAnswer(answer: any, wanted: Record<string, unknown>): void {
   for (const [name, value] of Object.entries(wanted)) {
     if (value === null) expect(answer[name] ?? null).toBeNull();

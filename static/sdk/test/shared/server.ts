@@ -14,8 +14,10 @@ export interface Row {
   tags: string[];
   attributes: object;
   locale?: string;
-  /** A receipt has come: its keys are believed for good. */
+  /** A receipt has confirmed the keys: no others replace them. */
   proven?: boolean;
+  /** A user token or the subscription's token vouched for the keys. */
+  vouched?: boolean;
 }
 
 export interface Asked {
@@ -35,6 +37,8 @@ export class FakeServer {
   asked: Asked[] = [];
   receipts: any[] = [];
   keyNumber = 0;
+  /** Apps of the server. All share rows and key, as apps with an imported key may. */
+  apps = ["shop"];
   online = true;
   /** Topics of the app, and who may join them. Pages make those that they name unless `browsersMay` lacks it. */
   topics: Record<string, "anyone" | "server"> = {};
@@ -46,14 +50,14 @@ export class FakeServer {
   instead: (asked: Asked) => Response | undefined = () => undefined;
 
   row = (id: string) => this.rows.find((row) => row.id === id)!;
-  /** Says whose a subscription is, as the site's backend can. */
+  /** Sets the user of a subscription, like the site's backend can. */
   assign(id: string, user_id: string | null): void {
     const row = this.row(id);
     if (row.user_id !== user_id) row.token += "'";
     row.user_id = user_id;
   }
 
-  /** The push service has said that its endpoint is gone. */
+  /** The push service reported the endpoint as gone. */
   lose(id: string): void {
     const row = this.row(id);
     Object.assign(row, { state: "gone", former: row.topics, topics: [] });
@@ -78,7 +82,7 @@ export class FakeServer {
 
   private route(asked: Asked): Response {
     const [, , , app, kind, id] = asked.path.split("/");
-    if (app !== "shop") return problem(404, "not_found");
+    if (!this.apps.includes(app!)) return problem(404, "not_found");
     if (kind !== "receipts" && !this.origins.includes(this.pageOrigin)) return problem(403, "origin_not_allowed");
     if (kind === "config") {
       return Response.json({ application_server_key: KEYS[this.keyNumber], vapid_key_id: `vapid_${this.keyNumber}` });
@@ -109,31 +113,42 @@ export class FakeServer {
     const old = replaces && this.rows.find((row) => row.id === replaces.id && row.token === replaces.token);
     if (replaces && !old) return problem(422, "invalid", [{ pointer: "/replaces" }]);
     let row = this.rows.find(({ endpoint }) => endpoint === subscription.endpoint);
+    let former = old;
+    if (row && row.p256dh !== subscription.keys.p256dh) {
+      const covered = row.token === token || row === old;
+      const isUser = row.user_id && row.user_id === user_id;
+      const vouches = covered || isUser || (!row.user_id && user_id);
+      const outranked = row.proven || (row.vouched && !vouches);
+      if (outranked || (row.state === "unsubscribed" && !covered)) return problem(409, "endpoint_taken");
+      row.endpoint = "";
+      if (covered || isUser) former = row;
+      else this.lose(row.id);
+      row = undefined;
+    }
     const status = row ? 200 : 201;
     if (row) {
-      const sameKeys = row.p256dh === subscription.keys.p256dh;
       const isUser = row.user_id && row.user_id === user_id;
+      row.vouched ||= row.token === token || !!user_id;
       if (row.token !== token) {
-        if (!sameKeys && row.proven) return problem(409, "endpoint_taken");
-        if (sameKeys && row.user_id && user_id === undefined && row.state === "active") return problem(409, "belongs_to_user");
-        if (!isUser && (!sameKeys || row.user_id)) {
+        if (row.user_id && user_id === undefined && row.state === "active") return problem(409, "belongs_to_user");
+        if (!isUser && row.user_id) {
           this.assign(row.id, null);
           Object.assign(row, nothing);
         }
       }
       if (row.vapid_key_id !== vapid_key_id) return problem(409, "vapid_key_differs");
-      if (!sameKeys) Object.assign(row, { p256dh: subscription.keys.p256dh, proven: false, token: row.token + "+" });
     } else {
       const n = this.rows.length + 1;
-      const alive = old && ["active", "suspended", "gone", "expired"].includes(old.state) ? old : undefined;
-      const { topics, former, tags, attributes } = alive ?? nothing;
+      const alive = former && ["active", "suspended", "gone", "expired"].includes(former.state) ? former : undefined;
+      const { topics, former: lost, tags, attributes } = alive ?? nothing;
       const { endpoint, keys } = subscription;
       const state = "active";
       const ids = { id: `sub_${n}`, token: `bt_${n}`, endpoint, p256dh: keys.p256dh, vapid_key_id };
-      row = { ...ids, state, user_id: user_id ?? null, topics: [...topics, ...former], former: [], tags, attributes };
+      const vouched = !!(user_id || replaces || former);
+      row = { ...ids, vouched, state, user_id: user_id ?? null, topics: [...topics, ...lost], former: [], tags, attributes };
       this.rows.push(row);
     }
-    if (old && old !== row) Object.assign(old, { state: "replaced", topics: [], former: [] });
+    if (former && former !== row) Object.assign(former, { state: "replaced", topics: [], former: [] });
     if (row.former.length) Object.assign(row, { topics: row.former, former: [] });
     const refused = this.leaveOut(said, row);
     if (user_id !== undefined) this.assign(row.id, user_id);
@@ -142,7 +157,7 @@ export class FakeServer {
     return Response.json({ ...row, refused: refused.length ? refused : undefined }, { status });
   }
 
-  /** Takes out of `said` what pages may not say, and tells of it. */
+  /** Removes values from `said` that pages may not set, and returns them. */
   private leaveOut(said: any, row: Row): object[] {
     const refused: object[] = [];
     const may = (what: string) => this.browsersMay.includes(what);

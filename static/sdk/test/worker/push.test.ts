@@ -1,6 +1,9 @@
 import { beforeEach, describe, expect, it, vi } from "vitest";
 import { newsChannel } from "../../src/shared/news";
+import { ORIGIN } from "../shared/server";
 import { declarative, FakeWorker, ID, RECEIPT, SCOPE, stamp } from "./support";
+
+const APP = `${ORIGIN}/v1/apps/shop`;
 
 let worker: FakeWorker;
 beforeEach(async () => {
@@ -9,23 +12,37 @@ beforeEach(async () => {
 });
 
 describe("a push", () => {
-  it("shows a declarative notification with all that it carries", async () => {
-    const actions = [{ action: "a", title: "A", navigate: "/a" }, { action: "b", title: "B", navigate: "/x" }];
+  it("shows a declarative notification completely", async () => {
+    const actions = [{ action: "a", title: "A", icon: "/ai", navigate: "/a" }, { action: "b", title: "B", navigate: "/x" }];
     const notification = {
       body: "B", icon: "/i", image: "/m", badge: "/b", tag: "t", dir: "ltr", lang: "en", requireInteraction: true, silent: true,
-      actions, data: { mine: { deep: [1] } },
+      renotify: true, timestamp: 1_700_000_000_000, actions, data: { mine: { deep: [1] } },
     };
     await worker.push(declarative(notification, { app_badge: 3 }));
     expect(worker.registration.shown).toHaveLength(1);
     expect(worker.last.title).toBe("T");
     expect(worker.last.options).toEqual({
       body: "B", icon: "/i", image: "/m", badge: "/b", tag: "t", dir: "ltr", lang: "en", requireInteraction: true, silent: true,
-      actions: [{ action: "a", title: "A" }, { action: "b", title: "B" }],
-      data: { mine: { deep: [1] }, bellwire: { ...stamp(), url: "/x", actions: { a: "/a", b: "/x" } } },
+      renotify: true, timestamp: 1_700_000_000_000, actions: [{ action: "a", title: "A", icon: "/ai" }, { action: "b", title: "B" }],
+      data: { mine: { deep: [1] }, bellwire: { ...stamp(), app: APP, url: "/x", actions: { a: "/a", b: "/x" } } },
     });
     expect(worker.badges).toEqual([3]);
     expect(worker.server.receipts).toEqual([{ receipt: RECEIPT, kind: "displayed" }]);
     expect(worker.server.asked[0]).toMatchObject({ path: "/v1/apps/shop/receipts", type: "text/plain" });
+  });
+
+  it.each([
+    ["a pattern", { vibrate: [200, 100] }, { vibrate: [200, 100] }],
+    ["one number", { vibrate: 200 }, { vibrate: [200] }],
+    ["no pattern", { vibrate: "long" }, { vibrate: undefined }],
+    ["a pattern of a silent one", { vibrate: [200], silent: true }, { vibrate: undefined }],
+    ["renotify without a tag", { renotify: true }, { renotify: undefined }],
+    ["a time that is none", { timestamp: -1 }, { timestamp: undefined }],
+  ])("shows %s only where browsers take it", async (_, notification, wanted) => {
+    await worker.push(declarative(notification));
+    expect(worker.last.options).toMatchObject(wanted);
+    await worker.push(declarative(notification)); // a repeat is silent
+    expect(worker.last.options).toMatchObject({ silent: true, vibrate: undefined });
   });
 
   it("shows one that the browser has read itself", async () => {
@@ -56,14 +73,14 @@ describe("a push", () => {
     expect(worker.registration.displayed()).toMatchObject([{ title: "shop.example", body: "There is something new." }]);
   });
 
-  it("shows the site's own fallback, once at a time", async () => {
+  it("shows the site's fallback once at a time", async () => {
     worker.bellwire.fallback = { title: "Shop", body: "Come and see", url: "/inbox" };
     await worker.push();
     await worker.push();
     expect(worker.registration.displayed()).toMatchObject([{ title: "Shop", data: { bellwire: { url: "/inbox" } } }]);
   });
 
-  it("shows text as it is and JSON that speaks of a title, where nobody handles raw payloads", async () => {
+  it("shows text and JSON with a title unhandled", async () => {
     await worker.push("Just words");
     expect(worker.last).toMatchObject({ title: "shop.example", body: "Just words" });
     await worker.push({ bellwire: stamp(), payload: JSON.stringify({ title: "From JSON", body: "b", url: "/j" }) });
@@ -72,14 +89,14 @@ describe("a push", () => {
     expect(worker.last.body).toHaveLength(200);
   });
 
-  it("shows at least the words when the browser objects to the rest", async () => {
+  it("shows the texts when options are rejected", async () => {
     worker.registration.objectsTo = (_, options) => !!options.icon;
     await worker.push(declarative({ icon: "http://", body: "B" }));
     expect(worker.last).toMatchObject({ title: "T", body: "B" });
     expect(worker.server.receipts).toHaveLength(1);
   });
 
-  it("reports nothing that could not be shown, and shows it when it comes again", async () => {
+  it("reports no failed notification and shows its repeat", async () => {
     worker.registration.objectsTo = () => true;
     await worker.push(declarative());
     expect(worker.server.receipts).toEqual([]);
@@ -89,7 +106,7 @@ describe("a push", () => {
     expect(worker.server.receipts).toHaveLength(1);
   });
 
-  it("tells open pages, without our part of the data", async () => {
+  it("notifies open pages without internal data", async () => {
     const channel = newsChannel();
     const heard: unknown[] = [];
     channel.onmessage = ({ data }) => heard.push(data);
@@ -98,6 +115,7 @@ describe("a push", () => {
     await vi.waitFor(() => expect(heard).toHaveLength(2));
     expect(heard[0]).toEqual({
       scope: SCOPE,
+      app: APP,
       type: "message",
       message: { id: ID, title: "T", body: "B", url: "/x", data: { mine: 1 }, payload: undefined },
     });
@@ -121,7 +139,7 @@ describe("beside a site's own listeners", () => {
   it.each([
     ["content", declarative()],
     ["a payload", { bellwire: stamp(), payload: JSON.stringify({ title: "T" }) }],
-  ])("%s with our envelope is ours alone, and so is what becomes of it", async (_, push) => {
+  ])("%s with our envelope is hidden from others", async (_, push) => {
     await worker.push(push);
     expect(worker.titles()).toEqual(["T"]);
     await worker.click(worker.last);
@@ -140,7 +158,32 @@ describe("beside a site's own listeners", () => {
     expect(worker.server.asked).toEqual([]);
   });
 
-  it("is shown here if they do nothing about it, and handed to the handler that the site set here", async () => {
+  const read = (event: any): { title: string } => JSON.parse(new TextDecoder().decode(event.data.arrayBuffer()));
+  const later = () => new Promise((resolve) => setTimeout(resolve, 5));
+  const showing = (event: any) => worker.registration.showNotification(read(event).title);
+
+  it.each<[string, (event: any) => unknown]>([
+    ["without waitUntil", showing],
+    ["after an await, without waitUntil", async (event) => (await later(), showing(event))],
+    ["in a promise that it hands over", (event) => event.waitUntil(later().then(() => showing(event)))],
+    ["in a promise that it hands over late", async (event) => (await later(), event.waitUntil(later().then(() => showing(event))))],
+  ])("shows a site push once for %s", async (_, listener) => {
+    const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
+    for (const above of [false, true]) {
+      worker.above = () => (above ? worker.add("push", listener) : undefined);
+      await worker.restart();
+      const { clock } = await import("../../src/shared/clock");
+      clock.wait = (ms) => new Promise((resolve) => setTimeout(resolve, ms / 20));
+      if (!above) worker.listen("push", listener);
+      for (const title of ["One", "Two"]) await worker.push({ title: `${title} ${above}` });
+      await later();
+    }
+    expect(worker.registration.shown.map(({ title }) => title)).toEqual(["One false", "Two false", "One true", "Two true"]);
+    const isNoticed = !_.startsWith("after") && !_.endsWith("late"); // what comes later comes after ours
+    expect(warned.mock.calls.flat().filter((text) => text.includes("Move the line to the top"))).toHaveLength(isNoticed ? 1 : 0);
+  });
+
+  it("is shown by the fallback or site handler", async () => {
     await worker.restart();
     worker.listen("push", () => {});
     await worker.push({ title: "Plain" });
@@ -155,7 +198,7 @@ describe("beside a site's own listeners", () => {
 });
 
 describe("a raw payload", () => {
-  it("goes to the page's own handler, and what that returns is shown", async () => {
+  it("shows the result of the page's handler", async () => {
     const handler = vi.fn(() => ({ title: "Mine", body: "b", url: "/mine", data: { k: 1 } }));
     worker.bellwire.onPush(handler);
     await worker.push({ bellwire: stamp(ID, 2), payload: "a\nb" });
@@ -164,7 +207,7 @@ describe("a raw payload", () => {
     expect(worker.server.receipts).toHaveLength(1);
   });
 
-  it("comes as octets where it was sent as octets", async () => {
+  it("arrives as bytes if sent as bytes", async () => {
     const handler = vi.fn(() => true as const);
     worker.bellwire.onPush(handler);
     await worker.push({ bellwire: stamp(), payload: { base64: "AP8" } });
@@ -181,7 +224,7 @@ describe("a raw payload", () => {
     ["returns nothing", () => undefined],
     ["returns no title", () => ({}) as never],
     ["never answers", () => new Promise<never>(() => {})],
-  ])("is followed by the fallback when the handler %s", async (_, handler) => {
+  ])("is followed by the fallback when handler %s", async (_, handler) => {
     worker.bellwire.onPush(handler);
     await worker.push({ bellwire: stamp(), payload: "{}" });
     expect(worker.titles()).toEqual(["shop.example"]);
@@ -199,7 +242,7 @@ describe("a raw payload", () => {
 });
 
 describe("a repeat", () => {
-  it("takes the first one's place in silence while that is on display", async () => {
+  it("silently replaces the displayed notification", async () => {
     await worker.push(declarative({ body: "B", tag: "t" }));
     await worker.push(declarative({ body: "B", tag: "t" }));
     expect(worker.registration.shown).toHaveLength(2);
@@ -207,7 +250,7 @@ describe("a repeat", () => {
     expect(worker.server.receipts).toHaveLength(1);
   });
 
-  it("does not come back once the person has dealt with it, but shows the browser something", async () => {
+  it("stays hidden after it was handled", async () => {
     await worker.push(declarative());
     await worker.click(worker.last);
     await worker.push(declarative());
@@ -216,7 +259,7 @@ describe("a repeat", () => {
     expect(worker.registration.displayed()).toEqual([]);
   });
 
-  it("does not cover what came later under the same tag", async () => {
+  it("does not cover a later tagged notification", async () => {
     await worker.push(declarative({ title: "old", tag: "t" }, {}, "1"));
     await worker.push(declarative({ title: "new", tag: "t" }, {}, "2"));
     await worker.push(declarative({ title: "old", tag: "t" }, {}, "1"));
@@ -238,8 +281,8 @@ describe("a repeat", () => {
     expect(worker.server.receipts).toHaveLength(1);
   });
 
-  it("is shown when the worker was killed before the first one was", async () => {
-    worker.registration.showNotification.mockImplementationOnce(() => new Promise(() => {}));
+  it("is shown after the worker was killed", async () => {
+    worker.registration.show.mockImplementationOnce(() => new Promise(() => {}));
     void worker.push(declarative());
     await worker.restart();
     await worker.push(declarative());
@@ -247,7 +290,7 @@ describe("a repeat", () => {
     expect(worker.last.options.silent).toBeUndefined();
   });
 
-  it("is noticed without a database while the worker lives", async () => {
+  it("is detected without a database", async () => {
     vi.stubGlobal("indexedDB", { open: () => { throw new DOMException("no", "SecurityError"); } });
     await worker.restart();
     await worker.push(declarative());

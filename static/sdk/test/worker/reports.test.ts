@@ -26,7 +26,7 @@ describe("a click", () => {
     expect(kinds()).toEqual(["displayed", "clicked"]);
   });
 
-  it("leads where its button says, and names the button", async () => {
+  it("opens the URL of its button", async () => {
     await worker.click(worker.last, "later");
     await worker.click(worker.last, "odd");
     expect(worker.opened).toEqual(["https://shop.example/later", "https://shop.example/x"]);
@@ -40,21 +40,61 @@ describe("a click", () => {
     expect(worker.opened).toEqual([]);
   });
 
-  it("takes another tab of the site there", async () => {
+  it("leaves other tabs as they are", async () => {
+    worker.pages = [new FakeClient(`${SCOPE}form`), Object.assign(new FakeClient(`${SCOPE}x/y`), { answers: false })];
+    await worker.click(worker.last);
+    expect(worker.pages).toMatchObject([{ url: `${SCOPE}form`, focused: false }, { url: `${SCOPE}x/y`, focused: false }]);
+    expect(worker.opened).toEqual([`${SCOPE}x`]);
+  });
+
+  it("goes to the page that has a router", async () => {
+    await worker.push(declarative({ actions, data: { order: 7 } }, {}, "2"));
+    const router = Object.assign(new FakeClient(`${SCOPE}app`), { clicks: [] });
+    worker.pages = [new FakeClient(`${SCOPE}form`), router, new FakeClient("https://elsewhere.example/")];
+    await worker.click(worker.last, "later");
+    expect(router.clicks).toEqual([{ url: `${SCOPE}later`, action: "later", data: { order: 7 } }]);
+    expect(worker.pages.map(({ focused }) => focused)).toEqual([false, true, false]);
+    expect(worker.opened).toEqual([]);
+    await worker.push(declarative({ navigate: "https://elsewhere.example/y" }, {}, "3"));
+    await worker.click(worker.last); // which is not the router's to show
+    expect(worker.opened).toEqual(["https://elsewhere.example/y"]);
+  });
+
+  it.each([
+    ["nothing", () => undefined, []],
+    ["a window", async () => ({ url: "/mine" }), []],
+    ["another URL", async () => "/mine", [`${SCOPE}mine`]],
+    ["false", () => false, [`${SCOPE}x`]],
+    ["an error", () => { throw new Error("no"); }, [`${SCOPE}x`]],
+  ])("follows a handler that returns %s", async (_, answer, opened) => {
+    vi.spyOn(console, "error").mockImplementation(() => {});
+    await worker.push(declarative({ data: { order: 7 } }, {}, "2"));
+    const handler = vi.fn<(click: object) => unknown>(answer);
+    worker.bellwire.onClick(handler);
+    await worker.click(worker.last);
+    expect(handler).toHaveBeenCalledWith({ url: `${SCOPE}x`, action: "", data: { order: 7 } });
+    expect(worker.opened).toEqual(opened);
+    expect(worker.last.closed).toBe(true);
+    expect(kinds().at(-1)).toBe("clicked");
+  });
+
+  it("reuses another tab if the worker says so", async () => {
+    worker.bellwire.reuseTab = true;
     worker.pages = [new FakeClient("https://elsewhere.example/"), new FakeClient(`${SCOPE}other`)];
     await worker.click(worker.last);
     expect(worker.pages[1]).toMatchObject({ url: `${SCOPE}x`, focused: true });
     expect(worker.opened).toEqual([]);
   });
 
-  it("opens a tab where the open one is not the worker's to move", async () => {
+  it("opens a tab if it cannot navigate", async () => {
+    worker.bellwire.reuseTab = true;
     worker.pages = [Object.assign(new FakeClient(`${SCOPE}other`), { controlled: false })];
     await worker.click(worker.last);
     expect(worker.pages[0]).toMatchObject({ url: `${SCOPE}other`, focused: false });
     expect(worker.opened).toEqual(["https://shop.example/x"]);
   });
 
-  it("goes to other sites in a tab of their own, and nowhere that is no web address", async () => {
+  it("opens other sites in a new tab", async () => {
     worker.pages = [new FakeClient(`${SCOPE}other`)];
     await worker.push(declarative({ navigate: "https://elsewhere.example/y" }, {}, "2"));
     await worker.click(worker.last);
@@ -67,7 +107,7 @@ describe("a click", () => {
     expect(worker.opened.slice(1)).toEqual([SCOPE, SCOPE, SCOPE]);
   });
 
-  it("on the site's own notifications is the site's own affair", async () => {
+  it("on site notifications is left to the site", async () => {
     await worker.registration.showNotification("own", { data: { bell: 1 } });
     await worker.click(worker.last);
     expect(worker.last.closed).toBe(false);
@@ -83,7 +123,18 @@ describe("receipts", () => {
     expect(kinds()).toEqual(["displayed", "closed"]);
   });
 
-  it("do not call it closed when the page took it away, as a logout does", async () => {
+  it.each([
+    ["a timeout", {}, ["displayed"]],
+    ["a person", { requireInteraction: true }, ["displayed", "closed"]],
+  ])("in Firefox needs no timeout: %s", async (_, notification, wanted) => {
+    Object.assign(navigator, { userAgent: "Mozilla/5.0 (X11; Linux x86_64; rv:153.0) Gecko/20100101 Firefox/153.0" });
+    await worker.push(declarative(notification));
+    worker.last.close();
+    await worker.fire("notificationclose", { notification: worker.last });
+    expect(kinds()).toEqual(wanted);
+  });
+
+  it("does not report removal by logout as closed", async () => {
     await worker.push(declarative());
     await noteSeen([RECEIPT, undefined]);
     worker.last.close();
@@ -91,7 +142,7 @@ describe("receipts", () => {
     expect(kinds()).toEqual(["displayed"]);
   });
 
-  it("do not call it closed when a repeat or a later one took its place", async () => {
+  it("does not report replacement as closed", async () => {
     const closedBy = async (replace: () => Promise<void>) => {
       const replaced = worker.last;
       await Promise.all([replace(), worker.fire("notificationclose", { notification: replaced })]);
@@ -102,9 +153,10 @@ describe("receipts", () => {
     expect(kinds()).toEqual(["displayed", "displayed"]);
   });
 
-  it("wait while offline, also for another worker, and then go as one list", async () => {
+  it("wait offline and are sent as one list", async () => {
     worker.server.online = false;
     await worker.push(declarative());
+    worker.now += 3_600_500;
     await worker.click(worker.last);
     expect(worker.registration.sync!.register).toHaveBeenCalledWith("bellwire");
     await worker.restart();
@@ -112,20 +164,20 @@ describe("receipts", () => {
     await worker.fire("sync", { tag: "bellwire" });
     expect(worker.server.asked).toHaveLength(1);
     expect(worker.server.asked[0]!.body).toEqual([
-      { receipt: RECEIPT, kind: "displayed" },
+      { receipt: RECEIPT, kind: "displayed", age: 3_600 },
       { receipt: RECEIPT, kind: "clicked" },
     ]);
     expect(await waiting()).toBe(0);
   });
 
-  it("make the browser try again when a sync finds no network", async () => {
+  it("make the browser retry a failed sync", async () => {
     worker.server.online = false;
     await worker.push(declarative());
     await expect(worker.fire("sync", { tag: "bellwire" })).rejects.toThrow("later");
     await worker.fire("sync", { tag: "the site's own" });
   });
 
-  it("go with the next event where there is no Background Sync", async () => {
+  it("are sent with the next event without sync", async () => {
     worker.registration.sync = undefined;
     worker.server.online = false;
     await worker.push(declarative());
@@ -139,7 +191,7 @@ describe("receipts", () => {
     expect(kinds()).toHaveLength(3);
   });
 
-  it("are kept on 429 and 5xx and dropped when refused for good", async () => {
+  it("are kept on 429 and dropped when refused", async () => {
     for (const status of [429, 503]) {
       worker.server.instead = () => new Response(null, { status });
       await worker.push(declarative({}, {}, `at ${status}`));
@@ -150,7 +202,7 @@ describe("receipts", () => {
     expect(await waiting()).toBe(0);
   });
 
-  it("go by the hundred, and at most a thousand wait", async () => {
+  it("are sent by the hundred, a thousand wait", async () => {
     const { remember, WAITING_MAX } = await import("../../src/worker/memory");
     const { receiptOf } = await import("../../src/worker/receipts");
     const url = `${ORIGIN}/v1/apps/shop/receipts`;
@@ -161,15 +213,15 @@ describe("receipts", () => {
     expect(worker.server.receipts[0].receipt).toBe("50".padStart(64, "0"));
   });
 
-  it("go where the registration was made, rather than where the script's URL says", async () => {
-    await save(await loadFor(SCOPE, "shop", "https://moved.example"));
+  it("are sent to the registration's server", async () => {
+    await save({ ...(await loadFor(SCOPE, "shop", "https://moved.example")), wanted: true });
     const fetched = vi.fn(worker.server.fetch);
     vi.stubGlobal("fetch", fetched);
     await worker.push(declarative());
     expect(fetched.mock.calls[0]![0]).toBe("https://moved.example/v1/apps/shop/receipts");
   });
 
-  it("go where the worker says, for subscriptions that the site registered itself", async () => {
+  it("are sent to the address that workers set", async () => {
     worker.script = `${SCOPE}service-worker.js`;
     await worker.restart();
     worker.bellwire.appUrl = `${ORIGIN}/v1/apps/shop/`;
@@ -179,7 +231,23 @@ describe("receipts", () => {
     expect(kinds()).toEqual(["displayed", "clicked"]);
   });
 
-  it("are impossible where nobody said which app it is, which is told on the worker's console", async () => {
+  it("go to the app that sent the message", async () => {
+    const wanted = async (app: string, wanted: boolean) => save({ ...(await loadFor(SCOPE, app, ORIGIN)), wanted });
+    await wanted("shop", true);
+    await worker.push(declarative());
+    await wanted("shop", false);
+    await wanted("blog", true);
+    await worker.click(worker.last); // shown for shop, clicked after blog has taken the scope over
+    await worker.fire("notificationclose", { notification: worker.last });
+    await worker.push(declarative({}, {}, "2"));
+    worker.last.close();
+    await worker.fire("notificationclose", { notification: worker.last });
+    expect(worker.server.requests("POST", "/receipts").map(({ path, body }) => `${path.split("/")[3]} ${body.kind}`)).toEqual([
+      "shop displayed", "shop clicked", "blog displayed", "blog closed",
+    ]);
+  });
+
+  it("are impossible without an app, which is logged", async () => {
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     worker.script = `${SCOPE}service-worker.js`;
     await worker.restart();
@@ -202,7 +270,7 @@ describe("pushsubscriptionchange", () => {
     await save({ ...(await loadFor(SCOPE, "shop", ORIGIN)), ...registered });
     worker.server.asked = [];
   });
-  const saved = async () => (await load(SCOPE)) as Saved;
+  const saved = async () => (await load(SCOPE, "shop")) as Saved;
 
   it("registers what the browser put in its place", async () => {
     const fresh = new FakeSubscription(worker.registration.pushManager, KEYS[0]);
@@ -213,7 +281,7 @@ describe("pushsubscriptionchange", () => {
     expect(await saved()).toMatchObject({ id: "sub_2", token: "bt_2", endpoint: fresh.endpoint });
   });
 
-  it("subscribes anew where the browser put nothing, with the key of today", async () => {
+  it("replaces an absent new subscription with today's key", async () => {
     worker.registration.pushManager.subscription = null;
     worker.server.keyNumber = 1;
     await worker.fire("pushsubscriptionchange");

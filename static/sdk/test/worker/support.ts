@@ -22,13 +22,27 @@ export const declarative = (notification: object = {}, top: object = {}, id = ID
 export class FakeClient {
   focused = false;
   controlled = true;
+  /** Clicks that the page's own router took; undefined without one. */
+  clicks: object[] | undefined;
+  /** Pages without the SDK answer nothing. */
+  answers = true;
   constructor(public url: string) {}
   focus = async () => ((this.focused = true), this);
+  postMessage = ({ click }: { click?: object }, ports: MessagePort[] = []) => {
+    if (click) this.clicks!.push(click);
+    else if (this.answers) ports[0]!.postMessage(!!this.clicks);
+  };
   navigate = async (url: string) => {
     if (!this.controlled) throw new TypeError("not controlled");
     this.url = url;
     return this;
   };
+}
+
+interface FakeEvent {
+  timeStamp: number;
+  waiting: Promise<unknown>[];
+  waitUntil(promise: Promise<unknown>): void;
 }
 
 /** A browser's service worker for one scope. `restart()` gives it a new global; storage and what is on display stay. */
@@ -41,7 +55,18 @@ export class FakeWorker {
   now = 1_000_000_000_000;
   waits: number[] = [];
   bellwire!: Bellwire;
+  private scope!: any; // as much of a global as the code under test uses
+  /** A class of its own for each browser, since workers change its prototype. */
+  private ExtendableEvent = class implements FakeEvent {
+    timeStamp = performance.now();
+    waiting: Promise<unknown>[] = [];
+    waitUntil(promise: Promise<unknown>): void {
+      this.waiting.push(promise);
+    }
+  };
   script = `${SCOPE}service-worker.js?app=shop&server=${encodeURIComponent(ORIGIN)}`;
+  /** Set to add listeners of the site's own above our line. */
+  above: () => void = () => {};
   private listeners = new Map<string, ((event: any) => void)[]>();
 
   constructor() {
@@ -49,6 +74,7 @@ export class FakeWorker {
     vi.stubGlobal("fetch", this.server.fetch);
     vi.stubGlobal("Notification", { permission: "granted" });
     vi.stubGlobal("navigator", {
+      userAgent: "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36",
       locks: new FakeLocks(),
       setAppBadge: async (n: number) => void this.badges.push(n),
       clearAppBadge: async () => void this.badges.push(null),
@@ -64,12 +90,14 @@ export class FakeWorker {
     clock.wait = async (ms) => void this.waits.push(ms);
     const { install } = await import("../../src/worker/install");
     const location = new URL(this.script);
-    this.bellwire = install({
+    this.above();
+    this.bellwire = install((this.scope = {
       location,
       registration: this.registration,
-      addEventListener: (type: string, listener: () => void) => this.listen(type, listener),
+      ExtendableEvent: this.ExtendableEvent,
+      addEventListener: (type: string, listener: () => void) => this.add(type, listener),
       clients: { matchAll: async () => this.pages, openWindow: async (url: string) => void this.opened.push(url) },
-    } as never);
+    }) as never);
     return this;
   }
 
@@ -77,18 +105,19 @@ export class FakeWorker {
 
   /** Fires an event and waits for all that it asked to be waited for. */
   async fire(type: string, event: object = {}): Promise<void> {
-    const waiting: Promise<unknown>[] = [];
     let stopped = false;
-    const given = Object.assign(event, {
-      waitUntil: (promise: Promise<unknown>) => void waiting.push(promise),
-      stopImmediatePropagation: () => void (stopped = true),
-    });
+    const given: FakeEvent = Object.assign(new this.ExtendableEvent(), event, { stopImmediatePropagation: () => void (stopped = true) });
     for (const listener of this.listeners.get(type) ?? []) if (!stopped) listener(given);
-    await Promise.all(waiting);
+    for (let n = 0; n < given.waiting.length; n++) await given.waiting[n];
   }
 
   /** Adds a listener of the site's own, below our line. */
   listen(type: string, listener: (event: any) => void): void {
+    this.scope.addEventListener(type, listener);
+  }
+
+  /** Adds a listener above our line. For `above`. */
+  add(type: string, listener: (event: any) => void): void {
     this.listeners.set(type, [...(this.listeners.get(type) ?? []), listener]);
   }
 

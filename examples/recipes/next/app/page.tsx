@@ -1,0 +1,5 @@
+import { Notifications } from "./notifications";
+
+export default function Page() {
+  return <Notifications />;
+}

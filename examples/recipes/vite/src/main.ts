@@ -1,0 +1,5 @@
+import { init } from "@bellwire/web";
+
+const bellwire = init({ app: "shop", server: "https://push.example.com" });
+bellwire.on("change", ({ state }) => (document.querySelector("#status")!.textContent = state));
+document.querySelector("#subscribe")!.addEventListener("click", () => bellwire.subscribe({ topics: ["news"] }));
