@@ -40,7 +40,7 @@ describe("what the server says of what somebody writes", () => {
   };
   const rest = () => vi.advanceTimersByTimeAsync(400);
 
-  it("is asked for at once, then when writing rests, and of the newest alone", async () => {
+  it("is requested at once, then after a pause", async () => {
     const { all, seen, show } = writing();
     await show("a");
     all[0]!.resolve("A");
@@ -60,7 +60,7 @@ describe("what the server says of what somebody writes", () => {
     expect(seen.last).toEqual({ shown: "ABCD", isOld: false });
   });
 
-  it("stays beside the refusal of what came after it", async () => {
+  it("keeps its response beside a later refusal", async () => {
     const { all, seen, show } = writing();
     await show("a");
     all[0]!.resolve("A");
@@ -77,7 +77,7 @@ describe("what the server says of what somebody writes", () => {
     expect(seen.last).toEqual({ shown: "C", isOld: false });
   });
 
-  it("is not asked for while there is no question", async () => {
+  it("is not requested without input", async () => {
     const { all, seen, show } = writing();
     await show(undefined);
     await rest();
@@ -86,7 +86,7 @@ describe("what the server says of what somebody writes", () => {
 });
 
 describe("what somebody begins with", () => {
-  it("is asked for once, anew when it is saved, and never by itself", async () => {
+  it("is requested once and again after saving", async () => {
     const { all, ask } = answers();
     const { seen, show } = using((key: string): Begun<string> => useBegin(key, (stop) => ask(key, stop)));
     await show("k");

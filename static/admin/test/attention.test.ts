@@ -11,7 +11,7 @@ const apiKey = (more: Partial<Known["apiKeys"][number]> = {}): Known["apiKeys"][
   hint: "bw_abcd",
   scopes: ["send"],
   created_at: daysFromNow(-200),
-  created_by: null,
+  created_by: "local",
   expires_at: null,
   last_used_on: daysFromNow(0).slice(0, 10),
   revoked_at: null,
@@ -42,7 +42,7 @@ const teammate = (more: Partial<Teammate> = {}): Teammate => ({
 const shop = { slug: "shop", name: "Shop" };
 
 describe("what needs somebody", () => {
-  it("is a key by what becomes of it first", () => {
+  it("lists keys by their next event", () => {
     const states = [
       apiKey(),
       apiKey({ expires_at: daysFromNow(29) }),
@@ -57,13 +57,13 @@ describe("what needs somebody", () => {
     expect(states).toEqual(["valid", "ends soon", "valid", "expired", "unused", "valid", "unused", "valid", "revoked"]);
   });
 
-  it("is a rotation while anybody is on a retired key", () => {
+  it("is a rotation while retired keys are used", () => {
     expect(rotation([vapidKey("active", 62), vapidKey("retired", 38)])).toMatchObject({ moved: 62, of: 100 });
     expect(rotation([vapidKey("active", 0), vapidKey("retired", 5)])).toMatchObject({ moved: 0, of: 5 });
     expect([rotation([vapidKey("active", 5), vapidKey("retired", 0)]), rotation([vapidKey("active", 0)]), rotation([])]).toEqual([undefined, undefined, undefined]);
   });
 
-  it("is a teammate who cannot come in, or has yet to", () => {
+  it("is a teammate without access", () => {
     const of = (more: Partial<Teammate>) => teammateState(teammate(more), NOW);
     expect([
       of({}),
@@ -74,7 +74,7 @@ describe("what needs somebody", () => {
     ]).toEqual(["in", "invited", "link ended", "in", "shut out"]);
   });
 
-  it("stands with the gravest first, each with where it is mended", () => {
+  it("lists the gravest first with its page", () => {
     const known = { app: shop, vapidKeys: [vapidKey("active", 62), vapidKey("retired", 38)], apiKeys: [apiKey({ id: "ak_2", last_used_on: null }), apiKey({ expires_at: daysFromNow(9) })] };
     const found = notes([known], [teammate({ has_password: false, link_expires_at: daysFromNow(2) })], NOW);
     expect(found.map(({ tone, words, path, app }) => [tone, words, path, app])).toEqual([

@@ -55,7 +55,7 @@ describe("a draft as a plan", () => {
     expect(draft && planOf(draft)).toEqual(plan);
   });
 
-  it("shows what was given with an offset by the clocks of its zone", () => {
+  it("shows a given time in its zone", () => {
     const draft = draftOf({ slug: "a", message: { to: { all: true }, content: { title: "Hello" } }, schedule: { at: "2027-03-01T09:00:00Z" } }, "Europe/Vienna");
     expect(draft && planOf(draft).schedule).toEqual({ at: "2027-03-01T10:00", timezone: "Europe/Vienna" });
   });
@@ -69,7 +69,7 @@ describe("a draft as a plan", () => {
 });
 
 describe("variants", () => {
-  it("begin with what was written, two at once, and end with what is left", () => {
+  it("start with two and end with one", () => {
     const two = withVariant(titled("Hello"));
     expect(two.variants.map(({ name, said }) => [name, said.title])).toEqual([["A", "Hello"], ["B", "Hello"]]);
     const three = withVariant(two);

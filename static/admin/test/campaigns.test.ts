@@ -16,6 +16,7 @@ const progress = (more: Partial<CampaignProgress> = {}): CampaignProgress => ({
   total: counts(),
   rate_per_second: null,
   eta: null,
+  held: [],
   variants: [],
   gateways: [],
   holdout: 0,
@@ -46,6 +47,11 @@ describe("how a campaign goes", () => {
     [{ state: "paused", progress: progress({ total: counts({ accepted: 90 }) }) }, "Paused: nothing of it goes out until it is resumed."],
     [{ progress: progress({ expanded: false, audience_estimate: 0 }) }, "On its way: recipients are being found."],
     [{ progress: progress({ total: counts({ accepted: 12_000, waiting: 38_000 }), rate_per_second: 60, eta: "2027-01-15T08:12:00Z" }) }, "On its way: 12 k of 50 k done, 3,600 a minute, done at about 08:12."],
+    [
+      { progress: progress({ total: counts({ accepted: 900, waiting: 100 }), rate_per_second: 60, held: [{ gateway: "apple", until: "2027-01-15T08:51:00Z" }] }) },
+      "On its way: 900 of 1,000 done, the rest not before 08:51: Apple is held.",
+    ],
+    [{ progress: progress({ total: counts({ accepted: 900, waiting: 100 }), held: [{ gateway: "fcm", until: null }] }) }, "On its way: 900 of 1,000 done, the rest waits: Google is held."],
     [{ progress: progress({ total: counts({ accepted: 500, waiting: 500 }), expanded: false, audience_estimate: 50_000 }) }, "On its way: 500 of about 50 k done."],
     [
       { progress: progress({ total: counts({ accepted: 200 }), messages_to_make: 1, runs: [{ run: 1, at: NOW.toISOString(), decide_at: "2027-01-15T12:00:00Z" }] }) },
@@ -60,11 +66,11 @@ describe("how a campaign goes", () => {
     expect(words(more)).toBe(expected);
   });
 
-  it("is timed by what the page saw where the server does not say", () => {
+  it("is timed by the page without server figures", () => {
     expect(words({ progress: progress({ total: counts({ accepted: 100, waiting: 600 }) }) }, 60)).toBe("On its way: 100 of 700 done, 1 a second, done at about 08:10.");
   });
 
-  it("stands still where nothing ends, and says where to look why", () => {
+  it("is stalled without endings and names the cause", () => {
     const it = campaign({ progress: progress({ total: counts({ accepted: 788 }), expanded: false, audience_estimate: 940 }) });
     expect(going(it, 0, NOW, "UTC")).toEqual({ tone: "retrying", words: "It waits: 788 of about 940 done, and nothing ends at the moment.", path: "/lanes" });
     expect(going(it, undefined, NOW, "UTC").words).toBe("On its way: 788 of about 940 done.");
@@ -82,7 +88,7 @@ describe("how a campaign goes", () => {
 });
 
 describe("what may be done", () => {
-  it("follows from the state, and says to how many", () => {
+  it("follows from the state and names the number", () => {
     expect(STATES.map((state) => actsOn(state).join())).toEqual(["start,delete", "pause,cancel", "pause,cancel", "resume,cancel", "delete", "delete"]);
     const it = campaign({ progress: progress({ total: counts({ accepted: 90, waiting: 1 }), messages_to_make: 1 }) });
     expect(consequence("pause", it)).toBe("This would hold one delivery that waits right now: nothing starts later than a second from then. What is in flight ends as its push service answers, and times to live run on. One message of this run is still to be made.");
@@ -113,7 +119,7 @@ describe("what a plan says", () => {
     expect(testWords({ variants, test: { share: 0.2, after: 14_400 } })).toBe("2 variants go to 20 % first. After 4 h the rest gets the one that is better than each other with a probability of 95 %; if there is none, plain, the first.");
   });
 
-  it("of what starting it does, and to how many", () => {
+  it("names the effect and number of a start", () => {
     const plan: CampaignPlan = { slug: "a", message: { to: { topic: "news", segment: "keen" } }, holdout: 0.05, schedule: { at: "2027-01-15T11:00:00Z" }, pace: { per_minute: 60 } };
     expect(startWords(plan, { audience_estimate: 2_771, audience_margin: 40 }, NOW, "UTC")).toEqual([
       "It goes to topic news in the segment keen: 2,771 active subscriptions, give or take 40, as estimated just now; who comes or goes before it is due is counted then. 5 % of them get nothing, to measure its effect.",
@@ -141,7 +147,7 @@ const variant = (name: string, accepted: number, clicked: number, rate: number, 
 describe("results", () => {
   const [plain, loud, clear] = [variant("plain", 100, 5, 0.05, 0.02, 0.11), variant("loud", 100, 9, 0.09, 0.05, 0.16), variant("clear", 100, 30, 0.3, 0.22, 0.4)];
 
-  it("have a winner only where intervals do not overlap", () => {
+  it("have a winner only without overlapping intervals", () => {
     expect(verdict(intervals([plain, loud]))?.words).toBe("No winner: the intervals of loud and plain overlap, so the difference may be chance.");
     expect(verdict(intervals([plain, loud, clear]))).toEqual({ tone: "accepted", words: "clear does better than each other: their intervals do not overlap." });
     expect(verdict(intervals([variant("a", 9, 0, 0, 0, 0.3), variant("b", 9, 0, 0, 0, 0.3)]))?.words).toBe("No winner: nobody clicked so far.");
@@ -150,7 +156,7 @@ describe("results", () => {
     expect(intervals([variant("rounded", 9, 0, 0, 1e-18, 0.3)])[0]?.from).toBe(0);
   });
 
-  it("are drawn on an axis that ends at a round share", () => {
+  it("have an axis with a round end", () => {
     expect([0.004, 0.04, 0.11, 0.2, 0.41, 0.7].map((to) => axisEnd(intervals([variant("a", 9, 1, to / 2, 0, to)])))).toEqual([0.01, 0.05, 0.2, 0.2, 0.5, 1]);
   });
 
@@ -162,14 +168,14 @@ describe("results", () => {
     expect(winnerWords({ ...run, confidence: 0.61 }, NOW, "UTC")).toBe("No winner: the best one was better than each other with a probability of 61 % only.");
   });
 
-  it("of a run are compared with the run before, with a doubt where chance explains it", () => {
+  it("compare runs and mark chance", () => {
     const before = { run: 1, targeted: 0, accepted: 0 };
     expect(changeWords({ ...before, click_rate: 0.0123, higher: 0.97 })).toBe("+1.2 points");
     expect(changeWords({ ...before, click_rate: -0.0123, higher: 0.3 })).toBe("−1.2 points, may be chance");
     expect([changeWords(null), changeWords({ ...before, click_rate: null, higher: null })]).toEqual(["–", "–"]);
   });
 
-  it("do not count as silent what nobody can know", () => {
+  it("exclude unknown receipts from the silent ones", () => {
     expect(receipts(progress({ total: counts({ accepted: 200 }), variants: [plain, loud] }))).toEqual({ accepted: 200, asked: 180, displayed: 100, clicked: 14, unknowable: 20, silent: 80 });
     expect(receipts(progress({ variants: [{ ...plain, reports: null }] }))).toBeNull();
   });
@@ -188,7 +194,7 @@ describe("a month", () => {
   const found = (more: Partial<Campaign>, plan?: Partial<CampaignPlan>) =>
     occasions(campaign(more), plan as CampaignPlan | undefined, from, until, NOW).map(({ at, is }) => `${is} ${at.toISOString().slice(5, 16)}`);
 
-  it("shows what was, is due and is planned, as far as is known", () => {
+  it("shows past, due and planned sends", () => {
     const weekly = { schedule: { cron: "0 9 * * MON", timezone: "UTC" } };
     expect(found({ state: "scheduled", started_at: "2027-01-05T00:00:00Z", next_at: "2027-01-18T09:00:00Z" }, weekly)).toEqual(["was 01-11T09:00", "due 01-18T09:00", "due 01-25T09:00"]);
     expect(found({ state: "cancelled", started_at: "2027-01-05T00:00:00Z" }, weekly)).toEqual(["was 01-11T09:00"]);
@@ -198,7 +204,7 @@ describe("a month", () => {
     expect(found({ state: "cancelled", runs: 0 }, { schedule: { at: "2027-01-20T09:00:00Z" } })).toEqual([]);
   });
 
-  it("has one line for a campaign and a day", () => {
+  it("has one line per campaign and day", () => {
     const hourly = occasions(campaign({ state: "scheduled", started_at: NOW.toISOString() }), { slug: "h", message: {} as never, schedule: { cron: "0 * * * *", timezone: "UTC" } }, from, until, NOW);
     const days = byDay(hourly, "UTC");
     expect(days.get("2027-01-15")?.map(({ at, times }) => [at.toISOString().slice(11, 16), times])).toEqual([["09:00", 15]]);

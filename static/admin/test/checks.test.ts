@@ -14,7 +14,7 @@ test.each([
   expect(state(healths.map((health, n) => finding(`check ${n}`, health)))).toEqual({ tone, words });
 });
 
-test("what needs somebody is apart from what does not, in the server's order", () => {
+test("actionable findings precede the others in server order", () => {
   const { wrong, right } = grouped([finding("a", "failure"), finding("b", "warning"), finding("c", "ok")]);
   expect([wrong.map(({ check }) => check), right.map(({ check }) => check)]).toEqual([["a", "b"], ["c"]]);
   expect([titleOf("api keys"), titleOf("old transactions")]).toEqual(["API keys", "Old transactions"]);

@@ -28,7 +28,7 @@ const RETRIED: Explanation = {
 };
 
 describe("a search", () => {
-  it("takes what has the form of an id for one, and everything else for the site’s own name for somebody", () => {
+  it("distinguishes ids from user names", () => {
     expect(person(` ${DEVICE} `)).toEqual({ subscription: DEVICE });
     expect(person("sub_7")).toEqual({ user_id: "sub_7" });
     expect(person("ann@example.com")).toEqual({ user_id: "ann@example.com" });
@@ -41,7 +41,7 @@ describe("a search", () => {
 });
 
 describe("a sentence", () => {
-  it("falls into words, times without what ages, and ids", () => {
+  it("splits into words, absolute times and ids", () => {
     expect(parts(`Message ${MESSAGE} went at 2027-01-15T07:00:00.250Z (1 h ago) to ${DEVICE}: 2027-01-16T00:00:00Z.`)).toEqual([
       { kind: "text", text: "Message " },
       { kind: "message", text: MESSAGE },
@@ -54,7 +54,7 @@ describe("a sentence", () => {
       { kind: "text", text: "." },
     ]);
   });
-  it("keeps what stands in brackets after a time and is no distance", () => {
+  it("keeps parentheses that are not a distance", () => {
     const [, time, rest] = parts("at 2027-01-15T07:00:00Z (5 min ago) (retries_exhausted): it had");
     expect([time, rest]).toEqual([
       { kind: "time", at: new Date("2027-01-15T07:00:00Z") },
@@ -81,20 +81,20 @@ describe("a sentence", () => {
 });
 
 describe("a story", () => {
-  it("has what was, what is, what will be, and what holds all along", () => {
+  it("has past, present, future and lasting facts", () => {
     const { about, past, present, next } = chapters(RETRIED.story);
     const codes = (sentences: StorySentence[]) => sentences.map(({ code }) => code);
     expect([about, past, present, next].map(codes)).toEqual([["addressed", "policy_in_force"], ["message_accepted", "answered"], ["waits_for_retry"], ["next_post"]]);
     expect(codes(chapters([told("not_answered", ""), told("not_targeted", "")]).past)).toEqual(["not_answered"]);
   });
-  it("answers why by what it waits for, or by how it ended", () => {
+  it("explains waiting or ending", () => {
     expect(answer(RETRIED)?.code).toBe("waits_for_retry");
     const ended = [...RETRIED.story.slice(0, 4), told("ended_dead", "It ended as dead."), told("next_nothing", "Next: nothing.")];
     expect(answer({ state: "dead", story: ended })?.code).toBe("ended_dead");
     expect(answer({ state: "none", story: [told("message_accepted", ""), told("not_targeted", "It was not for it.")] })?.code).toBe("not_targeted");
     expect(answer({ state: "none", story: [] })).toBeUndefined();
   });
-  it("is a report that a ticket can hold: whole ids, times as they are, in order", () => {
+  it("is a complete report for a ticket", () => {
     const text = report(RETRIED, { app: "Shop (shop)", person: "ann", gateway: "fcm", lane: 3 });
     expect(text.split("\n").slice(0, 6)).toEqual([
       `Delivery of ${MESSAGE} to ${DEVICE}`,
@@ -121,14 +121,14 @@ describe("a row", () => {
   ])("%s says its last words", (state, due_at, last_attempt, words) => {
     expect(lastWords({ state, due_at, last_attempt } as never, NOW, "UTC")).toBe(words);
   });
-  it("has a word and a colour for every state, a new one included", () => {
+  it("has a label and colour for each state", () => {
     expect([stateWords("none").word, stateWords("dead").tone, stateWords("sleeping")]).toEqual(["Nothing known", "lost", { word: "sleeping", tone: "cancelled" }]);
     expect(shortId(DEVICE)).toBe("sub_…0d4e5f");
   });
 });
 
 describe("what may be done", () => {
-  it("says when it would have gone otherwise, and that only this one is concerned", () => {
+  it("names the planned time and the single delivery", () => {
     expect(consequenceOf("retry", { gateway: "fcm", due_at: "2027-01-15T08:10:00Z" }, NOW, "UTC")).toContain("now instead of 08:10 (in 10 min), for this one Google device");
     expect(consequenceOf("retry", { due_at: "2027-01-15T07:00:00Z" }, NOW, "UTC")).toContain("though it is due already");
     expect([aDevice("apple"), aDevice("fcm"), aDevice("other"), aDevice(undefined)]).toEqual(["an Apple device", "a Google device", "a device of another push service", "a device that was deleted"]);

@@ -67,25 +67,25 @@ describe("a draft", () => {
     expect(listed("")).toEqual([]);
   });
 
-  it("is tested on one recipient, at once, whatever its tier", () => {
+  it("is tested at once on one recipient", () => {
     const tested = test(draft({ tier: "engagement", audience: "all", ttl: "604800" }), "users", "ann");
     expect(tested).toEqual({ to: { users: ["ann"] }, tier: "transactional", ttl: 300, content: { title: "Autumn sale" } });
     expect(test(draft(), "subscriptions", "sub_1").to).toEqual({ subscriptions: ["sub_1"] });
   });
 
-  it("can be made like another message, and says the same then", () => {
+  it("can be copied from another message", () => {
     const said = content(draft({ body: "B", url: "/x", actions: [{ title: "Look", url: "" }], silent: true }));
     expect(content(like(said))).toEqual(said);
   });
 
-  it("takes over what only programs write, more buttons than browsers show, and their names", () => {
+  it("keeps API-only fields, extra buttons and names", () => {
     const actions = ["buy", "later", "never"].map((action) => ({ action, title: `To ${action}`, url: `/${action}` }));
     const said = { title: "T", lang: "de", app_badge: 3, data: { order: 7 } as never, actions };
     expect(content(like(said))).toEqual(said);
     expect(like(said).more).toEqual({ lang: "de", app_badge: 3, data: { order: 7 } });
   });
 
-  it("says what comes of a stored template, once it is chosen and what it is told can be read", () => {
+  it("shows the result of a stored template", () => {
     const of = (more: Partial<Draft>) => draft({ title: "", says: "template", ...more });
     expect(message(of({ template: "welcome" }))).toEqual({ to: { all: true }, tier: "promotional", template: "welcome" });
     expect(test(of({ template: "welcome", data: '{"n": 3}' }), "users", "ann")).toMatchObject({ to: { users: ["ann"] }, template: "welcome", data: { n: 3 } });
@@ -121,7 +121,7 @@ describe("a rule for whom to leave out", () => {
     expect(sunsetDraft(ruled({ unclicked: "10", unclickedFor: "60d", welcome: "7d" }))).toEqual({ unclicked: "10", unclickedFor: "60d", welcome: "7d" });
   });
 
-  it("is none for those who are named, for one-time codes, and for newcomers alone", () => {
+  it("is empty for named recipients, codes and newcomers", () => {
     expect(ruled({ welcome: "7d" })).toBeUndefined();
     expect(ruled({ unclicked: "10", tier: "transactional" })).toBeUndefined();
     expect(ruled({ unclicked: "10", audience: "users", users: "ann" })).toBeUndefined();

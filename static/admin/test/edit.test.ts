@@ -38,14 +38,14 @@ class Server {
 const thrownBy = async (work: Promise<unknown>): Promise<unknown> => work.then(() => undefined).catch((thrown: unknown) => thrown);
 
 describe("a change", () => {
-  it("is made under the tag of what was seen when it was begun", async () => {
+  it("is sent with the ETag of its beginning", async () => {
     const server = new Server({ text: "a", waiting: 0 });
     const edit = await server.begin();
     expect(await edit.save(server.put("b"))).toBe("b");
     expect(server.asked).toEqual([{ "If-Match": '{"text":"a","waiting":0}' }]);
   });
 
-  it("is not made over somebody else's, but says theirs, and is made over them when somebody insists", async () => {
+  it("shows a conflict and overwrites on request", async () => {
     const server = new Server({ text: "a", waiting: 0 });
     const reload = vi.fn();
     const edit = await server.begin({ reload });
@@ -64,7 +64,7 @@ describe("a change", () => {
     expect(server.thing.text).toBe("b");
   });
 
-  it("does not mind what changes by itself, and gives up when that never rests", async () => {
+  it("ignores volatile members and stops after several attempts", async () => {
     const server = new Server({ text: "a", waiting: 0 });
     const edit = await server.begin();
     server.thing = { text: "a", waiting: 7 };
@@ -77,7 +77,7 @@ describe("a change", () => {
     expect([gaveUp instanceof Refusal && gaveUp.status, gaveUp instanceof Changed]).toEqual([412, false]);
   });
 
-  it("of what changes by itself is made under a fresh tag, unless it differs in what is replaced", async () => {
+  it("of volatile members uses a fresh ETag", async () => {
     const server = new Server({ text: "a", waiting: 0 });
     const edit = await server.begin({ begun: { text: "a", waiting: 3 }, isLive: true });
     await edit.save(server.put("b"));
@@ -87,7 +87,7 @@ describe("a change", () => {
     expect(server.asked.length).toBe(1);
   });
 
-  it("makes what is new only if there is none", async () => {
+  it("creates only what does not exist", async () => {
     const server = new Server(undefined);
     await (await server.begin({ begun: undefined })).save(server.put("new"));
     expect(server.asked).toEqual([{ "If-None-Match": "*" }]);
@@ -96,7 +96,7 @@ describe("a change", () => {
     expect(server.thing).toMatchObject({ text: "new" });
   });
 
-  it("passes on whatever else goes wrong, also that it was deleted", async () => {
+  it("passes on other errors, deletion included", async () => {
     const server = new Server({ text: "a", waiting: 0 });
     const edit = await server.begin();
     const busy = new Refusal(503, {});
@@ -106,7 +106,7 @@ describe("a change", () => {
   });
 });
 
-it("tells members apart by what they say, not by their order, and null is nothing", () => {
+it("compares members by value, ignoring order and null", () => {
   expect(differences({ a: { x: 1, y: 2 }, b: null, c: [1, 2] }, { a: { y: 2, x: 1 }, c: [2, 1], d: "new" })).toEqual([
     { member: "c", theirs: [2, 1] },
     { member: "d", theirs: "new" },

@@ -28,7 +28,7 @@ describe("the sentence", () => {
     expect(say({})).toBe("All well: nothing to send.");
   });
 
-  it("names what stands still first, and how much waits for it", () => {
+  it("names held lanes first, with waiting deliveries", () => {
     const queue = { waiting: 8_120, waiting_or_more: false, oldest_waiting_s: 4_000 };
     const known = { perMinute: 100, queue, lanes: [lane(1, "fcm"), lane(2, "mozilla", paused)], alerts: [alert("a key is refused")] };
     expect(sentence(known, NOW, "UTC")).toEqual({ tone: "retrying", words: "Mozilla asked for a pause until 14:32; 8,120 wait.", path: "/lanes/2" });
@@ -36,7 +36,7 @@ describe("the sentence", () => {
     expect(sentence(both, NOW, "UTC")).toEqual({ tone: "lost", words: "2 lanes of 3 stand still (Google, Mozilla); 8,120 wait.", path: "/lanes" });
   });
 
-  it("goes on to alerts and to what is late", () => {
+  it("continues with alerts and delays", () => {
     expect(say({ alerts: [alert("A key is refused")] })).toBe("A key is refused.");
     expect(sentence({ alerts: [{ ...alert("shop is held"), kind: "runaway" }] }, NOW, "UTC").path).toBe("/frequency");
     expect(say({ alerts: [alert("A key is refused."), alert("b")] })).toBe("2 alerts are open. The latest: A key is refused.");
@@ -58,14 +58,14 @@ describe("throughput", () => {
     expect(shown.at[1]! - shown.at[0]!).toBe(60);
   });
 
-  it("is read off the last minute that is complete", () => {
+  it("reads the last complete minute", () => {
     expect(perMinute(shown)).toBe(7);
     expect(perMinute(throughput(chart([{ accepted: 5 }], "2027-01-15T07:00:30Z")))).toBe(0);
   });
 });
 
 describe("the funnel", () => {
-  it("tells what nobody can know from what nobody has said", () => {
+  it("distinguishes unknown from unreported", () => {
     expect(funnel({ accepted: 100, receipts_asked: 80, displayed: 60, clicked: 12 })).toEqual({
       accepted: 100,
       asked: 80,
@@ -76,7 +76,7 @@ describe("the funnel", () => {
     });
   });
 
-  it("is never negative, even if receipts of yesterday's deliveries come today", () => {
+  it("is never negative despite late receipts", () => {
     expect(funnel({ accepted: 1, receipts_asked: 1, displayed: 5, clicked: 0 })).toMatchObject({ unknowable: 0, silent: 0 });
     expect(funnel({})).toMatchObject({ accepted: 0, unknowable: 0, silent: 0 });
   });
@@ -105,7 +105,7 @@ describe("a reliability figure", () => {
     });
   });
 
-  it("is better when there is less of it, where less is wanted", () => {
+  it("is better when lower, if lower is wanted", () => {
     const stretch = { sli: "backoff_stretch", target: 1.5, alert: 3 } as const;
     expect(sliWords(reading(1.2, stretch), reading(2.4, stretch))).toMatchObject({ trend: "better", value: "1.2 ×", target: "less than 1.5 ×" });
     expect(sliWords(reading(2.4, stretch), reading(1.2, stretch)).trend).toBe("worse");

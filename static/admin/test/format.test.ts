@@ -28,7 +28,7 @@ describe("numbers", () => {
     [12_400, "12.4 k a minute"],
   ])("%d a minute is a rate of %s", (perMinute, text) => expect(rate(perMinute)).toBe(text));
 
-  it("are shares of something, and neither nothing nor all unless they are", () => {
+  it("are 0 or 100 % only if exact", () => {
     expect(share(62, 100)).toBe("62 % of 100");
     expect(share(0, 0)).toBe("none of 0");
     expect([0, 0.000_4, 0.012, 0.5, 0.9995, 1].map(percent)).toEqual(["0 %", "< 0.1 %", "1.2 %", "50 %", "> 99.9 %", "100 %"]);
@@ -68,14 +68,14 @@ describe("times", () => {
 
 describe("moments and days", () => {
   const now = new Date("2027-01-15T12:00:00Z");
-  it("have seconds where order matters, and the day where it is another one", () => {
+  it("have seconds or a day when needed", () => {
     expect(secondsTime(new Date("2027-01-15T08:03:07.900Z"), now, "UTC")).toBe("08:03:07");
     expect(secondsTime(new Date("2027-01-16T08:03:47Z"), now, "UTC")).toBe("16 Jan 08:03:47");
   });
-  it("are UTC’s where figures are kept by its days", () => expect(dayOf(new Date("2027-01-15T00:00:00Z"))).toBe("15 Jan"));
+  it("are in UTC for daily figures", () => expect(dayOf(new Date("2027-01-15T00:00:00Z"))).toBe("15 Jan"));
 });
 
-it("says what is wrong with something as a sentence", () => {
+it("formats a fault as a sentence", () => {
   expect(["must be 1 to 500", "its host is not on the public internet", "line 1, column 3: expected a value", "/title is missing"].map(faultWords)).toEqual([
     "It must be 1 to 500.",
     "Its host is not on the public internet.",

@@ -15,7 +15,7 @@ const engagement = (...gateways: EngagementAt[]): Engagement => ({ from: "2026-1
 describe("whether it is too much", () => {
   const says = (guard: Partial<Guard>, ...gateways: EngagementAt[]) => sentence({ ...GUARD, ...guard }, engagement(...gateways), 28, NOW, "UTC");
 
-  it("is what holds, before what people make of it", () => {
+  it("shows the state before people's reactions", () => {
     const held = says({ held: ["promotional", "engagement"], held_at: "2026-11-22T14:02:00Z" }, at("fcm", "warning"));
     expect(held).toEqual({ tone: "lost", words: "Promotional and engagement messages are held since 14:02: more went out than the app’s size explains. They wait until somebody releases them." });
     expect(says({ held: ["transactional"] }).words).toMatch(/^One-time codes and other transactional messages are held: /);
@@ -32,13 +32,13 @@ describe("whether it is too much", () => {
   });
 });
 
-it("tells shares with what they are of, and what is not known as that", () => {
+it("names the base of shares and unknown ones", () => {
   expect(shareWords(0.003, 1_000)).toEqual({ words: "0.3 %", of: "of 1,000" });
   expect([shareWords(null, 1_000), shareWords(undefined, 0)]).toEqual([{ words: "not known", of: undefined }, { words: "not known", of: undefined }]);
   expect([beforeWords(0.12), beforeWords(null)]).toEqual(["12 % before", undefined]);
 });
 
-it("looks back as far as there is a choice", () => {
+it("covers the selectable period", () => {
   expect([rangeOf("7"), rangeOf("8"), rangeOf(undefined)]).toEqual([7, 28, 28]);
 });
 
@@ -47,7 +47,7 @@ describe("caps", () => {
     expect(capOf(capDraft(cap))).toEqual(cap);
   });
 
-  it("are shown in minutes where they were written in seconds", () => {
+  it("are shown in minutes if set in seconds", () => {
     expect(capOf(capDraft({ tiers: ["promotional"], max: 1, window: "3600s" })).window).toBe("60m");
   });
 
@@ -61,7 +61,7 @@ describe("caps", () => {
 });
 
 describe("the guard", () => {
-  it("shows what was sent against what is too much", () => {
+  it("shows sent messages against the limit", () => {
     expect(loads(GUARD).map(({ id, share, isHeld }) => [id, share, isHeld])).toEqual([
       ["other", 0.5, false],
       ["transactional", 20 / 10_300, false],
@@ -71,13 +71,13 @@ describe("the guard", () => {
     expect(loads({ ...GUARD, limit: null })[0]?.share).toBeUndefined();
   });
 
-  it("says what would be too much, and who has said so", () => {
+  it("names the limit and its origin", () => {
     expect(limitWords(GUARD)).toMatch(/^More than 10,300 deliveries within a quarter of an hour hold the app, as the server has it\./);
     expect(limitWords({ ...GUARD, floor: 5 })).toMatch(/as it was set for this app\./);
     expect(limitWords({ ...GUARD, limit: null, factor: 0 })).toBe("The guard is off: any number is right.");
   });
 
-  it("says what a release does, and to how many", () => {
+  it("names the effect of a release", () => {
     const held: Guard = { ...GUARD, held: ["promotional", "engagement"] };
     const flow = { held: [], paused: false, waiting: 1_204, waiting_or_more: false };
     expect(releaseWords(held, flow)).toBe("Promotional and engagement messages go out again within a second: 1,204 deliveries wait, and go unless they are cancelled before. What was sent so far counts no longer.");

@@ -5,7 +5,7 @@ import { ALL_PAGES as PAGES } from "../src/pages";
 import { resolve } from "../src/lib/search";
 
 describe("keys", () => {
-  it("lead to every page by its own letter after g, in time", () => {
+  it("open each page by g and its letter", () => {
     const keys = new Keys();
     for (const { letter, path } of PAGES) {
       expect(keys.read("g", 0)).toBeUndefined();
@@ -22,7 +22,7 @@ describe("keys", () => {
     expect(["?", "/", "j", "k", "q"].map((key) => keys.read(key, 0)?.kind)).toEqual(["help", "search", "step", "step", undefined]);
   });
 
-  it("are left to whoever writes, and to the browser", () => {
+  it("ignore text input and browser shortcuts", () => {
     document.body.innerHTML = "<input><dialog><button></button></dialog><p></p>";
     const pressed = (selector: string, more: KeyboardEventInit = {}) => {
       let ours: boolean | undefined;

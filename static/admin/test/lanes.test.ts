@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Lane, Origin } from "../src/api/types";
-import { because, consequence, laneState, ORDERS, sensible, worstOrigin } from "../src/lib/lanes";
+import { because, consequence, laneState, ORDERS, restoreWords, sensible, worstOrigin } from "../src/lib/lanes";
 
 const NOW = new Date("2027-01-15T08:00:00Z");
 
@@ -45,6 +45,7 @@ describe("a lane", () => {
     [lane(), "Mozilla takes what is sent"],
     [lane(held("throttled")), "Mozilla asked for a pause until 14:32"],
     [lane(held("operator", "their status page is red")), "An operator holds Mozilla until 14:32: their status page is red"],
+    [lane(held("mass_gone")), "Mozilla suddenly calls many subscriptions gone; held until 14:32, none is pruned yet"],
     [lane(held("key_refused")), "Mozilla refuses the VAPID key; held until 14:32"],
     [lane(origin({ breaker: "open", open_until: "2027-01-15T08:01:00Z" })), "Mozilla kept failing; nothing is sent until 08:01, then one probe"],
     [lane(origin({ breaker: "half_open" })), "Mozilla is being probed; the rest follows the first success"],
@@ -55,8 +56,17 @@ describe("a lane", () => {
   });
 });
 
+describe("a restore", () => {
+  it.each([
+    [1, undefined, "one subscription would be active again."],
+    [1_204, undefined, "1,204 subscriptions would be active again."],
+    [1, 1, "one subscription is active again."],
+    [1_204, 1_200, "1,200 subscriptions are active again."],
+  ])("says how many", (found, restored, words) => expect(restoreWords(found, restored)).toBe(words));
+});
+
 describe("an order", () => {
-  it("says what it will do, and to how many", () => {
+  it("names its effect and number", () => {
     const words = consequence("hold", lane(), { waiting: 8_120, waiting_or_more: false });
     expect(words).toContain("Nothing more is sent to Mozilla");
     expect(words).toContain("Right now 8,120 deliveries wait there.");
@@ -65,7 +75,7 @@ describe("an order", () => {
     expect(consequence("close", lane(), { waiting: 10_000, waiting_or_more: true })).toContain("Right now ≥ 10 k deliveries wait there.");
   });
 
-  it("does not pretend to know what it could not ask", () => {
+  it("admits unknown numbers", () => {
     for (const order of ORDERS) expect(consequence(order, lane(), undefined)).toContain("not known at the moment");
   });
 });

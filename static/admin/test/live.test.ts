@@ -71,7 +71,7 @@ describe("the live stream", () => {
     expect([lanes.mock.calls.length, alerts.mock.calls.length]).toEqual([2, 1]);
   });
 
-  it("does not cry when the server renews, and says since when it is lost if nothing comes of it", () => {
+  it("reports a lasting loss with its time only", () => {
     const { source, state } = start();
     source().opens();
     source().tells("end", '{"reason":"renew"}');
@@ -87,7 +87,7 @@ describe("the live stream", () => {
     expect(state()).toBe("live");
   });
 
-  it("rests while nobody looks, and has everything looked at anew afterwards", () => {
+  it("pauses in background tabs and refreshes afterwards", () => {
     const { page, lanes, alerts, source, state } = start();
     source().opens();
     page.turns(true);
@@ -96,7 +96,7 @@ describe("the live stream", () => {
     expect([state(), Source.all.length, lanes.mock.calls.length, alerts.mock.calls.length]).toEqual(["connecting", 2, 1, 1]);
   });
 
-  it("goes on by the minute where it is refused, and asks again", () => {
+  it("polls each minute while refused and retries", () => {
     const { lanes, source, state } = start();
     source().isRefused();
     expect([state(), lanes.mock.calls.length]).toEqual(["off", 1]);

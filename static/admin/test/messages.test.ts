@@ -20,6 +20,7 @@ const message = (more: Partial<Message> = {}): Message => ({
   urgency: "normal",
   content_deleted: false,
   accepted_at: NOW.toISOString(),
+  received_at: NOW.toISOString(),
   expires_at: "2027-01-15T09:00:00Z",
   expanded: true,
   audience_estimate: 0,
@@ -47,13 +48,13 @@ describe("whom it is for", () => {
 });
 
 describe("how it is going", () => {
-  it("says rate and end while it is on its way", () => {
+  it("shows rate and end while running", () => {
     const some = { counts: counts({ accepted: 12_000, queued: 38_000 }) };
     expect(words(some, 3_200)).toEqual({ tone: "waiting", words: "On its way: 12 k of 50 k done, 3,200 a minute, about 12 min left." });
     expect(words(some)).toEqual({ tone: "waiting", words: "On its way: 12 k of 50 k done so far." });
   });
 
-  it("says that the whole is not known while recipients are being found", () => {
+  it("shows an unknown total during fan-out", () => {
     const some = { expanded: false, audience_estimate: 50_000, counts: counts({ accepted: 500, dispatching: 500 }) };
     expect(words(some).words).toBe("On its way: 500 of about 50 k done so far.");
     expect(parts(standing(message(some))).map(({ id, n }) => [id, n])).toEqual([
@@ -63,16 +64,16 @@ describe("how it is going", () => {
     ]);
   });
 
-  it("says when it stands still, and when that is since all that is left is retried", () => {
+  it("names a stall and the time of retries", () => {
     expect(words({ counts: counts({ accepted: 5, queued: 5 }) }, 0).words).toBe("It waits: 5 of 10 done, and nothing ends at the moment.");
     expect(words({ counts: counts({ accepted: 9, retrying: 1 }) }, 0)).toEqual({ tone: "retrying", words: "9 of 10 done; one delivery waits for another try.", path: "/lanes" });
   });
 
-  it("says when its time to live will not suffice", () => {
+  it("warns of a time to live too short", () => {
     expect(words({ counts: counts({ accepted: 100, queued: 10_000 }) }, 120).words).toContain("its time to live ends first, 09:00.");
   });
 
-  it("says what became of it once it is done", () => {
+  it("shows the result when done", () => {
     const done = (of: Partial<Counts>) => words({ state: "done", counts: counts(of) });
     expect(done({ accepted: 5 })).toEqual({ tone: "accepted", words: "Done: all 5 were accepted." });
     expect(done({ accepted: 1 }).words).toBe("Done: the push service took it.");
@@ -81,7 +82,7 @@ describe("how it is going", () => {
     expect(done({}).words).toBe("There was nobody to send it to.");
   });
 
-  it("says what was stopped, and what was never begun", () => {
+  it("names stopped and never started messages", () => {
     expect(words({ state: "cancelled", audience_estimate: 100, counts: counts({ accepted: 20, cancelled: 30 }) }).words).toBe(
       "Cancelled: 20 had ended, 30 were stopped, and about 50 were never begun.",
     );
@@ -103,7 +104,7 @@ describe("the pace", () => {
     expect(pace(samples([0, 0], [5, 500], [10, 500], [15, 500], [20, 500]))).toBe(0);
   });
 
-  it("is not known from one look, nor from two at once", () => {
+  it("needs two looks at different times", () => {
     expect(pace(samples())).toBeUndefined();
     expect(pace(samples([0, 5]))).toBeUndefined();
     expect(pace(samples([0, 5], [1, 10]))).toBeUndefined();
@@ -123,7 +124,7 @@ describe("what may be done", () => {
     expect(steerings("cancelled")).toEqual([]);
   });
 
-  it("is said before, with the number that it concerns", () => {
+  it("is announced with its number", () => {
     const it = standing(message({ counts: counts({ accepted: 20, queued: 30, retrying: 8 }) }));
     expect(consequence("cancel", it, NOW, "UTC")).toBe("This would stop 38 deliveries that have not gone out yet, for good. 20 deliveries have ended already; nothing calls those back.");
     expect(consequence("pause", it, NOW, "UTC")).toContain("hold 38 deliveries");

@@ -9,7 +9,7 @@ describe("the meter", () => {
     expect(octets(content as Notification, site ?? undefined)).toBe(expected);
   });
 
-  it("says what fits, what may be made smaller, and what no push carries", () => {
+  it("distinguishes fitting, shrinkable and impossible sizes", () => {
     expect(meterWords(SHRUNK_FROM).tone).toBe("accepted");
     expect(meterWords(SHRUNK_FROM + 1)).toEqual({ tone: "retrying", words: expect.stringContaining("without the picture") });
     expect(meterWords(CONTENT_MAX).tone).toBe("retrying");

@@ -29,7 +29,7 @@ describe("a form", () => {
     expect(toPolicy(shown, "tier")).toEqual(policy);
   });
 
-  test("has what only tiers and topics have there alone", () => {
+  test("has fields of tiers and topics only there", () => {
     expect(toDraft({ disableSubscriptionOverrides: true }, "topic").values).toEqual({ "/disableSubscriptionOverrides": "true" });
     expect(toDraft({ disableSubscriptionOverrides: true }, "tier").form).toBe("json");
     expect(toPolicy(draft("guide", { "/circuitOpenMs": "1" }), "subscription")).toEqual({});
@@ -60,7 +60,7 @@ describe("a timetable", () => {
     expect(summary(table([[1, 1], [1, 2]]))).toBe("2 retries within 3 s");
   });
 
-  test("has a line for each wait, from the earliest to the latest moment that jitter allows", () => {
+  test("has a range for each wait", () => {
     const { rungs, left } = ladder(table([[1, 0], [1, 10], [3, 20]]), 25);
     expect(left).toBe(0);
     expect(rungs.map(({ label, wait, first, last, isTooLate }) => [label, wait, first, last, isTooLate])).toEqual([
@@ -71,12 +71,12 @@ describe("a timetable", () => {
     expect(rungs[2]).toMatchObject({ earliest: 24, latest: 84 });
   });
 
-  test("leaves lines out between the first and the last ones", () => {
+  test("omits lines in the middle", () => {
     const { rungs, left } = ladder(table(Array.from({ length: 100 }, (_, n) => [1, n + 1])), 1e9);
     expect([rungs.length, left, rungs.at(-1)?.label]).toEqual([16, 84, "100"]);
   });
 
-  test("its axis begins in seconds and ends in days", () => {
+  test("axis runs from seconds to days", () => {
     expect(placeOf(0, 100)).toBe(0);
     expect(placeOf(100, 100)).toBe(1);
     expect(placeOf(200, 100)).toBe(1);
@@ -93,7 +93,7 @@ const preview = (delays: readonly [number, number][], policy: object = {}): Prev
   timetable: table(delays),
 });
 
-test("a change is told by what holds before and after, also for what is under way", () => {
+test("change shows values before and after", () => {
   const [before, fewer] = [preview([[8, 10]], { circuitOpenMs: 30_000 }), preview([[5, 10]], { circuitOpenMs: 5_000 })];
   const told = changes(before, fewer);
   expect(told[0]).toBe("5 retries within 50 s. Until now: 8 retries within 1 min 20 s.");
@@ -140,11 +140,11 @@ test.each([
   [simulation({ expired: 30 }, {}), "30 of 10 k deliveries are lost (0.3 %); today it would be none.", false],
   [simulation({ expired: 30 }, { expired: 200 }), "30 of 10 k deliveries are lost (0.3 %); today it would be 200.", true],
   [simulation({ expired: 30 }, { dead: { retries_exhausted: 30 } }), "30 of 10 k deliveries are lost (0.3 %); as many as today.", true],
-])("a trial is judged by what is lost: %#", (found, words, isGood) => {
+])("trial is judged by its losses: %#", (found, words, isGood) => {
   expect(verdict(found)).toEqual({ words, isGood });
 });
 
-test("the figures of a trial stand beside those of today", () => {
+test("trial figures are next to current ones", () => {
   const shown = figures(simulation({ to_acceptance: null }, {}));
   const of = (name: string) => shown.find((figure) => figure.name === name);
   expect(of("Accepted at once")).toEqual({ name: "Accepted at once", tried: "8,000 (80 %)", today: "8,000 (80 %)" });

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Refusal, refusal } from "../src/api/problem";
 
 describe("a problem", () => {
-  it("is told in the server's words, with the place of each fault", () => {
+  it("uses the server's texts and pointers", () => {
     const body = { detail: "Two members are wrong.", code: "invalid", errors: [{ pointer: "/origin", detail: "must be an origin" }, { parameter: "until", detail: "lies ahead" }] };
     const told = new Refusal(422, body);
     expect([told.message, told.code, told.fault("/origin"), told.fault("/other")]).toEqual(["Two members are wrong.", "invalid", "must be an origin", undefined]);

@@ -18,7 +18,7 @@ function asked() {
 const settle = () => vi.advanceTimersByTimeAsync(0);
 
 describe("figures", () => {
-  it("are asked for again after a while, and the last known ones stay until then", async () => {
+  it("are refreshed and kept until then", async () => {
     const { answers, load } = asked();
     const resource = new Resource("k", load, 60);
     void resource.refresh();
@@ -36,7 +36,7 @@ describe("figures", () => {
     ["every few seconds", 15, 150],
     ["every minute", 60, 150],
     ["every hour", 3_600, 9_000],
-  ])("that are asked for %s are old once they should have come twice more", async (_, everyS, oldAfterS) => {
+  ])("refreshed %s are outdated after two misses", async (_, everyS, oldAfterS) => {
     const { answers, load } = asked();
     const resource = new Resource("k", load, everyS);
     expect(resource.isOld(new Date())).toBe(false);
@@ -47,7 +47,7 @@ describe("figures", () => {
     expect([after(oldAfterS), after(oldAfterS + 1)]).toEqual([false, true]);
   });
 
-  it("come from the last question, whichever answer is faster", async () => {
+  it("belong to the last request", async () => {
     const { answers, load } = asked();
     const resource = new Resource("k", load);
     void resource.refresh();
@@ -60,7 +60,7 @@ describe("figures", () => {
     expect([resource.known.value?.value, resource.isLoading.value]).toEqual(["new", false]);
   });
 
-  it("stay when a question fails, with the reason beside them, until the next answer", async () => {
+  it("stay with the reason of a failure", async () => {
     const { answers, load } = asked();
     const resource = new Resource("k", load, 60);
     void resource.refresh();

@@ -48,7 +48,7 @@ it.each([
   'tag = "b"',
   "exists(tag)(",
   "unclicked >= 10",
-])("a text that says more, or nothing, stays a text: %s", (text) => {
+])("text beyond rows stays a text: %s", (text) => {
   expect(read(text)).toBeUndefined();
 });
 
@@ -60,7 +60,7 @@ describe("rows", () => {
     expect(isWhole({ ...BLANK, subject: "locale", verb: "exists" })).toBe(true);
   });
 
-  it("keep what fits when they are about something else", () => {
+  it("keep what fits another field", () => {
     const plan = { ...BLANK, name: "plan", verb: "in" as const, value: "a, b" };
     expect(about(plan, "locale")).toMatchObject({ subject: "locale", verb: "in", value: "a, b" });
     expect(about(plan, "last_seen")).toMatchObject({ verb: "less", value: "30d" });
@@ -68,7 +68,7 @@ describe("rows", () => {
     expect(about(plan, "gateway")).toMatchObject({ verb: "in", value: "fcm" });
   });
 
-  it("say something that can be read again, whatever they are about", () => {
+  it("produce a readable expression for each field", () => {
     for (const subject of SUBJECTS) {
       for (const [verb] of verbsOf(subject)) {
         const row: Condition = { ...about({ ...BLANK, name: "plan" }, subject), verb };

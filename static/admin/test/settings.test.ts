@@ -5,7 +5,7 @@ import { nextStep, slugFrom, snippets, STEPS, type Progress } from "../src/lib/f
 import { calendarFrom, calendarWords } from "../src/lib/hours";
 
 describe("the audit log", () => {
-  it("says who did what, as far as anybody knows", () => {
+  it("names actor and action as known", () => {
     const me = { teammate: "tm_me", api_key: null };
     const names = new Map([["tm_ann", "ann@example.com"]]);
     expect(["tm_me", "tm_ann", "tm_0123456789", "ak_0123456789", "local", "nobody"].map((actor) => actorWords(actor, me, names))).toEqual([
@@ -19,7 +19,7 @@ describe("the audit log", () => {
     expect([actionWords("api_key.revoked"), actionWords("something.new")]).toEqual(["revoked an API key", "something.new"]);
   });
 
-  it("tells details in a line, and leaves out what was not touched", () => {
+  it("shows changed details in a line", () => {
     expect(detailWords({ name: "x", expires_at: null, scopes: ["send", "read"], origins: [], roles: [{ role: "admin", app: null }] } as never)).toBe("name: x; scopes: send, read; origins: none; roles: admin");
     expect(detailWords({} as never)).toBe("");
   });
@@ -58,7 +58,7 @@ describe("the first run", () => {
     expect(next(done(...STEPS))).toBeUndefined();
   });
 
-  it("keeps nobody at what only visitors can tick, nor at what a role does not allow", () => {
+  it("skips steps that visitor or role cannot complete", () => {
     expect(next(done("app", "key"), { hasPasted: true })).toBe("browser");
     expect([next(done("app", "key", "browser")), next(done("app", "key", "browser", "sent"))]).toEqual(["sent", undefined]);
     expect(next(done("app"), { mayMakeKeys: false })).toBe("site");

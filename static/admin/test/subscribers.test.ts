@@ -20,7 +20,7 @@ const grown = (won: number, lost: Partial<Growth["lost"]>, active: number): Grow
 });
 
 describe("growth", () => {
-  it("has a column for each day, without a gap where nothing was lost", () => {
+  it("has a column per day without gaps", () => {
     const found = growth(won, lost);
     expect(found.at).toEqual(DAYS.map((day) => Date.parse(day) / 1_000));
     expect([found.won, found.lost.gone, found.lost.replaced, found.lost.expired]).toEqual([
@@ -38,20 +38,20 @@ describe("growth", () => {
     [grown(9, { replaced: [4] }, 105), "accepted", "105 active subscriptions, 5 more within 30 days: 5 won, 0 lost."],
     [grown(0, { gone: [40] }, 60), "lost", "60 active subscriptions, 40 fewer within 30 days: 0 won, 40 lost. 40 % of what there was went by one cause: gone."],
   ])("is told in one sentence", (of, tone, words) => expect(health(of, 30)).toEqual({ tone, words }));
-  it("is asked for by the ranges that there are", () => {
+  it("is requested in the available ranges", () => {
     expect([rangeOf("90"), rangeOf(undefined), rangeOf("31")]).toEqual([90, 30, 30]);
   });
 });
 
 describe("the base", () => {
-  it("is shown by push service, the largest first, without those that never were", () => {
+  it("is listed by push service, largest first", () => {
     const point = (gateway: string, active: number) => ({ dimensions: { gateway }, metrics: { subscriptions_active: active, subscriptions_won: 0, subscriptions_lost: 0 } });
     expect(byGateway(chart([point("mozilla", 2), point("apple", 0), point("fcm", 7)])).map(({ title, active }) => [title, active])).toEqual([
       ["Google", 7],
       ["Mozilla", 2],
     ]);
   });
-  it("is shown by key: the active one first, then the younger ones", () => {
+  it("is listed by key, active one first", () => {
     const key = (id: string, state: string, created_at: string) => ({ id, state, created_at }) as VapidKey;
     const lane = (vapid_key_id: string, subscriptions: number) => ({ vapid_key_id, subscriptions }) as Lane;
     const keys = [key("vk_1", "retired", "2025-01-01"), key("vk_3", "active", "2024-01-01"), key("vk_2", "retired", "2026-01-01")];
@@ -66,14 +66,14 @@ describe("the base", () => {
 
 describe("quiet hours", () => {
   const calendar = (from: string, to: string): Calendar => ({ timezone: "Europe/Vienna", quiet_hours: { from, to }, off_peak: [] }) as Calendar;
-  it("are those of the person’s own zone, over midnight too", () => {
+  it("follow the person's zone over midnight", () => {
     expect(quiet(calendar("22:00", "08:00"), undefined, NOW)).toBe(
       "Quiet from 22:00 to 08:00 in Europe/Vienna, the app’s, since no browser told theirs. It is 22:30 there. Promotional and engagement messages wait now.",
     );
     expect(quiet(calendar("22:00", "08:00"), "America/New_York", NOW)).toBe("Quiet from 22:00 to 08:00 in America/New_York, as their browser says. It is 16:30 there.");
     expect(quiet(calendar("16:00", "17:00"), "America/New_York", NOW)).toContain("wait now");
   });
-  it("may be none, and a zone may be one that this browser does not know", () => {
+  it("may be absent, with an unknown zone", () => {
     expect(quiet({ timezone: "UTC", quiet_hours: null, off_peak: [] }, "Mars/Olympus", NOW)).toBe("No quiet hours. Zone: Mars/Olympus, as their browser says.");
     expect(timeIn("Mars/Olympus", NOW)).toBeUndefined();
   });

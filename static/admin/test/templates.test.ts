@@ -17,14 +17,14 @@ describe("a template that is written", () => {
     expect(templateOf(draftOf(template))).toEqual(template);
   });
 
-  it("begins another language with what there is, and takes it away again", () => {
+  it("adds and removes a language", () => {
     const own: Draft = draftOf({ content: { title: "Hello" } });
     const two = withLanguage(own, "de");
     expect(two.languages.map(({ locale, said }) => [locale, said.title])).toEqual([["", "Hello"], ["de", "Hello"]]);
     expect(withoutLanguage(two, 1)).toEqual(own);
   });
 
-  it("takes each language once, if it is one, and as many as the server", () => {
+  it("accepts each valid language once", () => {
     const de = withLanguage(BLANK, "de");
     expect([untaken(de, "fr"), untaken(de, "DE"), untaken(de, "not a tag")]).toEqual([undefined, "is there already", "is no language tag such as de, or pt-BR"]);
     const full = Array.from({ length: LANGUAGES_MAX }, (_, n) => `x-${n}`).reduce(withLanguage, BLANK);
@@ -37,14 +37,14 @@ describe("a template that is written", () => {
 });
 
 describe("whom it is tried on", () => {
-  it("is one recipient, or somebody of whom this is known", () => {
+  it("is one recipient or given data", () => {
     expect(whomOf(ANYBODY)).toEqual({ recipient: { attributes: {} } });
     expect(whomOf({ ...ANYBODY, locale: " de ", attributes: '{"name": "Ann"}' })).toEqual({ recipient: { locale: "de", attributes: { name: "Ann" } } });
     expect(whomOf({ ...ANYBODY, kind: "user", id: " 42 " })).toEqual({ user: "42" });
     expect(whomOf({ ...ANYBODY, kind: "subscription", id: "sub_1" })).toEqual({ subscription: "sub_1" });
   });
 
-  it("is nobody while what is known of them cannot be read", () => {
+  it("is no recipient while data are invalid", () => {
     expect([whomOf({ ...ANYBODY, attributes: "{" }), whomOf({ ...ANYBODY, attributes: "[1]" })]).toEqual([undefined, undefined]);
   });
 });
@@ -62,7 +62,7 @@ it.each([
   [{ checked: 90_000, done: false }, "retrying", "It can be filled in for all of the 90,000 recipients that ten seconds were enough for."],
   [{ checked: 1_200, unrenderable: 3 }, "lost", "Of 1,200 recipients, 3 would not get it: for 3 something is missing or wrong."],
   [{ checked: 1_200, unrenderable: 3, too_long: 1 }, "lost", "Of 1,200 recipients, 4 would not get it: for 3 something is missing or wrong, for 1 it comes out too long."],
-])("tells what came of trying it on all: %j", (told, tone, words) => {
+])("reports the trial on all: %j", (told, tone, words) => {
   expect(trialWords({ unrenderable: 0, too_long: 0, done: true, failures: [], ...told })).toEqual({ tone, words });
 });
 

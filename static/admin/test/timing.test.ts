@@ -17,12 +17,12 @@ describe("the time somewhere", () => {
     ["22:00", "08:00", "08:00", 0],
     ["12:00", "14:00", "13:00", 60],
     ["12:00", "14:00", "14:00", 0],
-  ])("from %s to %s, at %s: %d min are left", (from, to, at, expected) => {
+  ])("%s to %s, at %s: %d min left", (from, to, at, expected) => {
     const [h, min] = at.split(":").map(Number);
     expect(untilEnd({ from, to }, (h ?? 0) * 60 + (min ?? 0))).toBe(expected);
   });
 
-  it("is within a window, or before the next one", () => {
+  it("is in a window or before one", () => {
     const at = (day: number, hour: number) => ({ day, minute: hour * 60 });
     const weekdays = [{ days: ["mon", "fri"] as ("mon" | "fri")[], from: "10:00", to: "12:00" }];
     expect(untilOpen(weekdays, at(4, 11))).toBe(0);
@@ -36,7 +36,7 @@ describe("the time somewhere", () => {
 describe("when it goes out", () => {
   const quiet = calendar({ quiet_hours: { from: "22:00", to: "08:00" } });
 
-  it("is at once for one-time codes, whatever the calendar says", () => {
+  it("is at once for one-time codes", () => {
     expect(whenWords("transactional", quiet, 600, NOW)).toEqual(["At once, at any hour."]);
   });
 
@@ -45,14 +45,14 @@ describe("when it goes out", () => {
     expect(whenWords("engagement", calendar(), 86_400, NOW)).toEqual(["At once."]);
   });
 
-  it("is after quiet hours, by each recipient's own clock", () => {
+  it("is after quiet hours of each recipient", () => {
     const said = whenWords("promotional", quiet, 86_400, NOW).join(" ");
     expect(said).toContain("Between 22:00 and 08:00, by each recipient’s own clock, it waits until 08:00.");
     expect(said).toContain("it is 23:30: there it waits for 8 h 30 min.");
     expect(said).not.toContain("time to live");
   });
 
-  it("may be never, where the time to live is shorter than the quiet hours", () => {
+  it("is never if TTL ends in quiet hours", () => {
     expect(whenWords("promotional", quiet, 3_600, NOW).join(" ")).toContain("Its time to live of 1 h is shorter");
   });
 

@@ -11,7 +11,12 @@ const one = (more: Partial<Import> = {}): Import => ({
   added: 6,
   known: 1,
   left_out: 1,
+  restore_pruned: false,
+  restored: 0,
+  pruned: 0,
   refused: 2,
+  warned: 0,
+  sample: [],
   ignored: [],
   faults: [],
   created_at: "2027-01-15T07:59:00Z",
@@ -43,7 +48,11 @@ describe("an import", () => {
     expect(importWords(one({ lines: 1, added: 1, known: 0, left_out: 0, refused: 0, dry_run: true }))).toBe("1 line was read: one subscription would be new, none known already.");
   });
 
-  it("has a report that programs read, in which nothing is a formula", () => {
+  it("says how many are pruned or restored", () => {
+    expect(importWords(one({ added: 0, known: 3, restored: 2, left_out: 4, pruned: 3, refused: 0 }))).toBe("10 lines were read: no subscriptions are new, 3 known already, 2 of them active again, 4 lines left out, since they are not subscribed any more (3 because their push service called them gone).");
+  });
+
+  it("has a formula-free report for programs", () => {
     const faults = [
       { line: 3, field: "endpoint", reason: 'must be "https"' },
       { line: 4, field: "=cmd()", reason: "a, b" },
@@ -76,7 +85,7 @@ describe("sending a file", () => {
     return { it, told, tell: (progress: Import) => void told.push(progress) };
   }
 
-  it("tells how far it has come, once its import is known from those before", async () => {
+  it("shows progress once its import is known", async () => {
     const { it, told, tell } = wire("done");
     const done = await transfer(it, undefined, tell);
     expect(done.finished_at).not.toBeNull();
@@ -85,13 +94,13 @@ describe("sending a file", () => {
     expect(told[0]?.id).not.toBe("imp_1");
   });
 
-  it("goes on with the import that it is given", async () => {
+  it("resumes the given import", async () => {
     const { it, told, tell } = wire("done");
     await transfer(it, "imp_1", tell);
     expect(told[0]?.id).toBe("imp_1");
   });
 
-  it("passes on why it broke off, and what it had told stays told", async () => {
+  it("passes on the error and keeps the report", async () => {
     const broken = new TypeError("no answer");
     const { it, told, tell } = wire(broken);
     await expect(transfer(it, "imp_1", tell)).rejects.toBe(broken);
@@ -106,7 +115,7 @@ describe("sending a file", () => {
 });
 
 describe("what is taken out", () => {
-  it("is to be had whole, or its subscriptions alone", () => {
+  it("is complete or subscriptions only", () => {
     expect((["all", "ndjson", "csv"] as const).map((what) => exportPath("app_1", what))).toEqual(["/v1/apps/app_1/export", "/v1/apps/app_1/export?only=subscriptions", "/v1/apps/app_1/export?only=subscriptions&format=csv"]);
     expect(personPath("app_1", "ann/../x?y")).toBe("/v1/apps/app_1/users/ann%2F..%2Fx%3Fy/export");
   });
@@ -116,7 +125,7 @@ describe("what is taken out", () => {
   });
 });
 
-it("tells when and where somebody consented, as far as that is known", () => {
+it("shows time and place of consent if known", () => {
   const day = (at: string) => at.slice(0, 10);
   expect([undefined, null, {}, { source: "checkout" }, { at: "2027-01-15T08:00:00Z" }, { at: "2027-01-15T08:00:00Z", source: "checkout" }].map((consent) => consentWords(consent, day))).toEqual([
     undefined,

@@ -6,6 +6,7 @@ const webhook = (more: Partial<Webhook> = {}): Webhook => ({
   id: "wh_1",
   name: "CRM",
   url: "https://hooks.example.com/in?token=abc",
+  created_by: "local",
   events: ["delivery.gone"],
   max_events: 100,
   policy: null as never,
@@ -58,7 +59,7 @@ describe("a request", () => {
     expect(tryWords(tried({ http_status: null, took_ms: 3, reason: "something new" }))).toBe("There was no answer: something new, after 3 ms.");
   });
 
-  it("of a trial tells whether the receiver works, once it was tried", () => {
+  it("of a test shows whether the receiver works", () => {
     expect(trialWords({ state: "pending", tries: [] })).toBeUndefined();
     expect(trialWords({ state: "delivered", tries: [tried()] })).toMatchObject({ tone: "accepted", word: "It works" });
     expect(trialWords({ state: "pending", tries: [tried({ http_status: 503, reason: "busy" })] })?.why).toBe("The receiver answered 503 after 35 ms: busy It is tried again.");
@@ -74,7 +75,7 @@ describe("what is about to be done", () => {
     expect(deletionWords({ pending: 2, failed: 1_200 })).toContain("2 waiting and 1,200 failed requests go with it.");
   });
 
-  it("shows no more of an address in lists than its host", () => {
+  it("shows the host of an address only", () => {
     expect([hostOf("https://hooks.example.com:8443/in?token=abc"), hostOf("nonsense")]).toEqual(["hooks.example.com:8443", ""]);
   });
 });
@@ -85,7 +86,7 @@ describe("a webhook that is written", () => {
     expect([all.length, new Set(all).size, all.includes("webhook.test")]).toEqual([16, 16, false]);
   });
 
-  it("comes back as it was, with a policy that there is no field for", () => {
+  it("round-trips with a policy without fields", () => {
     for (const policy of [null, { preset: "qstash" }, { retries: 3, retryDelay: "1000" }]) {
       const { name, url, events, max_events } = webhook();
       expect(bodyOf(draftOf(webhook({ policy: policy as never })))).toEqual({ name, url, events, max_events, policy });
@@ -95,7 +96,7 @@ describe("a webhook that is written", () => {
     expect(bodyOf({ ...own, preset: "" }).policy).toBeNull();
   });
 
-  it("has its events in the order in which they are shown", () => {
+  it("has its events in display order", () => {
     const fewer = toggled(BLANK.events, "delivery.dead");
     expect(fewer).toEqual(["delivery.gone", "delivery.clicked", "campaign.state"]);
     expect(toggled(fewer, "delivery.accepted")).toEqual(["delivery.accepted", ...fewer]);

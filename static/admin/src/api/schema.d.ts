@@ -816,6 +816,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app}/diagnoses/{code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Shows a diagnosis, for 7 days: to support, who has the code from the person, and to its browser.
+         * @description The code may be written in either case and with hyphens.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         */
+        get: operations["diagnoses_show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Adds the browser's findings to a diagnosis, in place of those that it has reported before.
+         * @description Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
+        patch: operations["diagnoses_report"];
+        trace?: never;
+    };
     "/v1/apps/{app}/engagement": {
         parameters: {
             query?: never;
@@ -1139,7 +1165,7 @@ export interface paths {
         put?: never;
         /**
          * Takes in a file of subscriptions of any length, and answers when its end was seen.
-         * @description Each line is registered as a server registers one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so. A line that is wrong is told of and passed over. The same file twice makes nothing new.
+         * @description Each line is registered as a server registers one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so (with `restore_pruned`, only the former). A line that is wrong is told of and passed over. A detail that cannot be read is left out and listed in `warnings`; its line is taken. A file that is not understood is refused as a whole, on line 1. The same file twice makes nothing new.
          *
          *     Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
          *
@@ -1365,7 +1391,9 @@ export interface paths {
         };
         /**
          * Shows one delivery.
-         * @description Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description A delivery that was handed on to the successor of its subscription is shown by either id.
+         *
+         *     Takes an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["messages_deliveries_show"];
         put?: never;
@@ -1863,11 +1891,33 @@ export interface paths {
          * Registers a subscription, or refreshes a known one.
          * @description A browser calls from one of the app's origins and needs no secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200: it was known. What browsers may not say in this app is left out, and told in `refused`.
          *
-         *     The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another user and their `user_token`, it begins anew, without anything that it was. Other keys take the place of those stored as long as no receipt has shown that those are the browser's, and it begins anew, too; after that it is 409 `endpoint_taken`.
+         *     The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another user and their `user_token`, it begins anew, without anything that it was. Stored keys have a rank: unproven; vouched for by a `user_token`, an API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher rank make a new subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused with 409 `endpoint_taken`. The same ranks protect `expirationTime`.
          *
          *     Takes no key: anybody may call it.
          */
         post: operations["subscriptions_register"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app}/subscriptions/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restores subscriptions that their push service called gone (404 or 410) within a time, some 10,000 in a request.
+         * @description They are in their topics again, and get messages accepted from now on. Never restored: subscriptions that were unsubscribed, erased or replaced, and those whose browser has registered another one for the endpoint. One that does not exist is pruned again by the next message.
+         *
+         *     Takes an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
+        post: operations["subscriptions_restore"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1883,14 +1933,16 @@ export interface paths {
         };
         /**
          * Shows a subscription.
-         * @description Takes the subscription's own token, or an API key with the scope `read`, or a session of somebody with the role `viewer`.
+         * @description A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the subscription that sends, changes, topics, policies and deletion by this id concern.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `read`, or a session of somebody with the role `viewer`.
          */
         get: operations["subscriptions_show"];
         put?: never;
         post?: never;
         /**
          * Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer.
-         * @description What is in flight by then ends as its push service answers.
+         * @description What is in flight by then ends as its push service answers. The id of a replaced subscription ends its successor; for a browser only if both have the same user.
          *
          *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
          */
@@ -1899,11 +1951,33 @@ export interface paths {
         head?: never;
         /**
          * Changes a subscription.
-         * @description Browsers find in the answer the token that holds from now on: a change of `user_id` ends the one before, also if a server makes it. What browsers may not say in this app is left out, and told in `refused`.
+         * @description Browsers find in the answer the token that holds from now on: a change of `user_id` ends the one before, also if a server makes it. What browsers may not say in this app is left out, and told in `refused`. So is what a browser says that cannot be read; a server gets 422. By the id of a replaced subscription, a server changes its successor; a browser gets 409.
          *
          *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
          */
         patch: operations["subscriptions_change"];
+        trace?: never;
+    };
+    "/v1/apps/{app}/subscriptions/{subscription}/diagnoses": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begins a diagnosis of a subscription.
+         * @description Returns the server's view of it and a code, and sends one test notification to it alone if it is active. 429: a subscription may begin three diagnoses in ten minutes. A diagnosis is kept for 7 days, with at most ten of a subscription.
+         *
+         *     Takes the subscription's own token, or an API key with the scope `subscribers`, or a session of somebody with the role `operator`.
+         */
+        post: operations["subscriptions_diagnoses_begin"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/apps/{app}/subscriptions/{subscription}/erase": {
@@ -3151,7 +3225,7 @@ export interface components {
              */
             audience_margin: number;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["MessageId"];
             /** @description Where to go from here. */
             links: components["schemas"]["Links"];
             /** @description Where it stands: `sending`, `scheduled` if it is for later, or `done` if there is nobody to send it to. */
@@ -3168,11 +3242,14 @@ export interface components {
         Action: {
             /** @description Its name, which a click reports. Unique within the notification. */
             action: string;
+            /** @description URL of a small picture beside the text. */
+            icon?: string | null;
             /** @description Its text. */
             title: string;
             /** @description Where it leads. Without it, where the notification leads. */
             url?: string | null;
         };
+        ActionId: string;
         /** @description Something that was done to dead letters. */
         ActionView: {
             /** @description `replay`, `discard` or `export`. */
@@ -3197,18 +3274,18 @@ export interface components {
             /** @description To which dead letters. */
             filter: Record<string, never>;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["ActionId"];
         };
+        AlertId: string;
         /**
          * @description What an alert is about, as stored in `alerts.kind`. It is open until somebody resolves it; what happens again before
          *     that is counted, afterwards it is a new alert.
          * @enum {string}
          */
-        AlertKind: "key_refused" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing" | "egress";
+        AlertKind: "key_refused" | "mass_gone" | "tampered" | "replayed" | "sli" | "runaway" | "webhook" | "sealing" | "egress";
         /** @description An alert. */
         AlertView: {
-            /** @description The app it concerns; null: the server as a whole. */
-            app?: string | null;
+            app?: components["schemas"]["AppId"] | null;
             /** @description What happened, for people. */
             detail: string;
             /**
@@ -3217,7 +3294,7 @@ export interface components {
              */
             first_at: string;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["AlertId"];
             /** @description What kind of thing it is about. */
             kind: components["schemas"]["AlertKind"];
             /**
@@ -3243,6 +3320,7 @@ export interface components {
          * @enum {string}
          */
         Algorithm: "HS256" | "ES256";
+        ApiKeyId: string;
         /** @description An API key, without its secret. */
         ApiKeyView: {
             /**
@@ -3250,11 +3328,8 @@ export interface components {
              * @description When it was made.
              */
             created_at: string;
-            /**
-             * @description By whom it was made: the id of an API key or a teammate, or `local` for the command line. Null: before this was
-             *     recorded.
-             */
-            created_by?: string | null;
+            /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
+            created_by: string;
             /**
              * Format: date-time
              * @description From when on it is not valid any more.
@@ -3263,10 +3338,10 @@ export interface components {
             /** @description The first characters of its secret. */
             hint: string;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["ApiKeyId"];
             /**
              * Format: date
-             * @description The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+             * @description The day, in UTC, on which a request last showed it. Null: never used.
              */
             last_used_on?: string | null;
             /** @description Its name for people. */
@@ -3309,6 +3384,7 @@ export interface components {
              */
             weight?: number | null;
         };
+        AppId: string;
         /** @description An app. */
         AppView: {
             /** @description Whether endpoints on hosts of no known push service are let in. */
@@ -3326,7 +3402,7 @@ export interface components {
              */
             deleting_at?: string | null;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["AppId"];
             /**
              * Format: int32
              * @description Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
@@ -3408,7 +3484,7 @@ export interface components {
             /** @description Deliveries died of the same reason. */
             data: {
                 /** @description The first dead letter of the minute. */
-                dead_letter: string;
+                dead_letter: components["schemas"]["DeadLetterId"];
                 /** @description Why they died. */
                 reason: string;
             };
@@ -3425,7 +3501,7 @@ export interface components {
                  */
                 lane: number;
                 /** @description The key that they were made with. */
-                vapid_key: string;
+                vapid_key: components["schemas"]["VapidKeyId"];
             };
             /** @enum {string} */
             kind: "subscription.gone";
@@ -3433,7 +3509,7 @@ export interface components {
             /** @description Deliveries of a tier were accepted later than the tier promises. */
             data: {
                 /** @description The message that was the first of the minute. */
-                message: string;
+                message: components["schemas"]["MessageId"];
                 /**
                  * Format: int32
                  * @description What it promises, in seconds from the API's acceptance.
@@ -3451,10 +3527,10 @@ export interface components {
          */
         BrowserRight: "create_topics" | "set_tags" | "set_attributes";
         /**
-         * @description A scenario that comes with the program.
+         * @description A built-in scenario.
          * @enum {string}
          */
-        BuiltIn: "calm" | "outage" | "part" | "herd" | "throttled" | "flaky" | "slow";
+        BuiltIn: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
         /**
          * @description When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
          *     time to live lasts that long.
@@ -3482,7 +3558,7 @@ export interface components {
              */
             created_at: string;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["CampaignId"];
             /** @description Where to go from here. */
             links: components["schemas"]["CampaignLinks"];
             /** @description What people call it. */
@@ -3682,11 +3758,22 @@ export interface components {
             /** @description The push services that deliveries went to, the one that took the most first. */
             data: components["schemas"]["CampaignGatewayReports"][];
         };
+        /** @description A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard. */
+        CampaignHold: {
+            /** @description Which. */
+            gateway: components["schemas"]["Gateway"];
+            /**
+             * Format: date-time
+             * @description Time the longest hold ends; null: until an operator or the app resumes it.
+             */
+            until?: string | null;
+        };
         /**
          * @description At which hour of the day each recipient gets a campaign.
          * @enum {string}
          */
         CampaignHour: "campaign" | "best";
+        CampaignId: string;
         /** @description Where to go from here. */
         CampaignLinks: {
             /** @description `POST` here to cancel it. */
@@ -3755,13 +3842,15 @@ export interface components {
             audience_estimate: number;
             /**
              * Format: date-time
-             * @description When the last will have ended if it goes on at that rate; null: not known.
+             * @description When the last will have ended if it goes on at that rate. Null if not known, while it is paused, and while `held` is not empty.
              */
             eta?: string | null;
             /** @description Whether all recipients of the messages that were made have been found. */
             expanded: boolean;
             /** @description By push service, all runs together. */
             gateways: components["schemas"]["CampaignGatewayView"][];
+            /** @description Push services at which deliveries wait, those that are held longest first. It does not end before they are released. */
+            held: components["schemas"]["CampaignHold"][];
             /**
              * Format: double
              * @description The share of the audience that gets nothing.
@@ -3779,7 +3868,8 @@ export interface components {
             messages_to_make: number;
             /**
              * Format: double
-             * @description Deliveries that ended in a second, lately; null: none did, or its messages are too small to be charted.
+             * @description Deliveries that ended in a second, over the last minute or two; of a younger message since it began. Null if none did, or if its
+             *     messages are too small to be charted.
              */
             rate_per_second?: number | null;
             /** @description Its last 50 runs, the latest first; `links.runs` leads to all of them, with their figures. */
@@ -4063,7 +4153,7 @@ export interface components {
             /** @description What to call `pushManager.subscribe` with, in base64url. */
             application_server_key: string;
             /** @description Its id, to be handed back with the subscription. */
-            vapid_key_id: string;
+            vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /** @description When and where somebody agreed to be sent something. */
         ConsentView: {
@@ -4184,6 +4274,21 @@ export interface components {
              */
             unconfirmed?: number | null;
         };
+        /** @description The end of a timetable before the last retry of its policy. */
+        CutShort: {
+            /**
+             * Format: double
+             * @description Seconds after acceptance. A retry that is due then or later is not made.
+             */
+            after_s: number;
+            /** @description `ttl`: the time to live ends. `guide_window`: the 24 hours of the guide's form end. */
+            by: string;
+            /**
+             * Format: int32
+             * @description Retries that the policy allows.
+             */
+            retries_allowed: number;
+        };
         /**
          * @description What may be cut.
          * @enum {string}
@@ -4194,6 +4299,7 @@ export interface components {
          * @enum {string}
          */
         Day: "mon" | "tue" | "wed" | "thu" | "fri" | "sat" | "sun";
+        DeadLetterId: string;
         /**
          * @description Where a dead letter stands, as stored in `dead_letters.state`.
          * @enum {string}
@@ -4216,17 +4322,16 @@ export interface components {
             /** @description The push service. */
             gateway: components["schemas"]["Gateway"];
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["DeadLetterId"];
             /** @description What was sent. */
-            message: string;
+            message: components["schemas"]["MessageId"];
             /**
              * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
              *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
              *     `too_long`; or `gone` or `expired`.
              */
             reason: string;
-            /** @description The message that replayed it. */
-            replay?: string | null;
+            replay?: components["schemas"]["MessageId"] | null;
             /**
              * Format: int32
              * @description Retries that were made.
@@ -4245,7 +4350,7 @@ export interface components {
              */
             status?: number | null;
             /** @description To whom. */
-            subscription: string;
+            subscription: components["schemas"]["SubscriptionId"];
             /** @description The message's tier. */
             tier: components["schemas"]["Tier"];
         };
@@ -4255,10 +4360,7 @@ export interface components {
          * @enum {string}
          */
         DeadReason: "bad_request" | "unauthorized" | "payload_too_large" | "non_retryable" | "redirected" | "http_4xx" | "endpoint_forbidden" | "retries_exhausted" | "lease_exhausted" | "tampered" | "replayed" | "unsealable" | "unrenderable" | "too_long";
-        /**
-         * @description Where a delivery stands.
-         * @enum {string}
-         */
+        /** @enum {string} */
         DeliveryState: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
         /** @description A delivery: one message to one subscription. */
         DeliveryView: {
@@ -4279,7 +4381,84 @@ export interface components {
             /** @description Where it stands. */
             state: components["schemas"]["DeliveryState"];
             /** @description Whom it goes to. */
-            subscription: string;
+            subscription: components["schemas"]["SubscriptionId"];
+        };
+        /** @description A diagnosis: findings of a subscription's browser, and the server's view of the subscription when the browser began. */
+        Diagnosis: {
+            /** @description Findings of the browser. Empty: it has not reported them. */
+            checks: components["schemas"]["DiagnosisCheck"][];
+            /** @description Eight digits and letters, by which support finds it. */
+            code: string;
+            /**
+             * Format: date-time
+             * @description The server's time when it began.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description Time at which it is deleted.
+             */
+            expires_at: string;
+            server?: components["schemas"]["DiagnosisServerView"] | null;
+            subscription: components["schemas"]["SubscriptionId"];
+            test?: components["schemas"]["DiagnosisTest"] | null;
+        };
+        /** @description One finding of a browser. */
+        DiagnosisCheck: {
+            /** @description Advice, 1 to 1,000 characters. Null: none is needed. */
+            advice?: string | null;
+            /** @description Finding, 1 to 1,000 characters. */
+            found: string;
+            /** @description Subject of the check, 1 to 40 characters. */
+            name: string;
+            ok: boolean;
+        };
+        /** @description A delivery that failed. */
+        DiagnosisFailure: {
+            /** Format: date-time */
+            at: string;
+            state: components["schemas"]["DeliveryState"];
+            /**
+             * Format: int32
+             * @description HTTP status of the push service. Null: there was no response, or no request.
+             */
+            status?: number | null;
+        };
+        /** @description Findings of a browser. */
+        DiagnosisReport: {
+            /** @description At most 20 checks. */
+            checks: components["schemas"]["DiagnosisCheck"][];
+        };
+        /** @description The server's view of a subscription. */
+        DiagnosisServerView: {
+            /** @description Whether new subscriptions are made with that key. */
+            key_is_active: boolean;
+            /**
+             * Format: date-time
+             * @description Time at which its push service last accepted a push, of the messages of the last 7 days.
+             */
+            last_accepted_at?: string | null;
+            last_failure?: components["schemas"]["DiagnosisFailure"] | null;
+            state: components["schemas"]["SubscriptionState"];
+            /** @description Number of topics that it is in. */
+            topics: number;
+            /** @description The VAPID key that the subscription was made with. */
+            vapid_key_id: components["schemas"]["VapidKeyId"];
+        };
+        /** @description The test notification of a diagnosis. */
+        DiagnosisTest: {
+            /**
+             * Format: date-time
+             * @description Time at which the browser showed it.
+             */
+            displayed_at?: string | null;
+            message: components["schemas"]["MessageId"];
+            state?: components["schemas"]["DeliveryState"] | null;
+            /**
+             * Format: int32
+             * @description HTTP status of the push service, as far as there is a response.
+             */
+            status?: number | null;
         };
         /**
          * @description What recipients of a campaign did not do who get the one that follows it.
@@ -4292,7 +4471,7 @@ export interface components {
          */
         Direction: "auto" | "ltr" | "rtl";
         /**
-         * @description Why a webhook is disabled.
+         * @description Reason why a webhook is disabled.
          * @enum {string}
          */
         DisabledWhy: "asked" | "gone" | "failing";
@@ -4339,7 +4518,7 @@ export interface components {
             ended: number;
         };
         /**
-         * @description How a delivery ended, or, for [`Retry`](Ending::Retry), how an attempt did.
+         * @description Result of a delivery; [`Retry`](Ending::Retry) is the result of an attempt.
          *
          *     The numbers are stored in `attempts.ending` and never change their meaning.
          * @enum {string}
@@ -4365,6 +4544,7 @@ export interface components {
              */
             until: string;
         };
+        EntryId: string;
         /** @description Something that somebody did. */
         EntryView: {
             /** @description What: `api_key.created`, `message.cancelled` … */
@@ -4375,8 +4555,7 @@ export interface components {
             actor_kind: string;
             /** @description Address of the client; null for the command line. An app's own log does not tell where operators are. */
             address?: string | null;
-            /** @description The app it was done to; null: the server. */
-            app?: string | null;
+            app?: components["schemas"]["AppId"] | null;
             /**
              * Format: date-time
              * @description When.
@@ -4385,7 +4564,7 @@ export interface components {
             /** @description What else is worth knowing. */
             detail: Record<string, never>;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["EntryId"];
             /**
              * Format: int64
              * @description To how many. What was done in several transactions has an entry for each, with the same target.
@@ -4394,6 +4573,7 @@ export interface components {
             /** @description To what: an id, or a name. A user is told by a label only, which is the same each time. */
             target: string;
         };
+        ErasureId: string;
         /** @description A user's being forgotten. The audit log tells the same by the user's label, for longer. */
         ErasureView: {
             /**
@@ -4407,7 +4587,7 @@ export interface components {
              */
             dead_letters: number;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["ErasureId"];
             /**
              * Format: int64
              * @description Messages that named the user among those they are for, and do not any more. Most forget that as soon as their last
@@ -4430,6 +4610,7 @@ export interface components {
              */
             webhook_requests: number;
         };
+        EventId: string;
         /**
          * @description What webhooks can be told of. Names never change.
          * @enum {string}
@@ -4448,17 +4629,17 @@ export interface components {
              */
             count: number;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["EventId"];
         };
         /**
          * @description What a sentence of an explanation says. A name never changes its meaning; new ones may be added.
          * @enum {string}
          */
-        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
+        ExplanationCode: "message_accepted" | "message_replays" | "addressed" | "policy_in_force" | "policy_when_it_died" | "attempts_elsewhere" | "answered" | "not_answered" | "retry_by_policy" | "retry_later" | "retry_sooner" | "retry_unknown" | "retry_smaller" | "ended_accepted" | "ended_by_receipt" | "ended_gone" | "ended_expired" | "ended_dead" | "ended_cancelled" | "ended_capped" | "reported" | "dead_letter" | "content_deleted" | "history_deleted" | "waits_for_retry" | "waits_scheduled" | "waits_for_turn" | "waits_paused" | "waits_for_hours" | "waits_for_throttle" | "waits_put_off" | "held_by_worker" | "lease_ran_out" | "not_fanned_out" | "not_targeted" | "handed_on" | "will_end" | "lane_held" | "subscription_held" | "breaker_open" | "breaker_half_open" | "flow_paused" | "app_held" | "flow_limited" | "no_worker" | "next_post" | "next_expires" | "next_open" | "next_nothing";
         /** @description One delivery's story in plain words, told from what is stored. */
         ExplanationView: {
             /** @description What was to be sent. */
-            message: string;
+            message: components["schemas"]["MessageId"];
             /**
              * Format: date-time
              * @description When this was so. What the story calls "ago" counts from here.
@@ -4472,7 +4653,7 @@ export interface components {
             /** @description What happened in order, where the delivery stands, and what comes next. */
             story: components["schemas"]["Sentence"][];
             /** @description Whom it goes to. */
-            subscription: string;
+            subscription: components["schemas"]["SubscriptionId"];
         };
         /** @description What was taken out of an app. */
         Export: {
@@ -4484,7 +4665,7 @@ export interface components {
              */
             ended_at?: string | null;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["ExportId"];
             /**
              * Format: int64
              * @description Lines that were handed over.
@@ -4498,10 +4679,8 @@ export interface components {
             /** @description Where it stands. */
             state: components["schemas"]["ExportState"];
         };
-        /**
-         * @description Where an export stands.
-         * @enum {string}
-         */
+        ExportId: string;
+        /** @enum {string} */
         ExportState: "running" | "complete" | "broken_off";
         /** @description One thing that is wrong with a request, and where. */
         FieldError: {
@@ -4517,8 +4696,7 @@ export interface components {
         /** @description Which dead letters are meant: those that fit everything that is given. */
         Filter: {
             gateway?: components["schemas"]["Gateway"] | null;
-            /** @description What was sent. */
-            message?: string | null;
+            message?: components["schemas"]["MessageId"] | null;
             /** @description Why they died: `bad_request`, `retries_exhausted` …, or `gone` or `expired`. */
             reason?: string | null;
             /**
@@ -4537,8 +4715,7 @@ export interface components {
              * @description HTTP status of the last answer.
              */
             status?: number | null;
-            /** @description To whom. */
-            subscription?: string | null;
+            subscription?: components["schemas"]["SubscriptionId"] | null;
             tier?: components["schemas"]["Tier"] | null;
             /** @description The topic that the message was addressed to. */
             topic?: string | null;
@@ -4548,17 +4725,17 @@ export interface components {
              */
             until?: string | null;
         };
-        /** @description One thing that was looked at. */
+        /** @description Result of one check. */
         Finding: {
-            /** @description What to do about it; null: nothing, or it goes without saying. */
+            /** @description Recommended action. Null if there is none, or if it is obvious. */
             advice?: string | null;
-            /** @description What was looked at, in a word or three: `partitions`, `master key file`. */
+            /** @description Subject of the check in one to three words: `partitions`, `master key file`. */
             check: string;
-            /** @description What was found, in one sentence. */
+            /** @description Result of the check in one sentence. */
             detail: string;
-            /** @description How it is. */
+            /** @description Severity of the result. */
             health: components["schemas"]["Health"];
-            /** @description The command, setting or statement that does it, to be copied; null: there is none. */
+            /** @description Command, setting or statement to copy that carries out the advice. Null if there is none. */
             line?: string | null;
         };
         /** @description What was looked at. */
@@ -4665,11 +4842,11 @@ export interface components {
             lane?: number | null;
             last_attempt?: components["schemas"]["AttemptView"] | null;
             /** @description What was sent. */
-            message: string;
+            message: components["schemas"]["MessageId"];
             /** @description Where it stands. */
             state: components["schemas"]["DeliveryState"];
             /** @description Whom it goes to. */
-            subscription: string;
+            subscription: components["schemas"]["SubscriptionId"];
             /** @description The message's tier. */
             tier: components["schemas"]["Tier"];
             /** @description The user that the subscription belongs to now. */
@@ -4693,17 +4870,13 @@ export interface components {
         };
         /** @description A role, and where it holds. */
         GrantView: {
-            /** @description On this app; null: on all of them, and on the server itself. */
-            app?: string | null;
+            app?: components["schemas"]["AppId"] | null;
             /** @description What the teammate may do there. */
             role: components["schemas"]["Role"];
         };
         /** @description Letters that are alike. */
         Group: {
-            /**
-             * Format: int64
-             * @description How many there are.
-             */
+            /** Format: int64 */
             count: number;
             /** @description What they have in common. */
             key?: string | null;
@@ -4776,15 +4949,14 @@ export interface components {
              * @description Letters that were replayed or discarded.
              */
             handled: number;
-            /** @description What the trail calls it; null for a dry run. */
-            id?: string | null;
+            id?: components["schemas"]["ActionId"] | null;
             /**
              * Format: int64
              * @description Open dead letters that fit.
              */
             matched: number;
             /** @description The messages that replay them, the first 1,000. */
-            messages: string[];
+            messages: components["schemas"]["MessageId"][];
             /**
              * Format: int64
              * @description Letters that are left to repeat the request for: those beyond the cap.
@@ -4803,10 +4975,11 @@ export interface components {
             user_left: number;
         };
         /**
-         * @description How a check went, the gravest first.
+         * @description Result of a check, most severe first.
          * @enum {string}
          */
         Health: "failure" | "warning" | "ok";
+        HookDeliveryId: string;
         /** @description From one time of day until, not including, another: past midnight if that is the earlier one. */
         Hours: {
             /** @example 22:00 */
@@ -4824,6 +4997,7 @@ export interface components {
              */
             since: string;
         };
+        IdentityKeyId: string;
         /** @description A key, without its secret. */
         IdentityKeyView: {
             /** @description How it signs. */
@@ -4836,7 +5010,7 @@ export interface components {
             /** @description What it signs. */
             form: components["schemas"]["Form"];
             /** @description Its id: the `kid` of tokens that name their key. */
-            id: string;
+            id: components["schemas"]["IdentityKeyId"];
             /** @description Its name for people. */
             name: string;
             /** @description What your backend signs with: the characters of this text, the prefix included. Shown now and never again. */
@@ -4876,8 +5050,8 @@ export interface components {
             /** @description `ndjson`, `csv` or `json`. */
             format: string;
             /** @description Its id. */
-            id: string;
-            /** @description Columns that say nothing to us, at most 20. */
+            id: components["schemas"]["ImportId"];
+            /** @description Unknown columns, at most 20. */
             ignored: string[];
             /**
              * Format: int64
@@ -4897,9 +5071,30 @@ export interface components {
             lines: number;
             /**
              * Format: int64
+             * @description Of `left_out`: subscriptions that their push service called gone. `restore_pruned` brings them back.
+             */
+            pruned: number;
+            /**
+             * Format: int64
              * @description Lines that are wrong.
              */
             refused: number;
+            /** @description Whether subscriptions that their push service called gone become active again. */
+            restore_pruned: boolean;
+            /**
+             * Format: int64
+             * @description Of `known`: subscriptions that became active again.
+             */
+            restored: number;
+            /** @description The first ten rows of a dry run, column by column; only in its answer. */
+            sample?: components["schemas"]["SampleRow"][];
+            /**
+             * Format: int64
+             * @description Lines that were taken without a detail that cannot be read.
+             */
+            warned: number;
+            /** @description Details that were left out, at most the first 1,000; not in lists. */
+            warnings?: components["schemas"]["ImportFault"][] | null;
         };
         /** @description What is wrong with a line. Never a value: that may be a secret. */
         ImportFault: {
@@ -4913,6 +5108,7 @@ export interface components {
             /** @description What is wrong and what is allowed. */
             reason: string;
         };
+        ImportId: string;
         /** @description Whom to invite. */
         Invitation: {
             /** @description Their address. Nothing is sent there. */
@@ -4933,7 +5129,7 @@ export interface components {
         /** @description The reliability metrics of one lane. */
         LaneReliability: {
             /** @description The app it belongs to. */
-            app: string;
+            app: components["schemas"]["AppId"];
             /** @description The push service it leads to. */
             gateway: components["schemas"]["Gateway"];
             /**
@@ -4947,7 +5143,7 @@ export interface components {
         /** @description A lane: the deliveries to one push service under one VAPID key. */
         LaneView: {
             /** @description The app it belongs to. */
-            app: string;
+            app: components["schemas"]["AppId"];
             /**
              * Format: int64
              * @description POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
@@ -4975,7 +5171,7 @@ export interface components {
              */
             trips_last_hour: number;
             /** @description The key that signs in it. */
-            vapid_key_id: string;
+            vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /** @description What a push service last answered to a POST that it did not take, other than that the subscription is gone. */
         LastWords: {
@@ -5034,7 +5230,7 @@ export interface components {
              */
             expires_at: string;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["SessionId"];
             /** @description Whether it is the one that asks. */
             is_this: boolean;
             /**
@@ -5043,16 +5239,16 @@ export interface components {
              */
             seen_at: string;
         };
-        /** @description POSTs over time. */
+        /** @description Number of POSTs over time. */
         Load: {
-            /** @description How many of that second's POSTs were accepted. */
+            /** @description Accepted POSTs of that second. */
             accepted_per_s: number[];
             /**
              * Format: int32
-             * @description Seconds that one entry stands for.
+             * @description Seconds of one bucket.
              */
             bucket_s: number;
-            /** @description The most POSTs in one second of each. */
+            /** @description Maximum number of POSTs in one second of each bucket. */
             posts_per_s: number[];
         };
         /** @description What to log, and for how long. */
@@ -5104,13 +5300,14 @@ export interface components {
              */
             suspended: number;
             /** @description The key that they were made with. */
-            vapid_key_id: string;
+            vapid_key_id: components["schemas"]["VapidKeyId"];
         };
         /**
          * @description Who made a topic, as stored in `topics.made_by`.
          * @enum {string}
          */
         Maker: "browser" | "server";
+        MessageId: string;
         /** @description How far a message's deliveries have come: what `targeted` does not count yet is still to be found. */
         MessageProgress: {
             /**
@@ -5158,7 +5355,7 @@ export interface components {
         MessageView: {
             /**
              * Format: date-time
-             * @description When it was accepted, or its `send_at`: its time to live begins then.
+             * @description When it may be sent: its `send_at`, else when it was accepted. Its time to live begins then.
              */
             accepted_at: string;
             /**
@@ -5166,8 +5363,7 @@ export interface components {
              * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
              */
             audience_estimate: number;
-            /** @description The campaign that made it; the campaign may have been deleted since. */
-            campaign?: string | null;
+            campaign?: components["schemas"]["CampaignId"] | null;
             /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
             content_deleted: boolean;
             counts?: components["schemas"]["Counts"] | null;
@@ -5179,7 +5375,7 @@ export interface components {
              */
             expires_at: string;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["MessageId"];
             /** @description Your own name for it; null if a later message has taken that over. */
             key?: string | null;
             /** @description Where to go from here. */
@@ -5187,11 +5383,15 @@ export interface components {
             /** @description Its own delivery policy, as it stands with the retry headers of its request. */
             policy?: Record<string, never> | null;
             progress?: components["schemas"]["MessageProgress"] | null;
-            /** @description The message that it sends again to those whose deliveries of it died. */
-            replay_of?: string | null;
+            /**
+             * Format: date-time
+             * @description When its request was accepted, also of a message with `send_at`.
+             */
+            received_at: string;
+            replay_of?: components["schemas"]["MessageId"] | null;
             /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
             segment?: string | null;
-            /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page, or before this was recorded. */
+            /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
             sent_by?: string | null;
             /** @description Where it stands. */
             state: components["schemas"]["SendState"];
@@ -5388,7 +5588,7 @@ export interface components {
             /** @description All attributes: strings, numbers and booleans, at most 2,048 octets of JSON. From a browser only if the app lets it. */
             attributes?: Record<string, never> | null;
             consent?: components["schemas"]["NewConsent"] | null;
-            /** @description A language tag. */
+            /** @description A language tag (BCP 47). Also read: POSIX names such as `de_AT.UTF-8`, and the first language of a list. */
             locale?: string | null;
             /** @description Its delivery policy. It takes an API key that has the scope `policies`, too. */
             policy?: Record<string, never> | null;
@@ -5397,7 +5597,7 @@ export interface components {
             subscription: components["schemas"]["PushSubscription"];
             /** @description All tags, at most 50 of at most 64 characters. From a browser only if the app lets it. */
             tags?: string[] | null;
-            /** @description An IANA time zone. */
+            /** @description An IANA time zone. Also read: an offset such as `+03:00`, as `Etc/GMT-3`. */
             timezone?: string | null;
             /** @description All topics, at most 50. From a browser: those that there are and that anyone may join; the others stay as they are. */
             topics?: string[] | null;
@@ -5408,8 +5608,7 @@ export interface components {
             user_id?: string | null;
             /** @description The word of the site's backend that it is `user_id`: a JWT, or the HMAC-SHA-256 of the user id. */
             user_token?: string | null;
-            /** @description The VAPID key that the subscription was made with; by default the active one. */
-            vapid_key_id?: string | null;
+            vapid_key_id?: components["schemas"]["VapidKeyId"] | null;
         };
         /** @description A topic to make. */
         NewTopic: {
@@ -5417,6 +5616,8 @@ export interface components {
             join?: components["schemas"]["Join"];
             /** @description Its name: 1 to 128 letters, digits or any of `_.~%-`. */
             name: string;
+            /** @description Delivery policy of messages to it, in one of the three forms; takes the scope `policies`, too. */
+            policy?: Record<string, never> | null;
         };
         /** @description A key to generate, or, with `private_key`, to import. */
         NewVapidKey: {
@@ -5447,7 +5648,7 @@ export interface components {
             /** @description Where its receiver is: `https://`, at a public address. */
             url: string;
         };
-        /** @description A notification in our own spelling; [`crate::webpush::payload`] turns it into declarative web push JSON. */
+        /** @description A notification in our own spelling; [`bellwire_webpush::payload`] turns it into declarative web push JSON. */
         Notification: {
             /** @description Buttons, up to four. */
             actions?: components["schemas"]["Action"][];
@@ -5471,12 +5672,19 @@ export interface components {
             image?: string | null;
             /** @description Language of the text, a BCP 47 tag. */
             lang?: string | null;
+            /** @description Alerts the person again when the notification replaces another with its `tag`. Without `tag` it has no effect. */
+            renotify?: boolean;
             /** @description Stays until the person reacts. */
             require_interaction?: boolean;
             /** @description Neither sound nor vibration. */
             silent?: boolean;
             /** @description A notification replaces one shown earlier under the same tag. Up to 200 characters. */
             tag?: string | null;
+            /**
+             * Format: int64
+             * @description Time that the notification is about, in milliseconds since 1970. By default the time at which it is shown.
+             */
+            timestamp?: number | null;
             /** @description First line, 1 to 200 characters. */
             title: string;
             /**
@@ -5484,6 +5692,8 @@ export interface components {
              *     root.
              */
             url?: string | null;
+            /** @description Milliseconds of vibration and pause in turn: up to 100 numbers, each at most 10,000. Without effect if `silent`. */
+            vibrate?: number[];
         };
         /** @description Signing in at an OpenID provider. */
         OidcMethod: {
@@ -5541,7 +5751,7 @@ export interface components {
             changed_at: string;
             /** @description The operator's words, for whoever may look at the server as a whole. */
             held_note?: string | null;
-            /** @description Why: `throttled` (the gateway asked for it), `operator`, `key_refused`. */
+            /** @description Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone). */
             held_reason?: string | null;
             /**
              * Format: date-time
@@ -5621,7 +5831,7 @@ export interface components {
                 /** @description To which dead letters. */
                 filter: Record<string, never>;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["ActionId"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -5639,8 +5849,7 @@ export interface components {
         Page_AlertView: {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
-                /** @description The app it concerns; null: the server as a whole. */
-                app?: string | null;
+                app?: components["schemas"]["AppId"] | null;
                 /** @description What happened, for people. */
                 detail: string;
                 /**
@@ -5649,7 +5858,7 @@ export interface components {
                  */
                 first_at: string;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["AlertId"];
                 /** @description What kind of thing it is about. */
                 kind: components["schemas"]["AlertKind"];
                 /**
@@ -5691,11 +5900,8 @@ export interface components {
                  * @description When it was made.
                  */
                 created_at: string;
-                /**
-                 * @description By whom it was made: the id of an API key or a teammate, or `local` for the command line. Null: before this was
-                 *     recorded.
-                 */
-                created_by?: string | null;
+                /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
+                created_by: string;
                 /**
                  * Format: date-time
                  * @description From when on it is not valid any more.
@@ -5704,10 +5910,10 @@ export interface components {
                 /** @description The first characters of its secret. */
                 hint: string;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["ApiKeyId"];
                 /**
                  * Format: date
-                 * @description The day, in UTC, on which a request last showed it. Null: never, or not since this is noted.
+                 * @description The day, in UTC, on which a request last showed it. Null: never used.
                  */
                 last_used_on?: string | null;
                 /** @description Its name for people. */
@@ -5751,7 +5957,7 @@ export interface components {
                  */
                 deleting_at?: string | null;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["AppId"];
                 /**
                  * Format: int32
                  * @description Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
@@ -5796,7 +6002,7 @@ export interface components {
                  */
                 created_at: string;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["CampaignId"];
                 /** @description Where to go from here. */
                 links: components["schemas"]["CampaignLinks"];
                 /** @description What people call it. */
@@ -5911,17 +6117,16 @@ export interface components {
                 /** @description The push service. */
                 gateway: components["schemas"]["Gateway"];
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["DeadLetterId"];
                 /** @description What was sent. */
-                message: string;
+                message: components["schemas"]["MessageId"];
                 /**
                  * @description Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
                  *     `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
                  *     `too_long`; or `gone` or `expired`.
                  */
                 reason: string;
-                /** @description The message that replayed it. */
-                replay?: string | null;
+                replay?: components["schemas"]["MessageId"] | null;
                 /**
                  * Format: int32
                  * @description Retries that were made.
@@ -5940,7 +6145,7 @@ export interface components {
                  */
                 status?: number | null;
                 /** @description To whom. */
-                subscription: string;
+                subscription: components["schemas"]["SubscriptionId"];
                 /** @description The message's tier. */
                 tier: components["schemas"]["Tier"];
             }[];
@@ -5977,7 +6182,7 @@ export interface components {
                 /** @description Where it stands. */
                 state: components["schemas"]["DeliveryState"];
                 /** @description Whom it goes to. */
-                subscription: string;
+                subscription: components["schemas"]["SubscriptionId"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -6003,8 +6208,7 @@ export interface components {
                 actor_kind: string;
                 /** @description Address of the client; null for the command line. An app's own log does not tell where operators are. */
                 address?: string | null;
-                /** @description The app it was done to; null: the server. */
-                app?: string | null;
+                app?: components["schemas"]["AppId"] | null;
                 /**
                  * Format: date-time
                  * @description When.
@@ -6013,7 +6217,7 @@ export interface components {
                 /** @description What else is worth knowing. */
                 detail: Record<string, never>;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["EntryId"];
                 /**
                  * Format: int64
                  * @description To how many. What was done in several transactions has an entry for each, with the same target.
@@ -6049,7 +6253,7 @@ export interface components {
                  */
                 count: number;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["EventId"];
             })[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -6075,7 +6279,7 @@ export interface components {
                  */
                 ended_at?: string | null;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["ExportId"];
                 /**
                  * Format: int64
                  * @description Lines that were handed over.
@@ -6132,8 +6336,8 @@ export interface components {
                 /** @description `ndjson`, `csv` or `json`. */
                 format: string;
                 /** @description Its id. */
-                id: string;
-                /** @description Columns that say nothing to us, at most 20. */
+                id: components["schemas"]["ImportId"];
+                /** @description Unknown columns, at most 20. */
                 ignored: string[];
                 /**
                  * Format: int64
@@ -6153,9 +6357,30 @@ export interface components {
                 lines: number;
                 /**
                  * Format: int64
+                 * @description Of `left_out`: subscriptions that their push service called gone. `restore_pruned` brings them back.
+                 */
+                pruned: number;
+                /**
+                 * Format: int64
                  * @description Lines that are wrong.
                  */
                 refused: number;
+                /** @description Whether subscriptions that their push service called gone become active again. */
+                restore_pruned: boolean;
+                /**
+                 * Format: int64
+                 * @description Of `known`: subscriptions that became active again.
+                 */
+                restored: number;
+                /** @description The first ten rows of a dry run, column by column; only in its answer. */
+                sample?: components["schemas"]["SampleRow"][];
+                /**
+                 * Format: int64
+                 * @description Lines that were taken without a detail that cannot be read.
+                 */
+                warned: number;
+                /** @description Details that were left out, at most the first 1,000; not in lists. */
+                warnings?: components["schemas"]["ImportFault"][] | null;
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -6174,7 +6399,7 @@ export interface components {
             /** @description The rows, in the list's order whichever way the page was reached. */
             data: {
                 /** @description The app it belongs to. */
-                app: string;
+                app: components["schemas"]["AppId"];
                 /**
                  * Format: int64
                  * @description POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
@@ -6202,7 +6427,7 @@ export interface components {
                  */
                 trips_last_hour: number;
                 /** @description The key that signs in it. */
-                vapid_key_id: string;
+                vapid_key_id: components["schemas"]["VapidKeyId"];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -6235,7 +6460,7 @@ export interface components {
                  */
                 expires_at: string;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["SessionId"];
                 /** @description Whether it is the one that asks. */
                 is_this: boolean;
                 /**
@@ -6262,7 +6487,7 @@ export interface components {
             data: {
                 /**
                  * Format: date-time
-                 * @description When it was accepted, or its `send_at`: its time to live begins then.
+                 * @description When it may be sent: its `send_at`, else when it was accepted. Its time to live begins then.
                  */
                 accepted_at: string;
                 /**
@@ -6270,8 +6495,7 @@ export interface components {
                  * @description Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
                  */
                 audience_estimate: number;
-                /** @description The campaign that made it; the campaign may have been deleted since. */
-                campaign?: string | null;
+                campaign?: components["schemas"]["CampaignId"] | null;
                 /** @description Whether its content was deleted, since every delivery has ended and no open dead letter needs it. */
                 content_deleted: boolean;
                 counts?: components["schemas"]["Counts"] | null;
@@ -6283,7 +6507,7 @@ export interface components {
                  */
                 expires_at: string;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["MessageId"];
                 /** @description Your own name for it; null if a later message has taken that over. */
                 key?: string | null;
                 /** @description Where to go from here. */
@@ -6291,11 +6515,15 @@ export interface components {
                 /** @description Its own delivery policy, as it stands with the retry headers of its request. */
                 policy?: Record<string, never> | null;
                 progress?: components["schemas"]["MessageProgress"] | null;
-                /** @description The message that it sends again to those whose deliveries of it died. */
-                replay_of?: string | null;
+                /**
+                 * Format: date-time
+                 * @description When its request was accepted, also of a message with `send_at`.
+                 */
+                received_at: string;
+                replay_of?: components["schemas"]["MessageId"] | null;
                 /** @description Who of these it is for: the expression of its segment, as it stood when the message was accepted. */
                 segment?: string | null;
-                /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page, or before this was recorded. */
+                /** @description Who sent it: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis. */
                 sent_by?: string | null;
                 /** @description Where it stands. */
                 state: components["schemas"]["SendState"];
@@ -6412,7 +6640,7 @@ export interface components {
                 /** @description The push service behind its endpoint. */
                 gateway: components["schemas"]["Gateway"];
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["SubscriptionId"];
                 /**
                  * Format: date-time
                  * @description When its browser was last heard of, to the day.
@@ -6422,6 +6650,7 @@ export interface components {
                 locale?: string | null;
                 /** @description What this request said and a browser may not say in this app: it was left out, and the rest holds. */
                 refused?: components["schemas"]["RefusedView"][];
+                replaced_by?: components["schemas"]["SubscriptionId"] | null;
                 /**
                  * Format: date-time
                  * @description Messages accepted before this are not for it.
@@ -6443,7 +6672,7 @@ export interface components {
                 /** @description The user it belongs to; null: nobody in particular. */
                 user_id?: string | null;
                 /** @description The VAPID key that it was made with. */
-                vapid_key_id: string;
+                vapid_key_id: components["schemas"]["VapidKeyId"];
                 /** @description What to know about the policy that this request set all the same. */
                 warnings?: components["schemas"]["FieldError"][];
             }[];
@@ -6478,7 +6707,7 @@ export interface components {
                 /** @description Whether they have set a password. Without one they sign in by one-time links. */
                 has_password: boolean;
                 /** @description Their id. */
-                id: string;
+                id: components["schemas"]["TeammateId"];
                 /**
                  * Format: date-time
                  * @description Until when their one-time link works. Null: there is none, or it has been used.
@@ -6527,6 +6756,8 @@ export interface components {
                 /** @description Its name. */
                 name: string;
                 template?: components["schemas"]["Template"] | null;
+                /** @description Languages that can match no recipient; only in the answer of the request that sets the template. */
+                warnings?: components["schemas"]["FieldError"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -6560,6 +6791,8 @@ export interface components {
                 members: number;
                 /** @description Its name. */
                 name: string;
+                /** @description Warnings about the policy that it was created with. */
+                warnings?: components["schemas"]["FieldError"][];
             }[];
             /** @description Whether this is the last page. */
             done: boolean;
@@ -6583,7 +6816,7 @@ export interface components {
                  */
                 created_at: string;
                 /** @description Its id. */
-                id: string;
+                id: components["schemas"]["VapidKeyId"];
                 /** @description What pages subscribe with (`applicationServerKey`), in base64url. */
                 public_key: string;
                 /**
@@ -6643,7 +6876,7 @@ export interface components {
                  */
                 events: number;
                 /** @description Its id: the `webhook-id` of each try. */
-                id: string;
+                id: components["schemas"]["HookDeliveryId"];
                 /** @description Where it stands. */
                 state: components["schemas"]["WebhookDeliveryState"];
             }[];
@@ -6677,6 +6910,7 @@ export interface components {
              */
             options: Record<string, never>;
         };
+        PasskeyId: string;
         /** @description What a passkey is to sign before its owner is let in. */
         PasskeyRequest: {
             /**
@@ -6698,7 +6932,7 @@ export interface components {
              */
             created_at: string;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["PasskeyId"];
             /**
              * Format: date-time
              * @description When you last signed in with it. Null: never.
@@ -6734,10 +6968,12 @@ export interface components {
          * @enum {string}
          */
         PastZones: "tomorrow" | "skip";
-        /** @description What the derived schemas of [`Payload`] look like, since its JSON is written by hand. */
+        /** @description Schema of [`Payload`], whose JSON is written by hand. */
         Payload: string | {
             /** @description In any of base64's four spellings. */
             base64: string;
+        } | {
+            [key: string]: unknown;
         };
         /** @description A period: seconds, or a duration such as `1m30s`. */
         Period: number | string;
@@ -6765,7 +7001,7 @@ export interface components {
             close_share?: number | null;
             /**
              * Format: int64
-             * @description Closed notifications; null: not known, since none was reported.
+             * @description Closed notifications. Null if no browser reported one, and for Firefox, which cannot tell a person from a timeout.
              */
             closed?: number | null;
             /**
@@ -6832,7 +7068,7 @@ export interface components {
              */
             noted_at: string;
             /** @description The last messages, the newest first. */
-            recent_messages: string[];
+            recent_messages: components["schemas"]["MessageId"][];
             /**
              * Format: int32
              * @description Messages that were displayed since, at most 1,000.
@@ -6929,7 +7165,7 @@ export interface components {
             timetable: components["schemas"]["Timetable"];
             /**
              * Format: int32
-             * @description The tier's time to live in seconds: a retry that is due later is not made, unless the message says otherwise.
+             * @description The tier's time to live in seconds, which bounds the timetables. A message may have another one.
              */
             ttl_s: number;
             /** @description What to know about the policies all the same. */
@@ -6941,15 +7177,104 @@ export interface components {
             place?: components["schemas"]["Place"] | null;
             /** @description A policy to try: it stands in for the one that is set at `place`. */
             policy?: Record<string, never> | null;
-            /** @description The subscription that it would go to. */
-            subscription?: string | null;
+            subscription?: components["schemas"]["SubscriptionId"] | null;
             tier?: components["schemas"]["TierRef"] | null;
             /** @description The topic that the message would be addressed to. */
             topic?: string | null;
         };
         /** @description What a refused request is answered with, as `application/problem+json`. */
         Problem: {
-            /** @description Names this kind of problem for programs; never changes. */
+            /**
+             * @description Names this kind of problem for programs; never changes.
+             * @example app_listeners_full
+             * @example belongs_to_user
+             * @example body_too_large
+             * @example body_too_slow
+             * @example campaign_exists
+             * @example campaign_past
+             * @example campaign_started
+             * @example campaign_state
+             * @example campaign_under_way
+             * @example charts_busy
+             * @example commits_unconfirmed
+             * @example cross_site
+             * @example database_conflict
+             * @example database_timeout
+             * @example database_unavailable
+             * @example dead_letter_closed
+             * @example dead_letter_settled
+             * @example delivery_not_waiting
+             * @example edits_busy
+             * @example email_taken
+             * @example endpoint_taken
+             * @example example_unavailable
+             * @example forbidden
+             * @example idempotency_key_in_progress
+             * @example idempotency_key_reused
+             * @example import_elsewhere
+             * @example internal
+             * @example invalid
+             * @example invalid_header
+             * @example invalid_parameter
+             * @example invalid_path
+             * @example invalid_receipt
+             * @example key_listeners_full
+             * @example listeners_full
+             * @example malformed_json
+             * @example message_cancelled
+             * @example message_done
+             * @example message_key_taken
+             * @example method_not_allowed
+             * @example not_found
+             * @example not_yourself
+             * @example origin_not_allowed
+             * @example passkey_known
+             * @example passkeys_unavailable
+             * @example precondition_failed
+             * @example rate_limited
+             * @example schema_differs
+             * @example searches_busy
+             * @example sign_in_again
+             * @example sign_in_busy
+             * @example sign_in_refused
+             * @example simulation_too_long
+             * @example simulations_busy
+             * @example slug_taken
+             * @example subscription_ended
+             * @example template_exists
+             * @example too_many_campaigns
+             * @example too_many_identity_keys
+             * @example too_many_messages
+             * @example too_many_passkeys
+             * @example too_many_receipts
+             * @example too_many_segments
+             * @example too_many_templates
+             * @example too_many_topics
+             * @example too_many_webhooks
+             * @example topic_exists
+             * @example topic_in_use
+             * @example transfers_busy
+             * @example unauthorized
+             * @example unreachable
+             * @example unsupported_media_type
+             * @example user_left
+             * @example user_token_algorithm
+             * @example user_token_audience
+             * @example user_token_expired
+             * @example user_token_extension
+             * @example user_token_form
+             * @example user_token_key_unknown
+             * @example user_token_malformed
+             * @example user_token_not_yet_valid
+             * @example user_token_of_another_user
+             * @example user_token_signature
+             * @example user_token_user_mistakable
+             * @example user_token_valid_too_long
+             * @example user_token_without_expiry
+             * @example vapid_key_differs
+             * @example vapid_key_known
+             * @example webhook_disabled
+             */
             code: string;
             /** @description What went wrong this time, for people. */
             detail: string;
@@ -6988,26 +7313,26 @@ export interface components {
             /** @description What payloads are sealed with. */
             keys: components["schemas"]["PushKeys"];
         };
-        /** @description Times in seconds. */
+        /** @description Quantiles of a time in seconds. */
         Quantiles: {
             /**
              * Format: double
-             * @description All.
+             * @description Maximum of the time.
              */
             max_s: number;
             /**
              * Format: double
-             * @description Half took no longer.
+             * @description Median: half of the deliveries took no longer.
              */
             p50_s: number;
             /**
              * Format: double
-             * @description 95 of 100.
+             * @description 95th percentile of the time.
              */
             p95_s: number;
             /**
              * Format: double
-             * @description 99 of 100.
+             * @description 99th percentile of the time.
              */
             p99_s: number;
         };
@@ -7074,7 +7399,7 @@ export interface components {
             value?: number | null;
         };
         /**
-         * @description What a service worker reports of a delivery. The numbers are stored in `receipts.kind`.
+         * @description Event of a notification that a service worker reports. The numbers are stored in `receipts.kind`.
          * @enum {string}
          */
         ReceiptKind: "displayed" | "clicked" | "closed";
@@ -7090,29 +7415,29 @@ export interface components {
             /** @description What happened. */
             kind: components["schemas"]["ReceiptKind"];
         };
-        /** @description How the gateway is met when it is back. */
+        /** @description Load on the gateway after an outage. */
         Recovery: {
             /**
              * Format: double
-             * @description When, in seconds from the beginning.
+             * @description End of the outage in seconds from the start.
              */
             at_s: number;
             /**
              * Format: int64
-             * @description POSTs of that minute that were not accepted.
+             * @description POSTs of the following minute that were not accepted.
              */
             in_vain: number;
             /**
              * Format: int32
-             * @description The most in one second of the minute that follows.
+             * @description Maximum number of POSTs in one second of the following minute.
              */
             peak_per_s: number;
-            /** @description POSTs in each of the 10 seconds that follow. */
+            /** @description POSTs in each of the following 10 seconds. */
             posts_per_s: number[];
         };
         /** @description Something that was left out of a browser's request, while the rest of it holds. */
         RefusedView: {
-            /** @description `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`. */
+            /** @description `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`. */
             code: string;
             /** @description Why, and what would allow it. */
             detail: string;
@@ -7148,7 +7473,7 @@ export interface components {
         /** @description A subscription to be replaced. */
         Replaced: {
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["SubscriptionId"];
             /** @description Its token. Servers need none. */
             token?: string | null;
         };
@@ -7174,6 +7499,11 @@ export interface components {
         Report: {
             /** @description Which button was clicked, at most 200 characters. */
             action?: string | null;
+            /**
+             * Format: int32
+             * @description Seconds between the event and this report. By default 0. The event never counts as earlier than the message's acceptance.
+             */
+            age?: number | null;
             /** @description What happened. */
             kind: components["schemas"]["ReceiptKind"];
             /** @description `bellwire.receipt` of the push. */
@@ -7181,6 +7511,38 @@ export interface components {
         };
         /** @description One report, or up to 100: for the description of the API. The handler looks at the first character. */
         Reports: components["schemas"]["Report"] | components["schemas"]["Report"][];
+        /** @description Pruned subscriptions to restore. */
+        RestoreRequest: {
+            /** @description Count them, and restore none. */
+            dry_run?: boolean;
+            /**
+             * Format: int32
+             * @description Number of the lane; all lanes of the app by default.
+             */
+            lane?: number | null;
+            /**
+             * Format: date-time
+             * @description Time of the first prune.
+             */
+            since: string;
+            /**
+             * Format: date-time
+             * @description Time of the last prune; now by default.
+             */
+            until?: string | null;
+        };
+        /** @description Result of a restore. */
+        RestoreResponse: {
+            /** @description Whether they were only counted. */
+            dry_run: boolean;
+            /** @description Whether there may be more: the same request restores them. */
+            more: boolean;
+            /**
+             * Format: int64
+             * @description Subscriptions that are active again; with `dry_run` those that would be.
+             */
+            restored: number;
+        };
         /** @description What became of one message of a batch: `message` or `problem`. */
         ResultView: {
             message?: components["schemas"]["Accepted"] | null;
@@ -7242,6 +7604,27 @@ export interface components {
              * @description The least that jitter makes of it.
              */
             shortest_s: number;
+        };
+        /** @description A cell of a row. */
+        SampleCell: {
+            /** @description Name of the column in the file. */
+            column: string;
+            /** @description Member that it is read as; null: it is ignored. */
+            field?: string | null;
+            /** @description Its value, at most 100 characters; null: empty, ignored, or a secret. */
+            value?: string | null;
+        };
+        /** @description A row of a dry run. */
+        SampleRow: {
+            /** @description Its cells or members, those of nested objects included. */
+            cells: components["schemas"]["SampleCell"][];
+            /**
+             * Format: int64
+             * @description The line, from 1; of an array, the number of the element.
+             */
+            line: number;
+            /** @description `read`, `left_out` or `refused`. */
+            outcome: string;
         };
         /**
          * @description What a key may do. None includes another, except that an operator's key may do everything in every app.
@@ -7330,10 +7713,10 @@ export interface components {
             /** @description The same for people. */
             text: string;
         };
+        SessionId: string;
         /** @description Who is signed in, and what they may do. */
         SessionView: {
-            /** @description The operator's key that the session acts as; null: it is a teammate. */
-            api_key?: string | null;
+            api_key?: components["schemas"]["ApiKeyId"] | null;
             /**
              * Format: date-time
              * @description When it began.
@@ -7347,13 +7730,12 @@ export interface components {
              */
             expires_at: string;
             /** @description The session's id. */
-            id: string;
+            id: components["schemas"]["SessionId"];
             /** @description Whether they may invite teammates, change their roles and remove them. */
             may_change_team: boolean;
             /** @description What they may do. An operator's key is `admin` everywhere, but for the team. */
             roles: components["schemas"]["GrantView"][];
-            /** @description The teammate; null: it is an operator's key. */
-            teammate?: string | null;
+            teammate?: components["schemas"]["TeammateId"] | null;
         };
         /** @description Which place set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did. */
         SetByView: {
@@ -7410,31 +7792,31 @@ export interface components {
         SimulationReport: {
             /**
              * Format: int64
-             * @description Accepted later.
+             * @description Deliveries that were accepted after a counted retry.
              */
             accepted_after_retry: number;
             /**
              * Format: int64
-             * @description Accepted without a retry that counts.
+             * @description Deliveries that were accepted without a counted retry.
              */
             accepted_at_once: number;
             /**
              * Format: int64
-             * @description How often a breaker opened.
+             * @description Number of times that a breaker opened.
              */
             breaker_trips: number;
-            /** @description Given up, by reason. */
+            /** @description Deliveries that became dead letters, by reason. */
             dead: {
                 [key: string]: number;
             };
             /**
              * Format: int64
-             * @description How often a delivery was deferred without an attempt.
+             * @description Number of times that a delivery was deferred without an attempt.
              */
             deferrals: number;
             /**
              * Format: int64
-             * @description How many were simulated.
+             * @description Number of simulated deliveries.
              */
             deliveries: number;
             /**
@@ -7444,39 +7826,39 @@ export interface components {
             expired: number;
             /**
              * Format: int64
-             * @description Ended as the subscription was gone.
+             * @description Deliveries whose subscription was gone.
              */
             gone: number;
             /**
              * Format: int64
-             * @description How often throttling shut the lane.
+             * @description Number of times that throttling closed the lane.
              */
             holds: number;
-            /** @description The load on the gateway. */
+            /** @description Load on the gateway over time. */
             load: components["schemas"]["Load"];
             /**
              * Format: int32
-             * @description Which second that was, from the beginning.
+             * @description Second of that maximum, counted from the start.
              */
             peak_at_s: number;
             /**
              * Format: int32
-             * @description The most POSTs in one second.
+             * @description Maximum number of POSTs in one second.
              */
             peak_per_s: number;
             /**
              * Format: int64
-             * @description POSTs that were made.
+             * @description Number of POSTs.
              */
             posts: number;
             /**
              * Format: int64
-             * @description POSTs that were not accepted.
+             * @description Number of POSTs that were not accepted.
              */
             posts_in_vain: number;
             /**
              * Format: double
-             * @description POSTs for each delivery.
+             * @description Average number of POSTs per delivery.
              */
             posts_per_delivery: number;
             recovery?: components["schemas"]["Recovery"] | null;
@@ -7530,11 +7912,11 @@ export interface components {
         SubscriptionChange: {
             /** @description Attributes to set, or with null to remove. From a browser only if the app lets it. */
             attributes?: Record<string, never> | null;
-            /** @description A language tag. */
+            /** @description A language tag, read as on registration. */
             locale?: string | null;
             /** @description All tags. From a browser only if the app lets it. */
             tags?: string[] | null;
-            /** @description An IANA time zone. */
+            /** @description An IANA time zone, read as on registration. */
             timezone?: string | null;
             /** @description All topics. From a browser: those that there are and that anyone may join; the others stay as they are. */
             topics?: string[] | null;
@@ -7543,6 +7925,7 @@ export interface components {
             /** @description The word of the site's backend that it is `user_id`. */
             user_token?: string | null;
         };
+        SubscriptionId: string;
         /**
          * @description Where a subscription stands, as stored in `subscriptions.state`. Only an active one is sent to. Whatever state it is
          *     in, registering its endpoint again makes it active and begins its next life: what was meant for an earlier one is
@@ -7573,7 +7956,7 @@ export interface components {
             /** @description The push service behind its endpoint. */
             gateway: components["schemas"]["Gateway"];
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["SubscriptionId"];
             /**
              * Format: date-time
              * @description When its browser was last heard of, to the day.
@@ -7583,6 +7966,7 @@ export interface components {
             locale?: string | null;
             /** @description What this request said and a browser may not say in this app: it was left out, and the rest holds. */
             refused?: components["schemas"]["RefusedView"][];
+            replaced_by?: components["schemas"]["SubscriptionId"] | null;
             /**
              * Format: date-time
              * @description Messages accepted before this are not for it.
@@ -7604,7 +7988,7 @@ export interface components {
             /** @description The user it belongs to; null: nobody in particular. */
             user_id?: string | null;
             /** @description The VAPID key that it was made with. */
-            vapid_key_id: string;
+            vapid_key_id: components["schemas"]["VapidKeyId"];
             /** @description What to know about the policy that this request set all the same. */
             warnings?: components["schemas"]["FieldError"][];
         };
@@ -7634,6 +8018,7 @@ export interface components {
             /** @description All their roles from now on, at most 100. */
             roles?: components["schemas"]["NewGrant"][] | null;
         };
+        TeammateId: string;
         /** @description A teammate. */
         TeammateView: {
             /**
@@ -7651,7 +8036,7 @@ export interface components {
             /** @description Whether they have set a password. Without one they sign in by one-time links. */
             has_password: boolean;
             /** @description Their id. */
-            id: string;
+            id: components["schemas"]["TeammateId"];
             /**
              * Format: date-time
              * @description Until when their one-time link works. Null: there is none, or it has been used.
@@ -7677,8 +8062,8 @@ export interface components {
             /** @description For everybody in whose language there is none. Every text may be a template. */
             content: components["schemas"]["Notification"];
             /**
-             * @description The same in other languages, by BCP 47 tag, at most 50. A recipient's locale is looked for as it is, then without its last
-             *     part, and so on: `de-AT` finds `de`.
+             * @description The same in other languages, by BCP 47 tag, at most 50. A recipient gets the nearest by CLDR: `de-AT` finds `de`, `zh-TW` finds
+             *     `zh-Hant`, `es-MX` finds `es-419`.
              */
             locales?: {
                 [key: string]: components["schemas"]["TemplateVariant"];
@@ -7720,8 +8105,7 @@ export interface components {
             /** @description What the message would tell it. */
             data?: Record<string, never> | null;
             recipient?: components["schemas"]["SomebodyBody"] | null;
-            /** @description For this subscription. It takes a key that has the scope `read`, too. */
-            subscription?: string | null;
+            subscription?: components["schemas"]["SubscriptionId"] | null;
             /** @description The name of a stored template, or one in the same form. */
             template: components["schemas"]["TemplateRef"];
             /** @description For the first active subscription of this user. It takes a key that has the scope `read`, too. */
@@ -7750,6 +8134,8 @@ export interface components {
             /** @description Its name. */
             name: string;
             template?: components["schemas"]["Template"] | null;
+            /** @description Languages that can match no recipient; only in the answer of the request that sets the template. */
+            warnings?: components["schemas"]["FieldError"][];
         };
         /**
          * @description Decides policy, weight, window and defaults of a message. Read by its name or its number, 1, 2 or 3; written by name.
@@ -7757,11 +8143,9 @@ export interface components {
          */
         Tier: "transactional" | "promotional" | "engagement";
         TierRef: components["schemas"]["Tier"] | (1 | 2 | 3);
-        /**
-         * @description The retries of a policy in order. Times are nominal: holds, breakers and the time that POSTs take come on top, and
-         *     the message's TTL may end it early.
-         */
+        /** @description The retries of a policy in order. Times are nominal: holds, breakers and the time that POSTs take come on top. */
         Timetable: {
+            cut_short?: components["schemas"]["CutShort"] | null;
             /** @description The form it was written in: `guide`, `sns` or `qstash`. */
             form: string;
             /**
@@ -7771,12 +8155,12 @@ export interface components {
             longest_window_s: number;
             /**
              * Format: int32
-             * @description POSTs at most: the retries and the first one.
+             * @description POSTs: the retries and the first one.
              */
             posts: number;
             /**
              * Format: int32
-             * @description Retries at most.
+             * @description Retries that are made if each of them fails.
              */
             retries: number;
             /** @description The retries; equal neighbours share a row. */
@@ -7804,8 +8188,8 @@ export interface components {
              *     `plan = "pro" and last_seen < 30d`. Whether somebody does is decided when the fan-out comes to them.
              */
             segment?: string | null;
-            /** @description These subscriptions, at most 1,000. */
-            subscriptions?: string[] | null;
+            /** @description These subscriptions, at most 1,000. The id of a replaced one stands for its successor, which gets the message once. */
+            subscriptions?: components["schemas"]["SubscriptionId"][] | null;
             /** @description Everyone in this topic. */
             topic?: string | null;
             /** @description Every subscription of these users, at most 1,000. */
@@ -7838,16 +8222,18 @@ export interface components {
             members: number;
             /** @description Its name. */
             name: string;
+            /** @description Warnings about the policy that it was created with. */
+            warnings?: components["schemas"]["FieldError"][];
         };
         /** @description Why a template fails for a recipient. */
         TrialFailure: components["schemas"]["FieldError"] & {
             /** @description What the delivery would end with: `unrenderable` or `too_long`. */
             reason: components["schemas"]["DeadReason"];
             /** @description For whom. */
-            subscription: string;
+            subscription: components["schemas"]["SubscriptionId"];
         };
         /**
-         * @description How urgently the gateway should wake the device (RFC 8030 section 5.3).
+         * @description Urgency with which a push service wakes the device (RFC 8030 section 5.3).
          * @enum {string}
          */
         Urgency: "very-low" | "low" | "normal" | "high";
@@ -7863,6 +8249,7 @@ export interface components {
             /** @description The same as PKCS#8 PEM. */
             private_key_pem: string;
         };
+        VapidKeyId: string;
         /**
          * @description What a key is used for, as stored in `vapid_keys.state`.
          * @enum {string}
@@ -7876,7 +8263,7 @@ export interface components {
              */
             created_at: string;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["VapidKeyId"];
             /** @description What pages subscribe with (`applicationServerKey`), in base64url. */
             public_key: string;
             /**
@@ -7988,10 +8375,11 @@ export interface components {
              */
             events: number;
             /** @description Its id: the `webhook-id` of each try. */
-            id: string;
+            id: components["schemas"]["HookDeliveryId"];
             /** @description Where it stands. */
             state: components["schemas"]["WebhookDeliveryState"];
         };
+        WebhookId: string;
         /** @description Which failed requests to make again: one, or all that were made since. */
         WebhookReplay: {
             /**
@@ -7999,8 +8387,7 @@ export interface components {
              * @description Those that were first due at this time or later.
              */
             since?: string | null;
-            /** @description Only this one. */
-            webhook_delivery?: string | null;
+            webhook_delivery?: components["schemas"]["HookDeliveryId"] | null;
         };
         /** @description What a replay came to. */
         WebhookReplayed: {
@@ -8011,7 +8398,7 @@ export interface components {
             replayed: number;
         };
         /**
-         * @description Whether a webhook is told of anything.
+         * @description Whether a webhook is sent events.
          * @enum {string}
          */
         WebhookState: "active" | "disabled";
@@ -8024,15 +8411,15 @@ export interface components {
              * @description When it was last changed.
              */
             changed_at: string;
-            /** @description Who changed it last, or its secret. Null: nobody did since this is kept. */
+            /** @description Who last changed it or its secret. Null: never changed. */
             changed_by?: string | null;
             /**
              * Format: date-time
              * @description When it was made.
              */
             created_at: string;
-            /** @description Who made it: the id of an API key or a teammate, or `local` for the command line. Null: it was made before this was kept. */
-            created_by?: string | null;
+            /** @description Creator: the id of an API key or a teammate, or `local` for the command line. */
+            created_by: string;
             disabled_why?: components["schemas"]["DisabledWhy"] | null;
             /**
              * Format: int64
@@ -8057,7 +8444,7 @@ export interface components {
              */
             former_secret_until?: string | null;
             /** @description Its id. */
-            id: string;
+            id: components["schemas"]["WebhookId"];
             /**
              * Format: int32
              * @description How many events a request may tell of.
@@ -8084,7 +8471,7 @@ export interface components {
             secret?: string | null;
             /** @description Whether it is told of anything. */
             state: components["schemas"]["WebhookState"];
-            /** @description Where its receiver is. */
+            /** @description URL of the receiver, with the scope `keys`; scheme and host otherwise. The URLs of many receivers are secrets. */
             url: string;
         };
         /** @description All webhooks of an app. */
@@ -8321,7 +8708,7 @@ export interface operations {
                      *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "detail": "…",
                      *           "first_at": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "al_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "kind": "key_refused",
                      *           "last_at": "2026-12-01T09:00:00Z",
                      *           "n": 0,
@@ -8374,7 +8761,7 @@ export interface operations {
                      *       "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "detail": "…",
                      *       "first_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "al_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "kind": "key_refused",
                      *       "last_at": "2026-12-01T09:00:00Z",
                      *       "n": 0,
@@ -8429,7 +8816,7 @@ export interface operations {
                      *           ],
                      *           "created_at": "2026-12-01T09:00:00Z",
                      *           "deleting_at": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "max_retries": 0,
                      *           "name": "news",
                      *           "origins": [
@@ -8466,7 +8853,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8507,7 +8894,7 @@ export interface operations {
                      *       ],
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "deleting_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_retries": 0,
                      *       "name": "news",
                      *       "origins": [
@@ -8516,7 +8903,7 @@ export interface operations {
                      *       "slug": "shop",
                      *       "vapid_key": {
                      *         "created_at": "2026-12-01T09:00:00Z",
-                     *         "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *         "id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *         "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
                      *         "retired_at": "2026-12-01T09:00:00Z",
                      *         "state": "active",
@@ -8572,7 +8959,7 @@ export interface operations {
                      *       ],
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "deleting_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_retries": 0,
                      *       "name": "news",
                      *       "origins": [
@@ -8632,7 +9019,7 @@ export interface operations {
                      *       ],
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "deleting_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_retries": 0,
                      *       "name": "news",
                      *       "origins": [
@@ -8696,7 +9083,7 @@ export interface operations {
                      *       ],
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "deleting_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_retries": 0,
                      *       "name": "news",
                      *       "origins": [
@@ -8759,7 +9146,7 @@ export interface operations {
                      *           "created_by": "local",
                      *           "expires_at": "2026-12-01T09:00:00Z",
                      *           "hint": "…",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "last_used_on": "2026-12-01",
                      *           "name": "news",
                      *           "revoked_at": "2026-12-01T09:00:00Z",
@@ -8796,7 +9183,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8835,7 +9222,7 @@ export interface operations {
                      *       "created_by": "local",
                      *       "expires_at": "2026-12-01T09:00:00Z",
                      *       "hint": "…",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "ak_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_used_on": "2026-12-01",
                      *       "name": "news",
                      *       "revoked_at": "2026-12-01T09:00:00Z",
@@ -8906,7 +9293,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them. */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
@@ -8949,7 +9336,7 @@ export interface operations {
                      *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "at": "2026-12-01T09:00:00Z",
                      *           "detail": {},
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "aud_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "n": 0,
                      *           "target": "…"
                      *         }
@@ -9150,7 +9537,7 @@ export interface operations {
                      *         {
                      *           "changed_at": "2026-12-01T09:00:00Z",
                      *           "created_at": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "links": {
                      *             "cancel": "…",
                      *             "gateways": "…",
@@ -9183,6 +9570,12 @@ export interface operations {
                      *                 },
                      *                 "gateway": "fcm",
                      *                 "reports": true
+                     *               }
+                     *             ],
+                     *             "held": [
+                     *               {
+                     *                 "gateway": "fcm",
+                     *                 "until": "2026-12-01T09:00:00Z"
                      *               }
                      *             ],
                      *             "holdout": 0.5,
@@ -9288,7 +9681,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -9356,7 +9749,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -9389,6 +9782,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -9511,7 +9910,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -9544,6 +9943,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -9713,7 +10118,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -9746,6 +10151,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -9898,7 +10309,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -9931,6 +10342,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -10024,7 +10441,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -10058,7 +10475,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -10091,6 +10508,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -10377,7 +10800,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -10410,6 +10833,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -10539,6 +10968,7 @@ export interface operations {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -10552,16 +10982,22 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "content": {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -10575,11 +11011,16 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "data": {},
                      *         "envelope": true,
@@ -10681,7 +11122,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -10714,6 +11155,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -11060,7 +11507,7 @@ export interface operations {
                      * @example {
                      *       "changed_at": "2026-12-01T09:00:00Z",
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "cmp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "links": {
                      *         "cancel": "…",
                      *         "gateways": "…",
@@ -11093,6 +11540,12 @@ export interface operations {
                      *             },
                      *             "gateway": "fcm",
                      *             "reports": true
+                     *           }
+                     *         ],
+                     *         "held": [
+                     *           {
+                     *             "gateway": "fcm",
+                     *             "until": "2026-12-01T09:00:00Z"
                      *           }
                      *         ],
                      *         "holdout": 0.5,
@@ -11186,7 +11639,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -11436,9 +11889,9 @@ export interface operations {
                 /** @description Where they stand. */
                 state?: "open" | "replayed" | "discarded" | "closed";
                 /** @description What was sent. */
-                message?: string;
+                message?: components["schemas"]["MessageId"];
                 /** @description To whom. */
-                subscription?: string;
+                subscription?: components["schemas"]["SubscriptionId"];
                 /** @description The topic that the message was addressed to. */
                 topic?: string;
                 /** @description The message's tier. */
@@ -11484,7 +11937,7 @@ export interface operations {
                      *           "attempts": 0,
                      *           "detail": "…",
                      *           "gateway": "fcm",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "dl_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "reason": "…",
                      *           "replay": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
@@ -11558,7 +12011,7 @@ export interface operations {
                      *           "count": 0,
                      *           "ended_at": "2026-12-01T09:00:00Z",
                      *           "filter": {},
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *           "id": "act_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
                      *         }
                      *       ],
                      *       "done": true,
@@ -11634,7 +12087,7 @@ export interface operations {
                      *       ],
                      *       "dry_run": true,
                      *       "handled": 0,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "act_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "matched": 0,
                      *       "messages": [
                      *         "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
@@ -11672,9 +12125,9 @@ export interface operations {
                 /** @description Where they stand. */
                 state?: "open" | "replayed" | "discarded" | "closed";
                 /** @description What was sent. */
-                message?: string;
+                message?: components["schemas"]["MessageId"];
                 /** @description To whom. */
-                subscription?: string;
+                subscription?: components["schemas"]["SubscriptionId"];
                 /** @description The topic that the message was addressed to. */
                 topic?: string;
                 /** @description The message's tier. */
@@ -11727,9 +12180,9 @@ export interface operations {
                 /** @description Where they stand. */
                 state?: "open" | "replayed" | "discarded" | "closed";
                 /** @description What was sent. */
-                message?: string;
+                message?: components["schemas"]["MessageId"];
                 /** @description To whom. */
-                subscription?: string;
+                subscription?: components["schemas"]["SubscriptionId"];
                 /** @description The topic that the message was addressed to. */
                 topic?: string;
                 /** @description The message's tier. */
@@ -11797,7 +12250,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -11848,7 +12301,7 @@ export interface operations {
                      *       ],
                      *       "dry_run": true,
                      *       "handled": 0,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "act_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "matched": 0,
                      *       "messages": [
                      *         "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
@@ -11919,7 +12372,7 @@ export interface operations {
                      *           "took_ms": 0
                      *         }
                      *       ],
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "dl_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "policy": {},
                      *       "reason": "…",
@@ -11990,7 +12443,7 @@ export interface operations {
                      *           "took_ms": 0
                      *         }
                      *       ],
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "dl_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "policy": {},
                      *       "reason": "…",
@@ -12058,7 +12511,7 @@ export interface operations {
                      *           "took_ms": 0
                      *         }
                      *       ],
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "dl_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "policy": {},
                      *       "reason": "…",
@@ -12093,9 +12546,9 @@ export interface operations {
                 /** @description To the subscriptions that this user has now: the newest 20, ended ones included. */
                 user_id?: string;
                 /** @description To this subscription. */
-                subscription?: string;
+                subscription?: components["schemas"]["SubscriptionId"];
                 /** @description Of this message. */
-                message?: string;
+                message?: components["schemas"]["MessageId"];
                 /** @description Where they stand. */
                 state?: "queued" | "dispatching" | "retrying" | "accepted" | "gone" | "expired" | "dead" | "cancelled" | "capped";
                 /** @description Their message's tier. */
@@ -12171,6 +12624,121 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    diagnoses_show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description As the browser showed it, in either case */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was asked for */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "checks": [
+                     *         {
+                     *           "advice": "…",
+                     *           "found": "…",
+                     *           "name": "news",
+                     *           "ok": true
+                     *         }
+                     *       ],
+                     *       "code": "…",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "server": {
+                     *         "key_is_active": true,
+                     *         "last_accepted_at": "2026-12-01T09:00:00Z",
+                     *         "last_failure": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "state": "queued",
+                     *           "status": 100
+                     *         },
+                     *         "state": "active",
+                     *         "topics": 0,
+                     *         "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       },
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "test": {
+                     *         "displayed_at": "2026-12-01T09:00:00Z",
+                     *         "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *         "state": "queued",
+                     *         "status": 100
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Diagnosis"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    diagnoses_report: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                /** @description As the browser showed it, in either case */
+                code: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "checks": [
+                 *         {
+                 *           "advice": "Allow notifications in the site's settings.",
+                 *           "found": "denied",
+                 *           "name": "permission",
+                 *           "ok": false
+                 *         }
+                 *       ]
+                 *     }
+                 */
+                "application/json": components["schemas"]["DiagnosisReport"];
+            };
+        };
+        responses: {
+            /** @description Done; there is no body */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -12283,7 +12851,7 @@ export interface operations {
                      * @example {
                      *       "completed_at": "2026-12-01T09:00:00Z",
                      *       "dead_letters": 0,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "ers_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "messages": 0,
                      *       "requested_at": "2026-12-01T09:00:00Z",
                      *       "subscriptions": 0,
@@ -12346,7 +12914,7 @@ export interface operations {
                      *             "dead_letter": "dl_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *             "reason": "…"
                      *           },
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "evt_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "kind": "dead_letter.created"
                      *         }
                      *       ],
@@ -12416,8 +12984,13 @@ export interface operations {
                 only?: "app" | "subscriptions";
                 /** @description The form; lines of JSON by default. */
                 format?: "ndjson" | "csv";
+                /**
+                 * @description For `csv`: cells are the stored values. By default a cell that a spreadsheet would evaluate as a formula begins with an apostrophe,
+                 *     which an import removes: the column `neutralised` is `true`.
+                 */
+                raw?: boolean;
                 /** @description Go on behind this subscription, the last whose line was had: no settings, no heading, only the subscriptions that follow. */
-                after?: string;
+                after?: components["schemas"]["SubscriptionId"];
             };
             header?: never;
             path: {
@@ -12480,7 +13053,7 @@ export interface operations {
                      *         {
                      *           "by": "…",
                      *           "ended_at": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "exp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "lines": 0,
                      *           "started_at": "2026-12-01T09:00:00Z",
                      *           "state": "running"
@@ -13005,7 +13578,7 @@ export interface operations {
                      *           "algorithm": "HS256",
                      *           "created_at": "2026-12-01T09:00:00Z",
                      *           "form": "jwt",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "ik_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "name": "news",
                      *           "secret": "…"
                      *         }
@@ -13034,7 +13607,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -13068,7 +13641,7 @@ export interface operations {
                      *       "algorithm": "HS256",
                      *       "created_at": "2026-12-01T09:00:00Z",
                      *       "form": "jwt",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "ik_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "name": "news",
                      *       "secret": "…"
                      *     }
@@ -13163,14 +13736,38 @@ export interface operations {
                      *           ],
                      *           "finished_at": "2026-12-01T09:00:00Z",
                      *           "format": "…",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "ignored": [
                      *             "…"
                      *           ],
                      *           "known": 0,
                      *           "left_out": 0,
                      *           "lines": 0,
-                     *           "refused": 0
+                     *           "pruned": 0,
+                     *           "refused": 0,
+                     *           "restore_pruned": true,
+                     *           "restored": 0,
+                     *           "sample": [
+                     *             {
+                     *               "cells": [
+                     *                 {
+                     *                   "column": "…",
+                     *                   "field": "…",
+                     *                   "value": "…"
+                     *                 }
+                     *               ],
+                     *               "line": 0,
+                     *               "outcome": "…"
+                     *             }
+                     *           ],
+                     *           "warned": 0,
+                     *           "warnings": [
+                     *             {
+                     *               "field": "…",
+                     *               "line": 0,
+                     *               "reason": "…"
+                     *             }
+                     *           ]
                      *         }
                      *       ],
                      *       "done": true,
@@ -13204,8 +13801,12 @@ export interface operations {
                 format?: "ndjson" | "csv" | "json";
                 /** @description Do everything and keep nothing of it but the report. */
                 dry_run?: boolean;
+                /** @description Make subscriptions in the file active again that their push service called gone. Those that were unsubscribed stay so. */
+                restore_pruned?: boolean;
                 /** @description Names of columns and what they mean here, at most 100: `abo:endpoint,kunde:user_id`. */
                 map?: string;
+                /** @description The encoding of a file without byte-order mark, such as `windows-1252`; UTF-8 by default. */
+                charset?: string;
             };
             header?: never;
             path: {
@@ -13258,14 +13859,38 @@ export interface operations {
                      *       ],
                      *       "finished_at": "2026-12-01T09:00:00Z",
                      *       "format": "…",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "ignored": [
                      *         "…"
                      *       ],
                      *       "known": 0,
                      *       "left_out": 0,
                      *       "lines": 0,
-                     *       "refused": 0
+                     *       "pruned": 0,
+                     *       "refused": 0,
+                     *       "restore_pruned": true,
+                     *       "restored": 0,
+                     *       "sample": [
+                     *         {
+                     *           "cells": [
+                     *             {
+                     *               "column": "…",
+                     *               "field": "…",
+                     *               "value": "…"
+                     *             }
+                     *           ],
+                     *           "line": 0,
+                     *           "outcome": "…"
+                     *         }
+                     *       ],
+                     *       "warned": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "field": "…",
+                     *           "line": 0,
+                     *           "reason": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Import"];
@@ -13323,14 +13948,38 @@ export interface operations {
                      *       ],
                      *       "finished_at": "2026-12-01T09:00:00Z",
                      *       "format": "…",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "ignored": [
                      *         "…"
                      *       ],
                      *       "known": 0,
                      *       "left_out": 0,
                      *       "lines": 0,
-                     *       "refused": 0
+                     *       "pruned": 0,
+                     *       "refused": 0,
+                     *       "restore_pruned": true,
+                     *       "restored": 0,
+                     *       "sample": [
+                     *         {
+                     *           "cells": [
+                     *             {
+                     *               "column": "…",
+                     *               "field": "…",
+                     *               "value": "…"
+                     *             }
+                     *           ],
+                     *           "line": 0,
+                     *           "outcome": "…"
+                     *         }
+                     *       ],
+                     *       "warned": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "field": "…",
+                     *           "line": 0,
+                     *           "reason": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Import"];
@@ -13361,6 +14010,8 @@ export interface operations {
                 from?: number;
                 /** @description As it was given first. */
                 map?: string;
+                /** @description As it was given first. */
+                charset?: string;
             };
             header?: never;
             path: {
@@ -13414,14 +14065,38 @@ export interface operations {
                      *       ],
                      *       "finished_at": "2026-12-01T09:00:00Z",
                      *       "format": "…",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "imp_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "ignored": [
                      *         "…"
                      *       ],
                      *       "known": 0,
                      *       "left_out": 0,
                      *       "lines": 0,
-                     *       "refused": 0
+                     *       "pruned": 0,
+                     *       "refused": 0,
+                     *       "restore_pruned": true,
+                     *       "restored": 0,
+                     *       "sample": [
+                     *         {
+                     *           "cells": [
+                     *             {
+                     *               "column": "…",
+                     *               "field": "…",
+                     *               "value": "…"
+                     *             }
+                     *           ],
+                     *           "line": 0,
+                     *           "outcome": "…"
+                     *         }
+                     *       ],
+                     *       "warned": 0,
+                     *       "warnings": [
+                     *         {
+                     *           "field": "…",
+                     *           "line": 0,
+                     *           "reason": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["Import"];
@@ -13523,6 +14198,7 @@ export interface operations {
                      *             "targeted": 0,
                      *             "waiting": 0
                      *           },
+                     *           "received_at": "2026-12-01T09:00:00Z",
                      *           "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "segment": "…",
                      *           "sent_by": "…",
@@ -13574,7 +14250,7 @@ export interface operations {
                 "Bellwire-Retries"?: number | null;
                 /** @description Beats the policy's `retryDelay`; also `Upstash-Retry-Delay` */
                 "Bellwire-Retry-Delay"?: string | null;
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -13873,6 +14549,7 @@ export interface operations {
                      *         "targeted": 0,
                      *         "waiting": 0
                      *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
                      *       "sent_by": "…",
@@ -13974,6 +14651,7 @@ export interface operations {
                      *         "targeted": 0,
                      *         "waiting": 0
                      *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
                      *       "sent_by": "…",
@@ -14073,6 +14751,7 @@ export interface operations {
                      *         "targeted": 0,
                      *         "waiting": 0
                      *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
                      *       "sent_by": "…",
@@ -14173,6 +14852,7 @@ export interface operations {
                      *         "targeted": 0,
                      *         "waiting": 0
                      *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
                      *       "sent_by": "…",
@@ -14231,6 +14911,7 @@ export interface operations {
                      *         "actions": [
                      *           {
                      *             "action": "…",
+                     *             "icon": "…",
                      *             "title": "Your table is booked",
                      *             "url": "https://shop.example/bookings/7"
                      *           }
@@ -14244,16 +14925,22 @@ export interface operations {
                      *         "icon": "…",
                      *         "image": "…",
                      *         "lang": "…",
+                     *         "renotify": true,
                      *         "require_interaction": true,
                      *         "silent": true,
                      *         "tag": "beta",
+                     *         "timestamp": 0,
                      *         "title": "Your table is booked",
-                     *         "url": "https://shop.example/bookings/7"
+                     *         "url": "https://shop.example/bookings/7",
+                     *         "vibrate": [
+                     *           0
+                     *         ]
                      *       },
                      *       "content": {
                      *         "actions": [
                      *           {
                      *             "action": "…",
+                     *             "icon": "…",
                      *             "title": "Your table is booked",
                      *             "url": "https://shop.example/bookings/7"
                      *           }
@@ -14267,11 +14954,16 @@ export interface operations {
                      *         "icon": "…",
                      *         "image": "…",
                      *         "lang": "…",
+                     *         "renotify": true,
                      *         "require_interaction": true,
                      *         "silent": true,
                      *         "tag": "beta",
+                     *         "timestamp": 0,
                      *         "title": "Your table is booked",
-                     *         "url": "https://shop.example/bookings/7"
+                     *         "url": "https://shop.example/bookings/7",
+                     *         "vibrate": [
+                     *           0
+                     *         ]
                      *       },
                      *       "content_state": "shown",
                      *       "data": {},
@@ -14282,6 +14974,7 @@ export interface operations {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -14295,16 +14988,22 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "content": {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -14318,11 +15017,16 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "locales": {
                      *           "plan": {
@@ -14330,6 +15034,7 @@ export interface operations {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -14343,16 +15048,22 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "content": {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -14366,11 +15077,16 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             }
                      *           }
                      *         },
@@ -14783,6 +15499,7 @@ export interface operations {
                      *         "targeted": 0,
                      *         "waiting": 0
                      *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
                      *       "sent_by": "…",
@@ -14877,6 +15594,7 @@ export interface operations {
                      *         "targeted": 0,
                      *         "waiting": 0
                      *       },
+                     *       "received_at": "2026-12-01T09:00:00Z",
                      *       "replay_of": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "segment": "…",
                      *       "sent_by": "…",
@@ -15257,6 +15975,11 @@ export interface operations {
                      *         "name": "news",
                      *         "policy": {},
                      *         "timetable": {
+                     *           "cut_short": {
+                     *             "after_s": 0.5,
+                     *             "by": "…",
+                     *             "retries_allowed": 0
+                     *           },
                      *           "form": "…",
                      *           "longest_window_s": 0.5,
                      *           "posts": 0,
@@ -15340,6 +16063,11 @@ export interface operations {
                      *       },
                      *       "tier": "transactional",
                      *       "timetable": {
+                     *         "cut_short": {
+                     *           "after_s": 0.5,
+                     *           "by": "…",
+                     *           "retries_allowed": 0
+                     *         },
                      *         "form": "…",
                      *         "longest_window_s": 0.5,
                      *         "posts": 0,
@@ -15368,6 +16096,11 @@ export interface operations {
                      *         }
                      *       ],
                      *       "when_throttled": {
+                     *         "cut_short": {
+                     *           "after_s": 0.5,
+                     *           "by": "…",
+                     *           "retries_allowed": 0
+                     *         },
                      *         "form": "…",
                      *         "longest_window_s": 0.5,
                      *         "posts": 0,
@@ -15410,7 +16143,7 @@ export interface operations {
         parameters: {
             query: {
                 /** @description The situation. */
-                scenario: "calm" | "outage" | "part" | "herd" | "throttled" | "flaky" | "slow";
+                scenario: "calm" | "outage" | "part" | "herd" | "throttled" | "devices" | "flaky" | "slow";
                 /** @description Deliveries, 100 to 20,000; 10,000 by default. What the push service takes shrinks with them. */
                 deliveries?: number;
                 /** @description Decides all that is random: the same seed gives the same figures. 1 by default. */
@@ -16622,7 +17355,7 @@ export interface operations {
                      *           "ended_at": "2026-12-01T09:00:00Z",
                      *           "expires_at": "2026-12-01T09:00:00Z",
                      *           "gateway": "fcm",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "last_seen": "2026-12-01T09:00:00Z",
                      *           "locale": "de-AT",
                      *           "refused": [
@@ -16632,6 +17365,7 @@ export interface operations {
                      *               "pointer": "…"
                      *             }
                      *           ],
+                     *           "replaced_by": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "since": "2026-12-01T09:00:00Z",
                      *           "state": "active",
                      *           "tags": [
@@ -16719,7 +17453,7 @@ export interface operations {
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
                      *       "gateway": "fcm",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
                      *       "refused": [
@@ -16729,6 +17463,7 @@ export interface operations {
                      *           "pointer": "…"
                      *         }
                      *       ],
+                     *       "replaced_by": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "since": "2026-12-01T09:00:00Z",
                      *       "state": "active",
                      *       "tags": [
@@ -16771,7 +17506,7 @@ export interface operations {
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
                      *       "gateway": "fcm",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
                      *       "refused": [
@@ -16781,6 +17516,7 @@ export interface operations {
                      *           "pointer": "…"
                      *         }
                      *       ],
+                     *       "replaced_by": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "since": "2026-12-01T09:00:00Z",
                      *       "state": "active",
                      *       "tags": [
@@ -16804,6 +17540,59 @@ export interface operations {
                      *     }
                      */
                     "application/json": components["schemas"]["SubscriptionView"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            408: components["responses"]["TooSlow"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["TooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    subscriptions_restore: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "dry_run": true,
+                 *       "lane": 7,
+                 *       "since": "2026-12-01T08:00:00Z",
+                 *       "until": "2026-12-01T09:00:00Z"
+                 *     }
+                 */
+                "application/json": components["schemas"]["RestoreRequest"];
+            };
+        };
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "dry_run": true,
+                     *       "more": true,
+                     *       "restored": 0
+                     *     }
+                     */
+                    "application/json": components["schemas"]["RestoreResponse"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -16849,7 +17638,7 @@ export interface operations {
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
                      *       "gateway": "fcm",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
                      *       "refused": [
@@ -16859,6 +17648,7 @@ export interface operations {
                      *           "pointer": "…"
                      *         }
                      *       ],
+                     *       "replaced_by": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "since": "2026-12-01T09:00:00Z",
                      *       "state": "active",
                      *       "tags": [
@@ -16963,7 +17753,7 @@ export interface operations {
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "expires_at": "2026-12-01T09:00:00Z",
                      *       "gateway": "fcm",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_seen": "2026-12-01T09:00:00Z",
                      *       "locale": "de-AT",
                      *       "refused": [
@@ -16973,6 +17763,7 @@ export interface operations {
                      *           "pointer": "…"
                      *         }
                      *       ],
+                     *       "replaced_by": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "since": "2026-12-01T09:00:00Z",
                      *       "state": "active",
                      *       "tags": [
@@ -17007,6 +17798,71 @@ export interface operations {
             413: components["responses"]["TooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["Invalid"];
+            429: components["responses"]["TooManyRequests"];
+            default: components["responses"]["Problem"];
+        };
+    };
+    subscriptions_diagnoses_begin: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Id or slug */
+                app: string;
+                subscription: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; the body tells what was done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "checks": [
+                     *         {
+                     *           "advice": "…",
+                     *           "found": "…",
+                     *           "name": "news",
+                     *           "ok": true
+                     *         }
+                     *       ],
+                     *       "code": "…",
+                     *       "created_at": "2026-12-01T09:00:00Z",
+                     *       "expires_at": "2026-12-01T09:00:00Z",
+                     *       "server": {
+                     *         "key_is_active": true,
+                     *         "last_accepted_at": "2026-12-01T09:00:00Z",
+                     *         "last_failure": {
+                     *           "at": "2026-12-01T09:00:00Z",
+                     *           "state": "queued",
+                     *           "status": 100
+                     *         },
+                     *         "state": "active",
+                     *         "topics": 0,
+                     *         "vapid_key_id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70"
+                     *       },
+                     *       "subscription": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "test": {
+                     *         "displayed_at": "2026-12-01T09:00:00Z",
+                     *         "message": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *         "state": "queued",
+                     *         "status": 100
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Diagnosis"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             429: components["responses"]["TooManyRequests"];
             default: components["responses"]["Problem"];
         };
@@ -17080,6 +17936,7 @@ export interface operations {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17093,16 +17950,22 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "content": {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17116,11 +17979,16 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "locales": {
                      *               "plan": {
@@ -17128,6 +17996,7 @@ export interface operations {
                      *                   "actions": [
                      *                     {
                      *                       "action": "…",
+                     *                       "icon": "…",
                      *                       "title": "Your table is booked",
                      *                       "url": "https://shop.example/bookings/7"
                      *                     }
@@ -17141,16 +18010,22 @@ export interface operations {
                      *                   "icon": "…",
                      *                   "image": "…",
                      *                   "lang": "…",
+                     *                   "renotify": true,
                      *                   "require_interaction": true,
                      *                   "silent": true,
                      *                   "tag": "beta",
+                     *                   "timestamp": 0,
                      *                   "title": "Your table is booked",
-                     *                   "url": "https://shop.example/bookings/7"
+                     *                   "url": "https://shop.example/bookings/7",
+                     *                   "vibrate": [
+                     *                     0
+                     *                   ]
                      *                 },
                      *                 "content": {
                      *                   "actions": [
                      *                     {
                      *                       "action": "…",
+                     *                       "icon": "…",
                      *                       "title": "Your table is booked",
                      *                       "url": "https://shop.example/bookings/7"
                      *                     }
@@ -17164,16 +18039,29 @@ export interface operations {
                      *                   "icon": "…",
                      *                   "image": "…",
                      *                   "lang": "…",
+                     *                   "renotify": true,
                      *                   "require_interaction": true,
                      *                   "silent": true,
                      *                   "tag": "beta",
+                     *                   "timestamp": 0,
                      *                   "title": "Your table is booked",
-                     *                   "url": "https://shop.example/bookings/7"
+                     *                   "url": "https://shop.example/bookings/7",
+                     *                   "vibrate": [
+                     *                     0
+                     *                   ]
                      *                 }
                      *               }
                      *             },
                      *             "too_long": "dead"
-                     *           }
+                     *           },
+                     *           "warnings": [
+                     *             {
+                     *               "detail": "…",
+                     *               "header": "…",
+                     *               "parameter": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ]
                      *         }
                      *       ],
                      *       "done": true,
@@ -17335,6 +18223,7 @@ export interface operations {
                      *             "actions": [
                      *               {
                      *                 "action": "…",
+                     *                 "icon": "…",
                      *                 "title": "Your table is booked",
                      *                 "url": "https://shop.example/bookings/7"
                      *               }
@@ -17348,16 +18237,22 @@ export interface operations {
                      *             "icon": "…",
                      *             "image": "…",
                      *             "lang": "…",
+                     *             "renotify": true,
                      *             "require_interaction": true,
                      *             "silent": true,
                      *             "tag": "beta",
+                     *             "timestamp": 0,
                      *             "title": "Your table is booked",
-                     *             "url": "https://shop.example/bookings/7"
+                     *             "url": "https://shop.example/bookings/7",
+                     *             "vibrate": [
+                     *               0
+                     *             ]
                      *           },
                      *           "content": {
                      *             "actions": [
                      *               {
                      *                 "action": "…",
+                     *                 "icon": "…",
                      *                 "title": "Your table is booked",
                      *                 "url": "https://shop.example/bookings/7"
                      *               }
@@ -17371,11 +18266,16 @@ export interface operations {
                      *             "icon": "…",
                      *             "image": "…",
                      *             "lang": "…",
+                     *             "renotify": true,
                      *             "require_interaction": true,
                      *             "silent": true,
                      *             "tag": "beta",
+                     *             "timestamp": 0,
                      *             "title": "Your table is booked",
-                     *             "url": "https://shop.example/bookings/7"
+                     *             "url": "https://shop.example/bookings/7",
+                     *             "vibrate": [
+                     *               0
+                     *             ]
                      *           },
                      *           "faults": [
                      *             {
@@ -17417,6 +18317,7 @@ export interface operations {
             path: {
                 /** @description Id or slug */
                 app: string;
+                /** @description 1 to 64 lower-case letters, digits and dashes */
                 template: string;
             };
             cookie?: never;
@@ -17441,6 +18342,7 @@ export interface operations {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -17454,16 +18356,22 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "content": {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -17477,11 +18385,16 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "locales": {
                      *           "plan": {
@@ -17489,6 +18402,7 @@ export interface operations {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17502,16 +18416,22 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "content": {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17525,16 +18445,29 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             }
                      *           }
                      *         },
                      *         "too_long": "dead"
-                     *       }
+                     *       },
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["TemplateView"];
@@ -17612,6 +18545,7 @@ export interface operations {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -17625,16 +18559,22 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "content": {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -17648,11 +18588,16 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "locales": {
                      *           "plan": {
@@ -17660,6 +18605,7 @@ export interface operations {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17673,16 +18619,22 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "content": {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17696,16 +18648,29 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             }
                      *           }
                      *         },
                      *         "too_long": "dead"
-                     *       }
+                     *       },
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["TemplateView"];
@@ -17727,6 +18692,7 @@ export interface operations {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -17740,16 +18706,22 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "content": {
                      *           "actions": [
                      *             {
                      *               "action": "…",
+                     *               "icon": "…",
                      *               "title": "Your table is booked",
                      *               "url": "https://shop.example/bookings/7"
                      *             }
@@ -17763,11 +18735,16 @@ export interface operations {
                      *           "icon": "…",
                      *           "image": "…",
                      *           "lang": "…",
+                     *           "renotify": true,
                      *           "require_interaction": true,
                      *           "silent": true,
                      *           "tag": "beta",
+                     *           "timestamp": 0,
                      *           "title": "Your table is booked",
-                     *           "url": "https://shop.example/bookings/7"
+                     *           "url": "https://shop.example/bookings/7",
+                     *           "vibrate": [
+                     *             0
+                     *           ]
                      *         },
                      *         "locales": {
                      *           "plan": {
@@ -17775,6 +18752,7 @@ export interface operations {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17788,16 +18766,22 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "content": {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -17811,16 +18795,29 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             }
                      *           }
                      *         },
                      *         "too_long": "dead"
-                     *       }
+                     *       },
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["TemplateView"];
@@ -17850,6 +18847,7 @@ export interface operations {
             path: {
                 /** @description Id or slug */
                 app: string;
+                /** @description 1 to 64 lower-case letters, digits and dashes */
                 template: string;
             };
             cookie?: never;
@@ -17909,7 +18907,15 @@ export interface operations {
                      *           "join": "anyone",
                      *           "made_by": "browser",
                      *           "members": 0,
-                     *           "name": "news"
+                     *           "name": "news",
+                     *           "warnings": [
+                     *             {
+                     *               "detail": "…",
+                     *               "header": "…",
+                     *               "parameter": "…",
+                     *               "pointer": "…"
+                     *             }
+                     *           ]
                      *         }
                      *       ],
                      *       "done": true,
@@ -17940,7 +18946,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -17975,7 +18981,15 @@ export interface operations {
                      *       "join": "anyone",
                      *       "made_by": "browser",
                      *       "members": 0,
-                     *       "name": "news"
+                     *       "name": "news",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["TopicView"];
@@ -18024,7 +19038,15 @@ export interface operations {
                      *       "join": "anyone",
                      *       "made_by": "browser",
                      *       "members": 0,
-                     *       "name": "news"
+                     *       "name": "news",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["TopicView"];
@@ -18115,7 +19137,15 @@ export interface operations {
                      *       "join": "anyone",
                      *       "made_by": "browser",
                      *       "members": 0,
-                     *       "name": "news"
+                     *       "name": "news",
+                     *       "warnings": [
+                     *         {
+                     *           "detail": "…",
+                     *           "header": "…",
+                     *           "parameter": "…",
+                     *           "pointer": "…"
+                     *         }
+                     *       ]
                      *     }
                      */
                     "application/json": components["schemas"]["TopicView"];
@@ -18219,7 +19249,7 @@ export interface operations {
                      * @example {
                      *       "completed_at": "2026-12-01T09:00:00Z",
                      *       "dead_letters": 0,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "ers_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "messages": 0,
                      *       "requested_at": "2026-12-01T09:00:00Z",
                      *       "subscriptions": 0,
@@ -18239,7 +19269,7 @@ export interface operations {
                      * @example {
                      *       "completed_at": "2026-12-01T09:00:00Z",
                      *       "dead_letters": 0,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "ers_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "messages": 0,
                      *       "requested_at": "2026-12-01T09:00:00Z",
                      *       "subscriptions": 0,
@@ -18309,6 +19339,7 @@ export interface operations {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -18322,16 +19353,22 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "content": {
                      *               "actions": [
                      *                 {
                      *                   "action": "…",
+                     *                   "icon": "…",
                      *                   "title": "Your table is booked",
                      *                   "url": "https://shop.example/bookings/7"
                      *                 }
@@ -18345,11 +19382,16 @@ export interface operations {
                      *               "icon": "…",
                      *               "image": "…",
                      *               "lang": "…",
+                     *               "renotify": true,
                      *               "require_interaction": true,
                      *               "silent": true,
                      *               "tag": "beta",
+                     *               "timestamp": 0,
                      *               "title": "Your table is booked",
-                     *               "url": "https://shop.example/bookings/7"
+                     *               "url": "https://shop.example/bookings/7",
+                     *               "vibrate": [
+                     *                 0
+                     *               ]
                      *             },
                      *             "content_state": "shown",
                      *             "data": {},
@@ -18360,6 +19402,7 @@ export interface operations {
                      *                 "actions": [
                      *                   {
                      *                     "action": "…",
+                     *                     "icon": "…",
                      *                     "title": "Your table is booked",
                      *                     "url": "https://shop.example/bookings/7"
                      *                   }
@@ -18373,16 +19416,22 @@ export interface operations {
                      *                 "icon": "…",
                      *                 "image": "…",
                      *                 "lang": "…",
+                     *                 "renotify": true,
                      *                 "require_interaction": true,
                      *                 "silent": true,
                      *                 "tag": "beta",
+                     *                 "timestamp": 0,
                      *                 "title": "Your table is booked",
-                     *                 "url": "https://shop.example/bookings/7"
+                     *                 "url": "https://shop.example/bookings/7",
+                     *                 "vibrate": [
+                     *                   0
+                     *                 ]
                      *               },
                      *               "content": {
                      *                 "actions": [
                      *                   {
                      *                     "action": "…",
+                     *                     "icon": "…",
                      *                     "title": "Your table is booked",
                      *                     "url": "https://shop.example/bookings/7"
                      *                   }
@@ -18396,11 +19445,16 @@ export interface operations {
                      *                 "icon": "…",
                      *                 "image": "…",
                      *                 "lang": "…",
+                     *                 "renotify": true,
                      *                 "require_interaction": true,
                      *                 "silent": true,
                      *                 "tag": "beta",
+                     *                 "timestamp": 0,
                      *                 "title": "Your table is booked",
-                     *                 "url": "https://shop.example/bookings/7"
+                     *                 "url": "https://shop.example/bookings/7",
+                     *                 "vibrate": [
+                     *                   0
+                     *                 ]
                      *               },
                      *               "locales": {
                      *                 "plan": {
@@ -18408,6 +19462,7 @@ export interface operations {
                      *                     "actions": [
                      *                       {
                      *                         "action": "…",
+                     *                         "icon": "…",
                      *                         "title": "Your table is booked",
                      *                         "url": "https://shop.example/bookings/7"
                      *                       }
@@ -18421,16 +19476,22 @@ export interface operations {
                      *                     "icon": "…",
                      *                     "image": "…",
                      *                     "lang": "…",
+                     *                     "renotify": true,
                      *                     "require_interaction": true,
                      *                     "silent": true,
                      *                     "tag": "beta",
+                     *                     "timestamp": 0,
                      *                     "title": "Your table is booked",
-                     *                     "url": "https://shop.example/bookings/7"
+                     *                     "url": "https://shop.example/bookings/7",
+                     *                     "vibrate": [
+                     *                       0
+                     *                     ]
                      *                   },
                      *                   "content": {
                      *                     "actions": [
                      *                       {
                      *                         "action": "…",
+                     *                         "icon": "…",
                      *                         "title": "Your table is booked",
                      *                         "url": "https://shop.example/bookings/7"
                      *                       }
@@ -18444,11 +19505,16 @@ export interface operations {
                      *                     "icon": "…",
                      *                     "image": "…",
                      *                     "lang": "…",
+                     *                     "renotify": true,
                      *                     "require_interaction": true,
                      *                     "silent": true,
                      *                     "tag": "beta",
+                     *                     "timestamp": 0,
                      *                     "title": "Your table is booked",
-                     *                     "url": "https://shop.example/bookings/7"
+                     *                     "url": "https://shop.example/bookings/7",
+                     *                     "vibrate": [
+                     *                       0
+                     *                     ]
                      *                   }
                      *                 }
                      *               },
@@ -18497,7 +19563,7 @@ export interface operations {
                      *           "endpoint_origin": "…",
                      *           "expires_at": "2026-12-01T09:00:00Z",
                      *           "gateway": "fcm",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "last_seen": "2026-12-01T09:00:00Z",
                      *           "locale": "de-AT",
                      *           "refused": [
@@ -18507,6 +19573,7 @@ export interface operations {
                      *               "pointer": "…"
                      *             }
                      *           ],
+                     *           "replaced_by": "sub_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "since": "2026-12-01T09:00:00Z",
                      *           "state": "active",
                      *           "tags": [
@@ -18576,7 +19643,7 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "created_at": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
                      *           "retired_at": "2026-12-01T09:00:00Z",
                      *           "state": "active",
@@ -18612,7 +19679,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -18643,7 +19710,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
                      *       "retired_at": "2026-12-01T09:00:00Z",
                      *       "state": "active",
@@ -18694,7 +19761,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
                      *       "retired_at": "2026-12-01T09:00:00Z",
                      *       "state": "active",
@@ -18754,7 +19821,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
                      *       "retired_at": "2026-12-01T09:00:00Z",
                      *       "state": "active",
@@ -18801,7 +19868,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "vk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "private_key": "…",
                      *       "private_key_pem": "…",
                      *       "public_key": "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
@@ -18863,7 +19930,7 @@ export interface operations {
                      *           "failed": 0,
                      *           "failing_since": "2026-12-01T09:00:00Z",
                      *           "former_secret_until": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "wh_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "max_events": 1,
                      *           "name": "news",
                      *           "open_until": "2026-12-01T09:00:00Z",
@@ -18898,7 +19965,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -18948,7 +20015,7 @@ export interface operations {
                      *       "failed": 0,
                      *       "failing_since": "2026-12-01T09:00:00Z",
                      *       "former_secret_until": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "wh_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_events": 1,
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
@@ -19014,7 +20081,7 @@ export interface operations {
                      *       "failed": 0,
                      *       "failing_since": "2026-12-01T09:00:00Z",
                      *       "former_secret_until": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "wh_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_events": 1,
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
@@ -19122,7 +20189,7 @@ export interface operations {
                      *       "failed": 0,
                      *       "failing_since": "2026-12-01T09:00:00Z",
                      *       "former_secret_until": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "wh_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_events": 1,
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
@@ -19190,7 +20257,7 @@ export interface operations {
                      *           "due_at": "2026-12-01T09:00:00Z",
                      *           "ended_at": "2026-12-01T09:00:00Z",
                      *           "events": 0,
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "whd_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "state": "pending"
                      *         }
                      *       ],
@@ -19253,7 +20320,7 @@ export interface operations {
                      *       "due_at": "2026-12-01T09:00:00Z",
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "events": 0,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "whd_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "pending",
                      *       "tries": [
                      *         {
@@ -19376,7 +20443,7 @@ export interface operations {
                      *       "failed": 0,
                      *       "failing_since": "2026-12-01T09:00:00Z",
                      *       "former_secret_until": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "wh_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "max_events": 1,
                      *       "name": "news",
                      *       "open_until": "2026-12-01T09:00:00Z",
@@ -19407,7 +20474,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -19434,7 +20501,7 @@ export interface operations {
                      *       "due_at": "2026-12-01T09:00:00Z",
                      *       "ended_at": "2026-12-01T09:00:00Z",
                      *       "events": 0,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "whd_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "state": "pending"
                      *     }
                      */
@@ -19458,7 +20525,7 @@ export interface operations {
                 /** @description By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed. */
                 actor?: string;
                 /** @description What: `api_key.created`, `message.cancelled` … */
-                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
+                action?: "app.created" | "app.changed" | "app.deleted" | "api_key.created" | "api_key.revoked" | "identity_key.created" | "identity_key.removed" | "vapid_key.created" | "vapid_key.imported" | "vapid_key.activated" | "vapid_key.changed" | "vapid_key.exported" | "app.exported" | "import.begun" | "import.finished" | "subscriptions.restored" | "dead_letters.replayed" | "dead_letters.discarded" | "dead_letters.exported" | "message.paused" | "message.resumed" | "message.cancelled" | "campaign.created" | "campaign.changed" | "campaign.deleted" | "campaign.started" | "campaign.paused" | "campaign.resumed" | "campaign.cancelled" | "topic.created" | "topic.changed" | "topic.removed" | "segment.set" | "segment.removed" | "template.set" | "template.removed" | "webhook.created" | "webhook.changed" | "webhook.removed" | "webhook.secret_rotated" | "webhook.replayed" | "policy.set" | "policy.removed" | "calendar.changed" | "slas.changed" | "caps.changed" | "guard.changed" | "app.released" | "flow.set" | "flow.removed" | "flow.paused" | "flow.resumed" | "flow.reset" | "lane.held" | "lane.released" | "lane.opened" | "lane.closed" | "lane.probed" | "user.erased" | "user.erasure_completed" | "user.exported" | "subscription.erased" | "database.restored" | "master_key.rotated" | "seal_key.added" | "log_level.set" | "log_level.reset" | "alert.resolved" | "teammate.invited" | "teammate.changed" | "teammate.reset" | "teammate.removed" | "teammate.joined" | "teammate.linked" | "teammate.unlinked" | "password.set" | "passkey.added" | "passkey.renamed" | "passkey.removed" | "passkeys.reset" | "session.begun" | "session.refused" | "session.ended";
                 /** @description To this user of `app`, by the label that the log calls them. */
                 user_id?: string;
                 /** @description At this time or later, to the millisecond. */
@@ -19498,7 +20565,7 @@ export interface operations {
                      *           "app": "app_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "at": "2026-12-01T09:00:00Z",
                      *           "detail": {},
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "aud_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "n": 0,
                      *           "target": "…"
                      *         }
@@ -20829,7 +21896,7 @@ export interface operations {
                      *       "began_at": "2026-12-01T09:00:00Z",
                      *       "email": "ann@shop.example",
                      *       "expires_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "ses_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "may_change_team": true,
                      *       "roles": [
                      *         {
@@ -20888,7 +21955,7 @@ export interface operations {
                      *       "began_at": "2026-12-01T09:00:00Z",
                      *       "email": "ann@shop.example",
                      *       "expires_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "ses_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "may_change_team": true,
                      *       "roles": [
                      *         {
@@ -21088,7 +22155,7 @@ export interface operations {
                      *       "data": [
                      *         {
                      *           "created_at": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "pk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "last_used_at": "2026-12-01T09:00:00Z",
                      *           "name": "news",
                      *           "transports": [
@@ -21155,7 +22222,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "pk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_used_at": "2026-12-01T09:00:00Z",
                      *       "name": "news",
                      *       "transports": [
@@ -21265,7 +22332,7 @@ export interface operations {
                     /**
                      * @example {
                      *       "created_at": "2026-12-01T09:00:00Z",
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "pk_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "last_used_at": "2026-12-01T09:00:00Z",
                      *       "name": "news",
                      *       "transports": [
@@ -21360,7 +22427,7 @@ export interface operations {
                      *           "began_at": "2026-12-01T09:00:00Z",
                      *           "browser": "…",
                      *           "expires_at": "2026-12-01T09:00:00Z",
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "ses_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "is_this": true,
                      *           "seen_at": "2026-12-01T09:00:00Z"
                      *         }
@@ -21483,7 +22550,7 @@ export interface operations {
                      *           "disabled_at": "2026-12-01T09:00:00Z",
                      *           "email": "ann@shop.example",
                      *           "has_password": true,
-                     *           "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *           "id": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *           "link_expires_at": "2026-12-01T09:00:00Z",
                      *           "oidc_linked_at": "2026-12-01T09:00:00Z",
                      *           "passkeys": 0,
@@ -21522,7 +22589,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -21559,7 +22626,7 @@ export interface operations {
                      *       "disabled_at": "2026-12-01T09:00:00Z",
                      *       "email": "ann@shop.example",
                      *       "has_password": true,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "link": {
                      *         "expires_at": "2026-12-01T09:00:00Z",
                      *         "path": "…",
@@ -21619,7 +22686,7 @@ export interface operations {
                      *       "disabled_at": "2026-12-01T09:00:00Z",
                      *       "email": "ann@shop.example",
                      *       "has_password": true,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "link_expires_at": "2026-12-01T09:00:00Z",
                      *       "oidc_linked_at": "2026-12-01T09:00:00Z",
                      *       "passkeys": 0,
@@ -21720,7 +22787,7 @@ export interface operations {
                      *       "disabled_at": "2026-12-01T09:00:00Z",
                      *       "email": "ann@shop.example",
                      *       "has_password": true,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "link_expires_at": "2026-12-01T09:00:00Z",
                      *       "oidc_linked_at": "2026-12-01T09:00:00Z",
                      *       "passkeys": 0,
@@ -21814,7 +22881,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description 1 to 255 ASCII characters. The same request made again with it gets the first one's answer and does nothing: remembered for a day or longer, for whoever asked */
+                /** @description 1 to 255 ASCII characters. The same request with it from the same caller gets the response to the first one and does nothing. Kept for two days */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -21838,7 +22905,7 @@ export interface operations {
                      *       "disabled_at": "2026-12-01T09:00:00Z",
                      *       "email": "ann@shop.example",
                      *       "has_password": true,
-                     *       "id": "msg_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
+                     *       "id": "tm_0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70",
                      *       "link": {
                      *         "expires_at": "2026-12-01T09:00:00Z",
                      *         "path": "…",

@@ -25,6 +25,8 @@ export type Counts = Schemas["Counts"];
 export type DeadLetter = Schemas["DeadLetterView"];
 export type Delivery = Schemas["DeliveryView"];
 export type DeliveryState = Schemas["DeliveryState"];
+/** A report of a browser about itself, for support. */
+export type Diagnosis = Schemas["Diagnosis"];
 export type DryRun = Schemas["DryRun"];
 export type Engagement = Schemas["EngagementView"];
 /** Engagement at one push service. */
@@ -43,6 +45,7 @@ export type Guard = Schemas["GuardView"];
 export type Handled = Schemas["Handled"];
 export type Import = Schemas["Import"];
 export type ImportFault = Schemas["ImportFault"];
+export type SampleRow = Schemas["SampleRow"];
 export type Lane = Schemas["LaneView"];
 export type Message = Schemas["MessageView"];
 export type MessageProgress = Schemas["MessageProgress"];

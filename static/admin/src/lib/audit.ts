@@ -24,6 +24,7 @@ export const ACTIONS: Record<Action, string> = {
   "dead_letters.exported": "exported dead letters",
   "import.begun": "began to take in a file of subscriptions",
   "import.finished": "took in a file of subscriptions",
+  "subscriptions.restored": "restored pruned subscriptions",
   "message.paused": "paused a message",
   "message.resumed": "resumed a message",
   "message.cancelled": "cancelled a message",

@@ -4,7 +4,7 @@ import { OUTCOMES, OUTCOME_LOOKS, type Funnel, type Outcome } from "./figures";
 import { capital, clockTime, count, duration, percent, rate, relative, things, type Zone } from "./format";
 import type { Going, Part } from "./messages";
 import { nextTimes } from "./cron";
-import type { Tone } from "./words";
+import { gatewayName, type Tone } from "./words";
 
 export const STATES = ["draft", "scheduled", "sending", "paused", "done", "cancelled"] as const;
 export type CampaignState = (typeof STATES)[number];
@@ -105,6 +105,11 @@ function underWay(it: Standing, progress: CampaignProgress, measured: number | u
     return { tone: "waiting", words: `On its way: ${count(endedOf(it))} done, and ${things(it.toMake, "message")} to come${when}.` };
   }
   if (wholeOf(it) === 0) return { tone: "waiting", words: "On its way: recipients are being found." };
+  const [hold] = progress.held;
+  if (hold) {
+    const when = hold.until ? `not before ${clockTime(new Date(hold.until), now, zone)}` : "waits";
+    return { tone: "retrying", words: `On its way: ${outOf(it)} done, the rest ${when}: ${gatewayName(hold.gateway)} is held.`, path: "/lanes" };
+  }
   if (!progress.rate_per_second && measured !== undefined && measured < STILL) {
     return { tone: "retrying", words: `It waits: ${outOf(it)} done, and nothing ends at the moment.`, path: "/lanes" };
   }

@@ -49,10 +49,12 @@ export interface Button {
   url: string;
   /** The name that it has already: a message like another one keeps its buttons' names, by which receipts tell clicks. */
   name?: string;
+  /** Its picture, which only programs write. */
+  icon?: string;
 }
 
 /** Members of a notification that only programs write. */
-const UNWRITTEN = ["lang", "dir", "app_badge", "data", "data_optional"] as const;
+const UNWRITTEN = ["lang", "dir", "app_badge", "data", "data_optional", "renotify", "timestamp", "vibrate"] as const;
 
 /** Buttons that can be written: as many as any browser shows. */
 export const BUTTONS_MAX = 2;
@@ -119,7 +121,7 @@ export function content(draft: Draft): Notification {
     image: orNone(draft.image),
     badge: orNone(draft.badge),
     tag: orNone(draft.tag),
-    actions: draft.actions.map(({ title, url }, n) => ({ action: called[n] ?? "", title, url: orNone(url) })),
+    actions: draft.actions.map(({ title, url, icon }, n) => ({ action: called[n] ?? "", title, icon, url: orNone(url) })),
     require_interaction: draft.requireInteraction || undefined,
     silent: draft.silent || undefined,
   };
@@ -235,7 +237,7 @@ export function like(said: Notification): Draft {
     image: said.image ?? "",
     badge: said.badge ?? "",
     tag: said.tag ?? "",
-    actions: (said.actions ?? []).map(({ action, title, url }) => ({ title, url: url ?? "", name: action })),
+    actions: (said.actions ?? []).map(({ action, title, url, icon }) => ({ title, url: url ?? "", name: action, icon: icon ?? undefined })),
     requireInteraction: said.require_interaction ?? false,
     silent: said.silent ?? false,
     more: Object.fromEntries(UNWRITTEN.filter((name) => said[name] !== undefined && said[name] !== null && said[name] !== false).map((name) => [name, said[name]])),

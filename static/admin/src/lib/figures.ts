@@ -118,7 +118,7 @@ const SLI_WORDS: Record<Reading["sli"], { title: string; of: string }> = {
   first_retry_success: { title: "First retry succeeds", of: "deliveries that were retried" },
   second_retry_success: { title: "Second retry succeeds", of: "deliveries that were retried twice" },
   backoff_stretch: { title: "Delay of retries, against plan", of: "retries that were accepted" },
-  ttl_expired_purges: { title: "Expired while waiting for a retry", of: "deliveries that were due one" },
+  ttl_expired_purges: { title: "Expired while waiting for a retry", of: "retries that were sent" },
   breaker_trips: { title: "Breakers opened, per lane", of: "openings" },
 };
 

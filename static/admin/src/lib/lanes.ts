@@ -46,6 +46,7 @@ export function because(lane: Lane, now: Date, zone: Zone): string {
         return `An operator holds ${gateway}${at(origin.held_until)}${origin.held_note ? `: ${origin.held_note}` : ""}`;
       }
       if (origin?.held_reason === "key_refused") return `${gateway} refuses the VAPID key; held${at(origin.held_until)}`;
+      if (origin?.held_reason === "mass_gone") return `${gateway} suddenly calls many subscriptions gone; held${at(origin.held_until)}, none is pruned yet`;
       return `${gateway} asked for a pause${at(origin?.held_until)}`;
     case "open":
       return `${gateway} kept failing; nothing is sent${at(origin?.open_until)}, then one probe`;
@@ -110,3 +111,10 @@ export function consequence(order: Order, lane: Lane, flow: Pick<Flow, "waiting"
 /** Lengths that an order can be given, in seconds. */
 export const LENGTHS = [900, 3_600, 14_400, 86_400] as const;
 export const lengthWords = (seconds: number): string => duration(seconds);
+
+/** Choices of how long ago subscriptions to restore were pruned, in seconds. */
+export const PRUNED_WITHIN = [3_600, 6 * 3_600, 86_400, 7 * 86_400] as const;
+
+/** How many subscriptions a restore would bring back, or has. */
+export const restoreWords = (found: number, restored: number | undefined): string =>
+  restored === undefined ? `${things(found, "subscription")} would be active again.` : `${things(restored, "subscription")} ${restored === 1 ? "is" : "are"} active again.`;

@@ -11,7 +11,7 @@ const absolute = (url: string | null | undefined, site: string | undefined): str
 /** Octets as sent. `site` is the app's first origin, by which paths are completed. */
 export function octets(said: Notification, site: string | undefined): number {
   const navigate = absolute(said.url ?? "/", site);
-  const actions = said.actions?.map(({ action, title, url }) => ({ action, title, navigate: absolute(url, site) ?? navigate }));
+  const actions = said.actions?.map(({ action, title, url, icon }) => ({ action, title, icon: absolute(icon, site), navigate: absolute(url, site) ?? navigate }));
   const sent = {
     web_push: 8030,
     mutable: true,
@@ -28,6 +28,9 @@ export function octets(said: Notification, site: string | undefined): number {
       dir: said.dir ?? undefined,
       lang: said.lang ?? undefined,
       requireInteraction: said.require_interaction || undefined,
+      renotify: (said.tag && said.renotify) || undefined,
+      vibrate: !said.silent && said.vibrate?.length ? said.vibrate : undefined,
+      timestamp: said.timestamp ?? undefined,
       silent: said.silent || undefined,
       app_badge: said.app_badge?.toString(),
       actions: actions?.length ? actions : undefined,

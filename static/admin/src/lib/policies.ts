@@ -100,9 +100,11 @@ export function formWords(policy: Policy): string {
 }
 
 /** `8 retries within 2 min 3 s`. */
-export function summary({ retries, window_s }: Timetable): string {
-  if (retries === 0) return "No retry: the first failure is the last";
-  return `${things(retries, "retry", "retries")}${window_s === 0 ? ", at once" : ` within ${duration(window_s)}`}`;
+export function summary({ retries, window_s, cut_short: cut }: Timetable): string {
+  const end = cut?.by === "ttl" ? "the time to live ends first" : "the guide's 24 hours end first";
+  const allowed = cut ? ` (${cut.retries_allowed} are allowed: ${end})` : "";
+  if (retries === 0) return `No retry: the first failure is the last${allowed}`;
+  return `${things(retries, "retry", "retries")}${window_s === 0 ? ", at once" : ` within ${duration(window_s)}`}${allowed}`;
 }
 
 const PLACE_WORDS: Record<string, string> = {
@@ -198,13 +200,14 @@ export function changes(before: Preview, after: Preview): string[] {
   return said.length > 0 ? said : ["Nothing changes for now: what holds is the same."];
 }
 
-export const SCENARIOS = ["outage", "part", "herd", "throttled", "flaky", "slow", "calm"] as const;
+export const SCENARIOS = ["outage", "part", "herd", "throttled", "devices", "flaky", "slow", "calm"] as const;
 export type Scenario = (typeof SCENARIOS)[number];
 export const SCENARIO_WORDS: Record<Scenario, string> = {
   outage: "An outage: everything fails for a minute",
   part: "A part is down: one in 200 fails for ten minutes",
   herd: "A campaign into an outage of a minute",
   throttled: "Throttling: 429 beyond its capacity, then a pause",
+  devices: "Throttled devices: 2 % answer 429 for half a minute",
   flaky: "A flaky gateway: five of a hundred fail",
   slow: "A slow gateway: answers take seconds",
   calm: "Nothing wrong at all",

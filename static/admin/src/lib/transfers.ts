@@ -34,6 +34,8 @@ export const MEANINGS: readonly (readonly [string, string])[] = [
   ["expires_at", "When the browser ends it"],
   ["active", "Whether it is still subscribed"],
   ["unsubscribed_at", "Whether, or since when, it is not"],
+  ["test_device", "Whether it is a test device"],
+  ["ignored", "Nothing: ignore it"],
 ];
 
 /** Columns and what they mean. */
@@ -41,7 +43,7 @@ export type Mapping = Readonly<Record<string, string>>;
 
 /** What mapped columns are to the server: `abo:endpoint,kunde:user_id`. Undefined: nothing is mapped. */
 export function mapOf(mapping: Mapping): string | undefined {
-  const pairs = Object.entries(mapping).flatMap(([theirs, ours]) => (ours ? [`${theirs}:${ours}`] : []));
+  const pairs = Object.entries(mapping).flatMap(([theirs, ours]) => (ours ? [`${theirs}:${ours === "ignored" ? "" : ours}`] : []));
   return pairs.length > 0 ? pairs.join(",") : undefined;
 }
 
@@ -59,11 +61,12 @@ export function importStanding({ finished_at, changed_at, dry_run }: Pick<Import
 }
 
 /** What an import came to, or would come to. */
-export function importWords({ lines, added, known, left_out, refused, dry_run }: Pick<Import, "lines" | "added" | "known" | "left_out" | "refused" | "dry_run">): string {
+export function importWords({ lines, added, known, left_out, restored, pruned, refused, dry_run }: Pick<Import, "lines" | "added" | "known" | "left_out" | "restored" | "pruned" | "refused" | "dry_run">): string {
   const [is, are] = dry_run ? ["would be", "would be"] : ["is", "are"];
   const verb = (n: number) => (n === 1 ? is : are);
   const said = [`${things(added, "subscription")} ${verb(added)} new`, `${["none", "one"][known] ?? fullCount(known)} known already`];
-  if (left_out > 0) said.push(`${things(left_out, "line")} left out, since they are not subscribed any more`);
+  if (restored > 0) said.push(`${fullCount(restored)} of them active again`);
+  if (left_out > 0) said.push(`${things(left_out, "line")} left out, since they are not subscribed any more${pruned > 0 ? ` (${fullCount(pruned)} because their push service called them gone)` : ""}`);
   if (refused > 0) said.push(`${things(refused, "line")} wrong`);
   return `${fullCount(lines)} ${lines === 1 ? "line was" : "lines were"} read: ${said.join(", ")}.`;
 }

@@ -10,7 +10,7 @@ import { Badge } from "../../ui/badge";
 import { Count, Time } from "../../ui/numbers";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
-import { loadLocales, loadRuns } from "./load";
+import { loadLocales, loadRuns, MOVES } from "./load";
 
 /** Which variant works better, as far as that is known. */
 export function Variants({ progress: { variants, runs } }: { progress: CampaignProgress }) {
@@ -108,7 +108,7 @@ export function Gateways({ progress: { gateways } }: { progress: CampaignProgres
 
 /** How each run went, the latest first, beside the one before it. */
 export function Runs({ app, campaign }: { app: AppView; campaign: Campaign }) {
-  const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), { everyS: 60 });
+  const runs = useResource(`runs ${campaign.id}`, (stop) => loadRuns(app.id, campaign.id, stop), { on: MOVES, everyS: 5 });
   const now = clock.shown.value;
   return (
     <Shown of={runs} what="runs" isEmpty={(rows) => rows.length === 0} empty={<p class="soft">None has begun.</p>}>

@@ -18,6 +18,7 @@ import { Table } from "../../ui/table";
 import { LastWords } from "./last-words";
 import { loadAnswers, loadFlow, loadLane } from "./load";
 import { OrderDialog } from "./order";
+import { RestoreDialog } from "./restore";
 
 /** One lane: how it stands, why, and what may be done. */
 export default function LanePage() {
@@ -37,6 +38,7 @@ export default function LanePage() {
           <>
             <State lane={shown} />
             <Orders lane={shown} flow={flow.known.value?.value} onGiven={refresh} />
+            <Restore lane={shown} onDone={refresh} />
             <div class="grid halves">
               <Card title="Waiting">
                 <Shown of={flow} what="what waits">
@@ -94,6 +96,22 @@ function Orders({ lane, flow, onGiven }: { lane: Lane; flow: Flow | undefined; o
           }}
         />
       )}
+    </>
+  );
+}
+
+function Restore({ lane, onDone }: { lane: Lane; onDone: () => unknown }) {
+  const { open, show, close } = useDialog<"restore">();
+  const operator = useMay("operator", lane.app);
+  if (!operator.may) return null;
+  return (
+    <>
+      <p class="row">
+        <button type="button" id="restore" onClick={() => show("restore")}>
+          Restore pruned subscriptions…
+        </button>
+      </p>
+      {open && <RestoreDialog lane={lane} onClose={close} onDone={onDone} />}
     </>
   );
 }
@@ -174,7 +192,7 @@ function Answers({ answers }: { answers: { status: string; n: number }[] }) {
   );
 }
 
-const REASON_WORDS: Record<string, string> = { throttled: "the gateway asked for it", operator: "an operator", key_refused: "the VAPID key is refused" };
+const REASON_WORDS: Record<string, string> = { throttled: "the gateway asked for it", operator: "an operator", key_refused: "the VAPID key is refused", mass_gone: "many subscriptions are suddenly gone" };
 
 function Origins({ lane }: { lane: Lane }) {
   if (lane.origins.length === 0) return <p>Nothing is in force on the way to any of its origins.</p>;

@@ -82,3 +82,15 @@ export function give(order: Order, lane: number, body: OrderBody): Promise<Lane>
       return told(api.POST("/v1/gateways/{lane}/probe", to));
   }
 }
+
+/** Restores subscriptions of a lane that were pruned within a time, or counts them. Returns their number. */
+export async function restorePruned({ app, lane }: Pick<Lane, "app" | "lane">, since: Date, until: Date, dryRun: boolean): Promise<number> {
+  const body = { lane, since: since.toISOString(), until: until.toISOString(), dry_run: dryRun };
+  let restored = 0;
+  for (let more = true; more; ) {
+    const done = await told(api.POST("/v1/apps/{app}/subscriptions/restore", { params: { path: { app } }, body }));
+    restored += done.restored;
+    more = done.more;
+  }
+  return restored;
+}

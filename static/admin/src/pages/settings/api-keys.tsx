@@ -136,7 +136,7 @@ function KeyTable({ keys, onRevoke }: { keys: ApiKey[]; onRevoke: ((key: ApiKey)
             <>
               <Time at={created_at} />
               <br />
-              <span class="fine">{created_by ? actorWords(created_by, session) : "nobody knows by whom"}</span>
+              <span class="fine">{actorWords(created_by, session)}</span>
             </>
           ),
         },

@@ -1,5 +1,5 @@
 import { api, told } from "../../api/client";
-import type { Calendar, Erasure, Found, Gateway, Lane, Subscription } from "../../api/types";
+import type { Calendar, Diagnosis, Erasure, Found, Gateway, Lane, Subscription } from "../../api/types";
 import { clock } from "../../lib/clock";
 import { byGateway, byKey, growth, type Growth, type KeyAge, type Slice } from "../../lib/subscribers";
 import { isId } from "../../lib/deliveries";
@@ -86,6 +86,9 @@ export async function loadLatest(app: string, who: { user?: string; subscription
   const query = { user_id: who.user, subscription: who.subscription, limit: 8 };
   return (await told(api.GET("/v1/apps/{app}/deliveries", { params: { path: { app }, query }, signal }))).data;
 }
+
+export const loadDiagnosis = (app: string, code: string, signal: AbortSignal): Promise<Diagnosis> =>
+  told(api.GET("/v1/apps/{app}/diagnoses/{code}", { params: { path: { app, code } }, signal }));
 
 /** Which of these apps a subscription is of. */
 export async function findApp(apps: readonly { id: string; slug: string }[], subscription: string, signal: AbortSignal): Promise<string | undefined> {

@@ -15,6 +15,7 @@ import { OfApp } from "../../shell/of-app";
 import { Select } from "../../ui/select";
 import { Shown } from "../../ui/shown";
 import { Table } from "../../ui/table";
+import { Diagnosis } from "./diagnosis";
 import { loadGateways, loadGrowth, loadKeys, loadSubscriptions } from "./load";
 import "./subscribers.css";
 
@@ -36,7 +37,7 @@ function OfOneApp({ app }: { app: AppView }) {
   return (
     <>
       <Search app={app} />
-      {searches ? <List app={app} /> : <Base app={app} />}
+      {filters.diagnosis ? <Diagnosis app={app} code={filters.diagnosis} /> : searches ? <List app={app} /> : <Base app={app} />}
     </>
   );
 }
@@ -45,9 +46,9 @@ function Search({ app }: { app: AppView }) {
   const { filters, go, change } = useFilters();
   const submit = (event: SubmitEvent) => {
     event.preventDefault();
-    const { who, tag, topic } = written(event.currentTarget as HTMLFormElement);
+    const { who, tag, topic, diagnosis } = written(event.currentTarget as HTMLFormElement);
     if (who) go(isId(who, "sub_") ? `/subscribers/${app.slug}/subscriptions/${who}` : `/subscribers/${app.slug}/users/${encodeURIComponent(who)}`);
-    else change({ tag, topic, after: undefined });
+    else change({ tag, topic, diagnosis, after: undefined });
   };
   const set = (changes: Record<string, string>) => change({ ...changes, after: undefined });
   return (
@@ -55,6 +56,7 @@ function Search({ app }: { app: AppView }) {
       <SearchField label="Who is this?" name="who" value={undefined} hint="User id, or sub_…" />
       <SearchField label="With the tag" name="tag" value={filters.tag} hint="vip" />
       <SearchField label="In the topic" name="topic" value={filters.topic} hint="news" />
+      <SearchField label="Diagnosis code" name="diagnosis" value={filters.diagnosis} hint="8 digits and letters" />
       <button type="submit" class="primary" id="find">
         Find
       </button>

@@ -11,6 +11,17 @@ import { Choice } from "../composer/fields";
 import { begin, isSending, upload, type Upload } from "./load";
 import { Report } from "./report";
 
+/** Encodings of files that spreadsheets write. The server recognises the first itself. */
+const ENCODINGS = [
+  ["", "UTF-8 or UTF-16"],
+  ["windows-1252", "Windows, Western Europe"],
+  ["windows-1250", "Windows, Central Europe"],
+  ["windows-1251", "Windows, Cyrillic"],
+  ["macintosh", "Mac OS Roman"],
+  ["shift_jis", "Shift JIS"],
+  ["gb18030", "GB 18030"],
+] as const;
+
 interface Props {
   app: AppView;
   /** The import that a file may go on with. */
@@ -38,6 +49,8 @@ function Begin({ app, open, last }: { app: AppView; open: string | undefined; la
   const [file, setFile] = useState<File | undefined>(last?.way.file);
   const [format, setFormat] = useState<Format | undefined>(last?.way.format);
   const [mapping, setMapping] = useState<Mapping>({});
+  const [charset, setCharset] = useState<string | undefined>(last?.way.charset);
+  const [restorePruned, setRestore] = useState(last?.way.restorePruned ?? false);
   const [isAsked, ask] = useState(false);
   const isBusy = last !== undefined && isSending(last);
   const map = mapOf(mapping);
@@ -45,8 +58,8 @@ function Begin({ app, open, last }: { app: AppView; open: string | undefined; la
     setFile(chosen);
     setFormat(chosen && (formatOf(chosen.name) ?? format));
   };
-  const tried = last?.done?.dry_run && last.way.file === file && last.way.format === format && last.way.map === map ? last.done : undefined;
-  const send = (dryRun: boolean, id?: string) => file && format && void begin({ app: app.id, file, format, dryRun, map, ...(id ? { id } : {}) });
+  const tried = last?.done?.dry_run && last.way.file === file && last.way.format === format && last.way.map === map && last.way.charset === charset && last.way.restorePruned === restorePruned ? last.done : undefined;
+  const send = (dryRun: boolean, id?: string) => file && format && void begin({ app: app.id, file, format, dryRun, restorePruned, map, charset, ...(id ? { id } : {}) });
   const ignored = last?.done?.ignored ?? [];
   return (
     <>
@@ -56,6 +69,10 @@ function Begin({ app, open, last }: { app: AppView; open: string | undefined; la
           <input id="import-file" name="file" type="file" accept=".ndjson,.jsonl,.csv,.tsv,.txt,.json" disabled={isBusy} onChange={(event) => choose(event.currentTarget.files?.[0])} />
         </div>
         {file && <Choice label="What it is" name="format" value={format ?? ""} choices={[["", "Choose one"], ...FORMATS.map((format) => [format, FORMAT_WORDS[format]] as const)]} choose={(format) => setFormat((format || undefined) as Format | undefined)} />}
+        {file && <Choice label="Encoding" name="charset" value={charset ?? ""} choices={ENCODINGS} choose={(charset) => setCharset(charset || undefined)} />}
+        <label class="check">
+          <input id="restore-pruned" type="checkbox" checked={restorePruned} disabled={isBusy} onChange={(event) => setRestore(event.currentTarget.checked)} /> <span>Restore subscriptions that their push service called gone</span>
+        </label>
         <Columns columns={[...new Set([...Object.keys(mapping), ...ignored])].filter(isMappable)} mapping={mapping} change={setMapping} />
       </div>
       {last && <Progress last={last} goOn={(id) => void begin({ ...last.way, id })} />}

@@ -23,7 +23,11 @@ export interface Way {
   file: File;
   format: Format;
   dryRun: boolean;
+  /** Whether subscriptions that their push service called gone become active again. */
+  restorePruned: boolean;
   map: string | undefined;
+  /** Encoding of the file. Undefined: UTF-8 or UTF-16. */
+  charset: string | undefined;
   /** The import that it goes on with. */
   id?: string;
 }
@@ -46,11 +50,11 @@ export const isSending = ({ done, problem }: Upload): boolean => !done && !probl
 const KINDS: Record<Format, string> = { ndjson: "application/x-ndjson", csv: "text/csv", json: "application/json" };
 
 /** The browser reads the file while it sends it. */
-function send({ app, file, format, dryRun, map, id }: Way, stop: AbortSignal): Promise<Import> {
+function send({ app, file, format, dryRun, restorePruned, map, charset, id }: Way, stop: AbortSignal): Promise<Import> {
   const how = { body: file as never, bodySerializer: (body: unknown) => body as never, headers: { "Content-Type": KINDS[format] }, signal: stop };
-  const mapped = map === undefined ? {} : { map };
+  const mapped = { ...(map === undefined ? {} : { map }), ...(charset === undefined ? {} : { charset }) };
   if (id) return told(api.POST("/v1/apps/{app}/imports/{import}", { params: { path: { app, import: id }, query: mapped }, ...how }));
-  return told(api.POST("/v1/apps/{app}/imports", { params: { path: { app }, query: { dry_run: dryRun, ...mapped } }, ...how }));
+  return told(api.POST("/v1/apps/{app}/imports", { params: { path: { app }, query: { dry_run: dryRun, restore_pruned: restorePruned, ...mapped } }, ...how }));
 }
 
 const PAUSE_MS = 1_000;

@@ -1,4 +1,4 @@
-import type { Import } from "../../api/types";
+import type { Import, ImportFault, SampleRow } from "../../api/types";
 import { fullCount, things } from "../../lib/format";
 import { faultsCsv, importWords, untold } from "../../lib/transfers";
 import { Table } from "../../ui/table";
@@ -9,34 +9,28 @@ const SHOWN_MAX = 50;
 /** What a file came to, with what was wrong by line and field. */
 export function Report({ of }: { of: Import }) {
   const faults = of.faults ?? [];
+  const warnings = of.warnings ?? [];
   const more = untold(of.refused, faults);
   return (
     <>
       <p class="import-words">{importWords(of)}</p>
       {of.ignored.length > 0 && (
         <p>
-          Columns that say nothing here:{" "}
+          Unknown columns:{" "}
           {of.ignored.map((column, n) => (
             <span key={column}>
               {n > 0 && ", "}
               <code>{column}</code>
             </span>
           ))}
-          . What they say is passed over.
+          . They are ignored.
         </p>
       )}
+      <Sample rows={of.sample ?? []} />
+      {warnings.length > 0 && <Faults caption="Details left out; their lines are imported" faults={warnings} />}
       {faults.length > 0 && (
         <>
-          <Table
-            caption="What was wrong"
-            rows={faults.slice(0, SHOWN_MAX)}
-            id={({ line, field, reason }) => `${line} ${field} ${reason}`}
-            columns={[
-              { head: "Line", cell: ({ line }) => fullCount(line) },
-              { head: "Field", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">the line</span>) },
-              { head: "What is wrong", cell: ({ reason }) => reason },
-            ]}
-          />
+          <Faults caption="What was wrong" faults={faults} />
           <p class="row">
             <button type="button" class="save-report" onClick={() => save(`${of.id}.csv`, faultsCsv(faults))}>
               Save the report
@@ -49,6 +43,46 @@ export function Report({ of }: { of: Import }) {
         </>
       )}
     </>
+  );
+}
+
+function Faults({ caption, faults }: { caption: string; faults: readonly ImportFault[] }) {
+  return (
+    <Table
+      caption={caption}
+      rows={faults.slice(0, SHOWN_MAX)}
+      id={({ line, field, reason }) => `${line} ${field} ${reason}`}
+      columns={[
+        { head: "Line", cell: ({ line }) => fullCount(line) },
+        { head: "Field", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">the line</span>) },
+        { head: "What is wrong", cell: ({ reason }) => reason },
+      ]}
+    />
+  );
+}
+
+const OUTCOMES: Readonly<Record<string, string>> = { read: "would be imported", left_out: "left out", refused: "wrong" };
+
+/** The first rows of a dry run, column by column. */
+function Sample({ rows }: { rows: readonly SampleRow[] }) {
+  if (rows.length === 0) return null;
+  return (
+    <details open>
+      <summary>The first {things(rows.length, "row")}, column by column</summary>
+      {rows.map(({ line, outcome, cells }) => (
+        <Table
+          key={line}
+          caption={`Line ${fullCount(line)}: ${OUTCOMES[outcome] ?? outcome}`}
+          rows={cells.map((cell, n) => ({ ...cell, n }))}
+          id={({ n }) => `${n}`}
+          columns={[
+            { head: "Column", cell: ({ column }) => <code>{column}</code> },
+            { head: "Read as", cell: ({ field }) => (field ? <code>{field}</code> : <span class="soft">ignored</span>) },
+            { head: "Value", cell: ({ value }) => value ?? <span class="soft">empty or not shown</span> },
+          ]}
+        />
+      ))}
+    </details>
   );
 }
 

@@ -205,7 +205,7 @@ function About({ webhook }: { webhook: Webhook }) {
             <Time at={former_secret_until} absolute />
           </Fact>
         )}
-        {created_by && <Fact title="Made by">{actorWords(created_by, session)}</Fact>}
+        <Fact title="Made by">{actorWords(created_by, session)}</Fact>
         {changed_by && <Fact title="Last changed by">{actorWords(changed_by, session)}</Fact>}
       </dl>
     </Card>
