@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::id::AppId;
+use bellwire_core::id::AppId;
 
 use crate::support::cpu::per;
 use crate::support::harness::{Campaign, Harness, notice};

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::id::{AppId, SubscriptionId};
+use bellwire_core::id::{AppId, SubscriptionId};
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::task::JoinSet;

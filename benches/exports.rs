@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::id::AppId;
+use bellwire_core::id::AppId;
 use http_body_util::BodyExt as _;
 
 use crate::support::cpu::{self, Usage, per};

@@ -5,7 +5,7 @@
 //! `N` subscriptions (20,000), `PAIRS` of campaigns (5), of which the medians count. What failed is delivered by its
 //! first retry, after some two seconds.
 
-use bellwire::testkit::model::id::{AppId, MessageId};
+use bellwire_core::id::{AppId, MessageId};
 use serde_json::{Value, json};
 
 use crate::support::harness::{Harness, notice};

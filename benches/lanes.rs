@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::id::{AppId, MessageId};
+use bellwire_core::id::{AppId, MessageId};
 use serde_json::{Value, json};
 
 use crate::support::codes::{self, Sent};

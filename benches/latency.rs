@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::model::id::AppId;
+use bellwire_core::id::AppId;
 use serde_json::json;
 
 use crate::support::codes::{self, Sent};

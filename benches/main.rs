@@ -2,6 +2,7 @@
 //! that the crate is linked once. Settings come from the environment; each module names its own.
 #![allow(clippy::print_stdout, reason = "a benchmark's table is its result")]
 #![allow(unreachable_pub, reason = "nobody is outside")]
+#![allow(clippy::disallowed_methods, reason = "no test drops what begins a transaction")]
 
 mod backups;
 mod campaign;
@@ -27,6 +28,7 @@ mod sealing;
 mod segments;
 mod simulator;
 mod statements;
+mod streams;
 mod support;
 mod templates;
 mod tiers;
@@ -76,6 +78,8 @@ enum Benchmark {
     Codes,
     /// One-time codes beside campaigns
     Latency,
+    /// One-time codes beside a campaign, behind 4 and 24 streams
+    Streams,
     /// What templates cost each recipient
     Templates,
     /// How tiers share what is scarce
@@ -140,6 +144,7 @@ impl Benchmark {
             Self::Webhooks => block_on(webhooks::run()),
             Self::Codes => block_on(codes::run()),
             Self::Latency => block_on(latency::run()),
+            Self::Streams => block_on(streams::run()),
             Self::Templates => block_on(templates::run()),
             Self::Tiers => block_on(tiers::run()),
             Self::Failures => block_on(failures::run()),

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use bellwire::testkit::model::clock::Clock;
+use bellwire_core::clock::Clock;
 use chrono::TimeDelta;
 use sqlx::PgPool;
 

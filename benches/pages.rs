@@ -7,9 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::clock::{Clock, Timestamp};
-use bellwire::testkit::model::id::{AppId, MessageId};
 use bellwire::testkit::vault;
+use bellwire_core::clock::{Clock, Timestamp};
+use bellwire_core::id::{AppId, MessageId};
 use chrono::TimeDelta;
 use futures_util::future::join_all;
 use serde_json::json;

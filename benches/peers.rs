@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire_webpush::keys::SigningKey;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

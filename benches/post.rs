@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::gateway::{Gateways, HostMapping, Post, Settings};
-use bellwire::testkit::model::delivery::Urgency;
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::model::subscription::Endpoint;
+use bellwire_core::delivery::Urgency;
+use bellwire_core::lane::Gateway;
+use bellwire_core::subscription::Endpoint;
+use bellwire_gateway::{Gateways, HostMapping, Post, Settings};
 use bytes::Bytes;
 use http::{HeaderValue, Response};
 use tokio::runtime::{Builder, Runtime};
@@ -62,7 +62,7 @@ fn measure(address: SocketAddr, ca: &str, body_len: usize, in_flight: usize, wor
                             urgency: Urgency::Normal,
                             topic: None,
                             body: body.clone(),
-                            deadline: tokio::time::Instant::now() + Duration::from_secs(10),
+                            patience: Duration::from_secs(10),
                         };
                         assert_eq!(gateways.post(post).await.map(|reply| reply.status), Ok(201));
                     }

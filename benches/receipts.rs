@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
-use bellwire::testkit::webpush::stamp::receipt_token;
+use bellwire::testkit::vault::delivery_token::receipt_token;
+use bellwire_core::clock::Clock;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, header};

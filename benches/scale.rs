@@ -4,7 +4,7 @@
 //! Campaigns to 10,000 and 100,000 with 100,000 retries waiting; with `SCALE=full` also to 1,000,000, and with 1,000,000
 //! waiting, which takes some minutes.
 
-use bellwire::testkit::model::id::AppId;
+use bellwire_core::id::AppId;
 
 use crate::support::cpu::{self, per};
 use crate::support::harness::{Harness, notice};

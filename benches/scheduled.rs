@@ -5,8 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::id::AppId;
+use bellwire_core::clock::Clock;
+use bellwire_core::id::AppId;
 use chrono::TimeDelta;
 use serde_json::json;
 
@@ -46,7 +46,7 @@ async fn at_rest(harness: &Harness, seconds: u32) -> (f64, f64) {
 }
 
 /// Schedules messages to single subscriptions, over the days of the next month.
-async fn schedule(harness: &Harness, app: AppId, to: &[bellwire::testkit::model::id::SubscriptionId], n: usize) {
+async fn schedule(harness: &Harness, app: AppId, to: &[bellwire_core::id::SubscriptionId], n: usize) {
     let path = format!("/v1/apps/{app}/messages/batch");
     let tomorrow = Clock::system().now() + TimeDelta::days(1);
     for first in (0..n).step_by(BATCH) {

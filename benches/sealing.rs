@@ -1,6 +1,6 @@
 //! What preparing one push message costs, on one core, in CPU time: encryption and, where the contender's interface
-//! makes it part of a message, the VAPID signature. Where an accelerator is built in, also what it makes of bursts of each
-//! length. `scripts/bench sealing`
+//! makes it part of a message, the VAPID signature. Where the processor has AVX-512 IFMA, also bursts of each length, eight at
+//! a time. `scripts/bench sealing`
 //!
 //! Contenders take turns in rounds, so that a busy neighbour slows all of them; the median round counts. Every
 //! contender's output is opened before anything is timed.
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 use aes_gcm::aead::{Aead as _, KeyInit as _};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::id::{MessageId, SubscriptionId, VapidKeyId};
-use bellwire::testkit::model::message::{Content, PLAINTEXT_MAX, Payload};
-use bellwire::testkit::model::subscription::BrowserKeys;
 use bellwire::testkit::vault::Vault;
-use bellwire::testkit::webpush::keys::SigningKey;
-use bellwire::testkit::webpush::payload::{Stamp, Template};
-use bellwire::testkit::webpush::seal::{padded_len, seal};
-use bellwire::testkit::webpush::sealer::{LANES, Plain, Sealer};
-use bellwire::testkit::webpush::stamp::{delivery_id, receipt_token};
-use bellwire::testkit::webpush::vapid::TokenCache;
+use bellwire::testkit::vault::delivery_token::{delivery_id, receipt_token};
+use bellwire_core::clock::Clock;
+use bellwire_core::id::{MessageId, SubscriptionId, VapidKeyId};
+use bellwire_core::message::{Content, PLAINTEXT_MAX, Payload};
+use bellwire_core::subscription::BrowserKeys;
+use bellwire_webpush::keys::SigningKey;
+use bellwire_webpush::payload::{Stamp, Template};
+use bellwire_webpush::seal::{padded_len, seal};
+use bellwire_webpush::sealer::{LANES, Plain, Sealer};
+use bellwire_webpush::vapid::TokenCache;
 use p256::elliptic_curve::Generate as _;
 use p256::elliptic_curve::sec1::ToSec1Point as _;
 use uuid::Uuid;
@@ -41,7 +41,7 @@ const ROUNDS: usize = 21;
 const ROUND: Duration = Duration::from_millis(100);
 
 /// Eight at a time is to cost at most this share of one at a time.
-const SHARE_MAX: f64 = 0.4;
+const SHARE_MAX: f64 = 0.25;
 
 /// A way to prepare a message: leaves the body in the buffer it is given.
 type Prepare<'a> = Box<dyn FnMut(&mut Vec<u8>) + 'a>;
@@ -90,7 +90,7 @@ pub fn run() {
 fn eight_at_a_time(browser: &ece::EcKeyComponents, keys: &BrowserKeys, plaintext: &[u8]) {
     let sealer = Sealer::fastest();
     if !sealer.is_accelerated() {
-        return println!("\nmulti-buffer: not measured: this build or this processor has none");
+        return println!("\neight at a time: not measured: this processor has no AVX-512 IFMA");
     }
     let payloads = [Plain { keys, plaintext, pad_to: 0 }; LANES];
     for body in sealer.seal_all(&payloads) {
@@ -114,7 +114,7 @@ fn eight_at_a_time(browser: &ece::EcKeyComponents, keys: &BrowserKeys, plaintext
     }
     let share = medians[LANES - 1] / medians[LANES];
     let verdict = if share <= SHARE_MAX { "" } else { "  missed" };
-    println!("\nmulti-buffer: {share:.2} of one at a time (bar: ≤ {SHARE_MAX}){verdict}");
+    println!("\neight at a time: {share:.2} of one at a time (bar: ≤ {SHARE_MAX}){verdict}");
 }
 
 /// CPU-µs that Bellwire takes for one message, measured now on this machine.

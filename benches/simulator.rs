@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{HostSpec, Minted, Options, Simulator, Verify};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{HostSpec, Minted, Options, Simulator, Verify};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use p256::ecdsa::signature::Signer as _;

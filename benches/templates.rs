@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::template::Templated;
-use bellwire::testkit::template::{Compiled, Person};
+use bellwire_core::template::Templated;
+use bellwire_template::{Compiled, Person};
 use serde_json::{Value, json};
 
 use crate::support::cpu::{self, per};

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::model::id::{AppId, MessageId};
+use bellwire_core::id::{AppId, MessageId};
 use serde_json::json;
 
 use crate::support::harness::{Harness, notice};

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::model::id::AppId;
+use bellwire_core::id::AppId;
 use serde_json::{Value, json};
 
 use crate::support::cpu::{Usage, per};

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::classify::retry_after;
-use bellwire::testkit::model::clock::Timestamp;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::filter::Expression as Segment;
-use bellwire::testkit::policy::expression::Expression;
-use bellwire::testkit::policy::preview::preview;
-use bellwire::testkit::policy::{Layer, Place, Places, Policy, Terms};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_rules::classify::retry_after;
+use bellwire_rules::policy::expression::Expression;
+use bellwire_rules::policy::preview::preview;
+use bellwire_rules::policy::{Layer, Place, Places, Policy, Terms};
+use bellwire_segment::Expression as Segment;
 
 /// An expression is refused at a place inside it, or has a value for any number of retries, the same every time.
 pub fn expression(input: &[u8]) {
@@ -81,7 +81,7 @@ pub fn layer(input: &[u8]) {
             }
         };
         let policy = Policy::in_force(Tier::Promotional, &Places { message: Some(&layer), ..Places::default() });
-        let table = preview(&policy);
+        let table = preview(&policy, None);
         assert_eq!(table.posts, table.retries + 1);
         assert_eq!(table.rows.last().map_or(0, |row| row.last), table.retries);
         assert!(table.shortest_window_s <= table.longest_window_s && table.window_s.is_finite());

@@ -4,9 +4,9 @@
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bellwire::testkit::postgres::DATABASE;
 use bellwire::testkit::store::operations::distribution;
 use bellwire::testkit::store::{self, Beside};
+use bellwire_postgres::DATABASE;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 

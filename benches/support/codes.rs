@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
-use bellwire::testkit::webpush::stamp::delivery_id;
+use bellwire::testkit::vault::delivery_token::delivery_id;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::task::JoinSet;

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::id::{AppId, MessageId};
-use bellwire::testkit::postgres::{DATABASE, Embedded, Options};
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
 use bellwire::testkit::store::{self, keys::data_keys};
 use bellwire::testkit::vault::Vault;
 use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire_core::clock::Clock;
+use bellwire_core::id::{AppId, MessageId};
+use bellwire_core::scope::Scope;
+use bellwire_postgres::{DATABASE, Embedded, Options};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -168,17 +169,22 @@ impl Harness {
 
     /// The same, on a Postgres that counts what each statement costs.
     pub async fn counting() -> Self {
-        Self::begin(true, &[], &[]).await
+        Self::begin(true, &[], &[], &[]).await
     }
 
     /// The same, with these settings of servers besides those of all benchmarks.
     pub async fn open_with(settings: Settings) -> Self {
-        Self::begin(false, &[], settings).await
+        Self::begin(false, &[], &[], settings).await
     }
 
     /// The same, with receivers of webhooks that the server knows.
     pub async fn beside(receivers: &[Receiver]) -> Self {
-        Self::begin(false, receivers, &[]).await
+        Self::begin(false, &[], receivers, &[]).await
+    }
+
+    /// The same, before push services that are started with these arguments.
+    pub async fn before(arguments: &[&str]) -> Self {
+        Self::begin(false, arguments, &[], &[]).await
     }
 
     /// The same, but that the server runs its Postgres itself, as most do, on a machine of so much memory as far as that is told.
@@ -193,15 +199,15 @@ impl Harness {
         Self::around(dir, simulator, postgres, server, address, master_key, &[]).await
     }
 
-    /// The same as the first, sealing eight payloads at a time where that is built in: all other figures are of a server
+    /// The same as the first, sealing eight payloads at a time where the processor can: all other figures are of a server
     /// without, unless `MULTI_BUFFER=1` asks for them.
     pub async fn accelerated() -> Self {
         Self::open_with(&[("BELLWIRE_MULTI_BUFFER", "true")]).await
     }
 
-    async fn begin(counting: bool, receivers: &[Receiver], settings: Settings) -> Self {
+    async fn begin(counting: bool, arguments: &[&str], receivers: &[Receiver], settings: Settings) -> Self {
         let dir = TempDir::new();
-        let simulator = Simulator::start(&dir, SAMPLE, &[]);
+        let simulator = Simulator::start(&dir, SAMPLE, arguments);
         let postgres = match Cluster::open().await {
             Some(cluster) => Postgres::Cluster(cluster),
             None => Postgres::Own(embedded(&dir, counting).await),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bellwire::testkit::simulate::gateways::HostMapping;
+use bellwire_simulator::gateways::HostMapping;
 use serde::Deserialize;
 
 /// The program that is measured.

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use bellwire::testkit::model::base64url;
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::id::{AppId, SubscriptionId};
-use bellwire::testkit::simulate::gateways::{Options, Simulator, Verify};
 use bellwire::testkit::store::outcomes::copy::Rows;
 use bellwire::testkit::store::{keys::vapid_keys, queue::lanes};
 use bellwire::testkit::vault::{self, Purpose, Vault};
+use bellwire_core::base64url;
+use bellwire_core::clock::Clock;
+use bellwire_core::id::{AppId, SubscriptionId};
+use bellwire_simulator::gateways::{Options, Simulator, Verify};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 

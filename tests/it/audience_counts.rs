@@ -4,16 +4,16 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::Progress;
 use bellwire::testkit::store::audience::audience_counts;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, PATIENCE, TestApp, scalar};
 use crate::support::seed;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_audiences_are_taken_in_and_shown_while_nobody_can_read_a_subscription() {
+async fn large_audience_is_counted_without_reading_subscriptions() {
     const N: u32 = 150;
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..N, json!({"topics": ["news"]})).await;
@@ -43,7 +43,7 @@ async fn large_audiences_are_taken_in_and_shown_while_nobody_can_read_a_subscrip
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folding_changes_no_count_and_forgets_what_came_to_nothing() {
+async fn folding_changes_no_count_and_drops_zeros() {
     let app = TestApp::start().await;
     let news = json!({"topics": ["news"]});
     let all = app.subscribe_with("fcm", 0..8, news.clone()).await;

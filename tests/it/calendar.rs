@@ -45,7 +45,7 @@ async fn quiet_hours_hold_by_the_recipients_zone() {
 }
 
 #[tokio::test]
-async fn a_large_campaign_waits_for_each_zone_and_loses_nobody() {
+async fn large_campaign_waits_for_each_zone() {
     let app = TestApp::start().await;
     set(&app, quiet_in_the_morning()).await;
     app.subscribe_with("fcm", 0..60, json!({"timezone": "Asia/Tokyo"})).await;
@@ -62,7 +62,7 @@ async fn a_large_campaign_waits_for_each_zone_and_loses_nobody() {
 }
 
 #[tokio::test]
-async fn what_would_expire_in_quiet_hours_expires_at_once() {
+async fn delivery_expiring_in_quiet_hours_expires_now() {
     let app = TestApp::start().await;
     set(&app, quiet_in_the_morning()).await;
     let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
@@ -74,7 +74,7 @@ async fn what_would_expire_in_quiet_hours_expires_at_once() {
 }
 
 #[tokio::test]
-async fn engagement_waits_for_an_off_peak_window_before_it_is_fanned_out() {
+async fn engagement_fans_out_in_its_off_peak_window() {
     let app = TestApp::start().await;
     set(&app, json!({"timezone": "Europe/Berlin", "off_peak": [{"days": ["fri"], "from": "12:00", "to": "14:00"}]}))
         .await;

@@ -17,7 +17,7 @@ fn column<'a>(told: &'a Value, member: &'a str) -> Vec<&'a Value> {
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_when_a_campaign_runs_and_whom_each_of_its_messages_reaches() {
+async fn dry_run_shows_times_and_reach_per_message() {
     let app = TestApp::start().await; // at 08:00 UTC
     seed(&app, "fcm", 0..200).await;
     let variants = json!([{"name": "plain", "message": {}}, {"name": "loud", "weight": 3, "message": {}}]);

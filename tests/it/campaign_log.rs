@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::id::MessageId;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::clock::Clock;
+use bellwire_core::id::MessageId;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -23,7 +23,7 @@ async fn look_at(app: &TestApp, messages: impl IntoIterator<Item = &String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_campaign_came_to_is_logged_once_by_one_of_two_replicas_and_that_of_a_single_send_never() {
+async fn campaign_result_is_logged_by_one_replica() {
     // Replicas go by the real clock: for them everything here was done an hour ago.
     let clock = Clock::stub(Clock::system().now() - Duration::from_secs(3_600));
     let app = TestApp::with(Setup { clock: Some(clock), ..Setup::default() }).await;

@@ -7,7 +7,7 @@ use crate::campaigns::{create, plan};
 use crate::support::TestApp;
 
 #[tokio::test]
-async fn a_plan_is_checked_when_it_is_saved_and_what_is_wrong_is_pointed_to() {
+async fn plan_faults_are_pointed_to_when_saved() {
     let app = TestApp::start().await;
     let two = json!([{"name": "a", "message": {}}, {"name": "b", "message": {}}]);
     for (more, pointer) in [
@@ -49,7 +49,7 @@ async fn a_plan_is_checked_when_it_is_saved_and_what_is_wrong_is_pointed_to() {
 }
 
 #[tokio::test]
-async fn the_plans_in_the_guide_are_accepted_as_they_stand() {
+async fn guide_plans_are_accepted() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
     let guide = include_str!("../../docs/campaigns.md");

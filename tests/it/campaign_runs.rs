@@ -43,7 +43,7 @@ async fn daily() -> TestApp {
 }
 
 #[tokio::test]
-async fn each_run_has_figures_of_its_own_and_is_compared_with_the_one_before() {
+async fn run_figures_are_compared_with_the_previous() {
     let app = daily().await;
     let page = runs(&app, "").await;
     assert_eq!(numbers(&page), [2, 1], "the latest first");
@@ -71,7 +71,7 @@ async fn each_run_has_figures_of_its_own_and_is_compared_with_the_one_before() {
 }
 
 #[tokio::test]
-async fn runs_are_paged_and_one_that_was_not_is_not_found() {
+async fn runs_are_paged_and_missing_ones_404() {
     let app = daily().await;
     advance(&app, DAY).await;
     let first = runs(&app, "?limit=2").await;
@@ -89,7 +89,7 @@ async fn runs_are_paged_and_one_that_was_not_is_not_found() {
 }
 
 #[tokio::test]
-async fn a_run_whose_pushes_carry_no_receipts_says_that_nobody_knows() {
+async fn run_without_receipts_shows_unknown() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..2).await;
     let mut silent = plan("daily", json!({}));

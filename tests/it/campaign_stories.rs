@@ -20,7 +20,7 @@ async fn messages(app: &TestApp) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_message_by_the_recipients_clock_says_when_that_of_another_zone_is_due() {
+async fn local_time_story_names_the_later_zone() {
     let app = TestApp::start().await; // on a Friday, at 08:00 UTC
     let tokyo = app.subscribe_with("fcm", 0..1, json!({"timezone": "Asia/Tokyo"})).await.remove(0);
     let lima = app.subscribe_with("fcm", 1..2, json!({"timezone": "America/Lima"})).await.remove(0);
@@ -49,7 +49,7 @@ async fn a_message_by_the_recipients_clock_says_when_that_of_another_zone_is_due
 }
 
 #[tokio::test]
-async fn a_follow_up_says_who_did_not_get_or_did_click_what_it_follows() {
+async fn follow_up_story_names_its_audience() {
     let app = TestApp::start().await;
     let both = app.subscribe("fcm", 0..2).await;
     let (clicked, silent) = (&both[0], &both[1]);
@@ -59,7 +59,7 @@ async fn a_follow_up_says_who_did_not_get_or_did_click_what_it_follows() {
         "INSERT INTO receipts (message, subscription, shard, kind, at)
          SELECT m.id, s.id, s.shard, 2, $2 FROM messages m, subscriptions s WHERE s.id = $1",
     )
-    .bind(clicked.id.parse::<bellwire::testkit::model::id::SubscriptionId>().unwrap().0)
+    .bind(clicked.id.parse::<bellwire_core::id::SubscriptionId>().unwrap().0)
     .bind(app.clock.now())
     .execute(&app.pool)
     .await

@@ -6,7 +6,7 @@ use futures_util::future::{Either, select};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use crate::campaigns::{HOUR, MINUTE, accepted, advance, go, order, plan, show, started};
+use crate::campaigns::{HOUR, MINUTE, accepted, advance, create, go, order, plan, show, started};
 use crate::lanes::stored;
 use crate::support::app::{DAY, scalar, until_waiting};
 use crate::support::{START, TestApp, seed};
@@ -30,7 +30,7 @@ fn two_variants() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_campaign_that_is_cancelled_while_a_message_of_it_is_made_cancels_that_message() {
+async fn cancelled_campaign_cancels_a_message_being_made() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..3).await;
     turn_gateway(&app, "hold").await;
@@ -58,7 +58,7 @@ async fn a_campaign_that_is_cancelled_while_a_message_of_it_is_made_cancels_that
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_orders_at_once_all_messages_end_up_with_the_last() {
+async fn last_of_two_concurrent_orders_wins() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..300).await;
     turn_gateway(&app, "hold").await;
@@ -87,7 +87,7 @@ async fn of_two_orders_at_once_all_messages_end_up_with_the_last() {
 }
 
 #[tokio::test]
-async fn an_order_that_is_given_again_is_answered_when_the_messages_have_followed() {
+async fn repeated_order_waits_for_its_messages() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..3).await;
     turn_gateway(&app, "hold").await;
@@ -118,7 +118,7 @@ async fn an_order_that_is_given_again_is_answered_when_the_messages_have_followe
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_whose_client_hangs_up_is_carried_out() {
+async fn order_survives_a_client_that_disconnects() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..3).await;
     turn_gateway(&app, "hold").await;
@@ -141,7 +141,7 @@ async fn an_order_whose_client_hangs_up_is_carried_out() {
 }
 
 #[tokio::test]
-async fn a_campaign_whose_step_fails_holds_up_no_other_and_goes_on_when_it_can() {
+async fn failing_step_blocks_no_other_campaign() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..2).await;
     started(&app, plan("broken", json!({}))).await;
@@ -162,7 +162,7 @@ async fn a_campaign_whose_step_fails_holds_up_no_other_and_goes_on_when_it_can()
 }
 
 #[tokio::test]
-async fn a_test_is_decided_though_retention_has_deleted_a_message_of_it() {
+async fn test_is_decided_after_a_message_expired() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..40).await;
     let test = json!({"share": 0.5, "after": 3600, "otherwise": "first"});
@@ -195,7 +195,7 @@ async fn a_pause_does_not_shorten_a_test() {
 }
 
 #[tokio::test]
-async fn what_lives_for_no_time_does_not_outlive_its_campaign() {
+async fn zero_ttl_ends_with_its_campaign() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..3).await;
     let at_once = json!({"to": {"all": true}, "content": {"title": "Now"}, "ttl": 0});
@@ -234,7 +234,7 @@ async fn what_lives_for_no_time_does_not_outlive_its_campaign() {
 }
 
 #[tokio::test]
-async fn an_order_reaches_a_message_however_many_were_made_after_it() {
+async fn order_reaches_messages_made_much_earlier() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..3).await;
     turn_gateway(&app, "hold").await;
@@ -255,7 +255,7 @@ async fn an_order_reaches_a_message_however_many_were_made_after_it() {
 }
 
 #[tokio::test]
-async fn a_follow_up_of_a_campaign_that_recurs_follows_one_run_of_it() {
+async fn follow_up_of_recurring_campaign_uses_one_run() {
     let app = TestApp::start().await; // at 08:00 UTC
     app.subscribe("fcm", 0..2).await;
     started(&app, plan("daily", json!({"schedule": {"cron": "0 9 * * *", "timezone": "UTC"}}))).await;
@@ -275,7 +275,7 @@ async fn a_follow_up_of_a_campaign_that_recurs_follows_one_run_of_it() {
 }
 
 #[tokio::test]
-async fn a_follow_up_ends_with_a_campaign_that_will_never_run() {
+async fn follow_up_ends_with_a_never_run_campaign() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     for slug in ["first", "second"] {
@@ -293,6 +293,54 @@ async fn a_follow_up_ends_with_a_campaign_that_will_never_run() {
     for slug in ["after-first", "after-second"] {
         let over = show(&app, slug).await;
         assert_eq!((&over["state"], &over["next_at"], accepted(&over)), (&json!("done"), &Value::Null, 0), "{slug}");
+    }
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_is_repeated_after_a_deadlock() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..2).await;
+    started(&app, plan("spring", json!({"variants": two_variants()}))).await;
+    go(&app).await;
+    advance(&app, MINUTE).await;
+    assert_eq!(show(&app, "spring").await["state"], "done");
+    // As retention, which deletes the parts of messages in another order.
+    let mut other = app.pool.begin().await.unwrap();
+    let lock = "SELECT FROM campaign_parts WHERE part = $1 FOR UPDATE";
+    sqlx::query(lock).bind(2).execute(&mut *other).await.unwrap();
+    let deleted = app.call(Method::DELETE, "/v1/apps/shop/campaigns/spring", Value::Null);
+    let block = async {
+        until_waiting(&app.pool, 1).await;
+        sqlx::query(lock).bind(1).execute(&mut *other).await.unwrap();
+        other.rollback().await.unwrap();
+    };
+    let (deleted, ()) = tokio::join!(deleted, block);
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conflicts_in_the_database_have_their_own_codes() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..1).await;
+    create(&app, plan("spring", json!({}))).await;
+    for (state, code) in [
+        ("55P03", "database_conflict"),
+        ("40P01", "database_conflict"),
+        ("40001", "database_conflict"),
+        ("57014", "database_timeout"),
+        ("53300", "database_unavailable"),
+        ("57P01", "database_unavailable"),
+    ] {
+        let fail = format!(
+            "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS
+               $$ BEGIN RAISE EXCEPTION 'as told' USING ERRCODE = '{state}'; END $$;
+             CREATE OR REPLACE TRIGGER fail BEFORE DELETE ON campaigns FOR EACH ROW EXECUTE FUNCTION fail()"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(fail)).execute(&app.pool).await.unwrap();
+        let refused = app.call(Method::DELETE, "/v1/apps/shop/campaigns/spring", Value::Null).await.ok(503);
+        assert_eq!(refused["code"], code, "{state}");
     }
     app.finish().await;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::campaigns;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::{DAY, Reply, Subscriber, scalar};
@@ -58,7 +58,7 @@ pub fn accepted(campaign: &Value) -> i64 {
 
 /// The deliveries that each of these has got.
 async fn got(app: &TestApp, subscriber: &Subscriber) -> i64 {
-    let id: bellwire::testkit::model::id::SubscriptionId = subscriber.id.parse().unwrap();
+    let id: bellwire_core::id::SubscriptionId = subscriber.id.parse().unwrap();
     sqlx::query_scalar("SELECT count(*) FROM attempts WHERE subscription = $1 AND ending = 1")
         .bind(id.0)
         .fetch_one(&app.pool)
@@ -109,7 +109,7 @@ async fn a_campaign_is_drafted_started_sent_and_done() {
 }
 
 #[tokio::test]
-async fn ten_million_drafted_scheduled_and_cancelled_cost_as_many_rows_as_ten() {
+async fn campaign_rows_do_not_grow_with_audience() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     // What counts as the audience: nobody looks at its members before the fan-out comes by.
@@ -139,7 +139,7 @@ async fn ten_million_drafted_scheduled_and_cancelled_cost_as_many_rows_as_ten() 
 }
 
 #[tokio::test]
-async fn a_campaign_is_paused_and_resumed_with_its_messages_and_cancelled_for_good() {
+async fn campaign_steers_its_messages_until_cancelled() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..3).await;
     // Its push service is held meanwhile: what the engine sends before the order comes is nobody's fault.
@@ -167,7 +167,7 @@ async fn a_campaign_is_paused_and_resumed_with_its_messages_and_cancelled_for_go
 }
 
 #[tokio::test]
-async fn each_gets_it_when_their_own_clock_shows_the_time() {
+async fn local_time_campaign_follows_each_clock() {
     let app = TestApp::start().await; // on a Friday, at 08:00 UTC
     let mut people = Vec::new();
     for (i, zone) in ["Asia/Tokyo", "Asia/Kolkata", "Europe/London", "America/New_York"].iter().enumerate() {
@@ -198,7 +198,7 @@ async fn each_gets_it_when_their_own_clock_shows_the_time() {
 }
 
 #[tokio::test]
-async fn a_recurring_campaign_runs_at_its_times_and_makes_up_for_the_last_one_that_was_missed() {
+async fn recurring_campaign_catches_up_its_last_run() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let cron = json!({"cron": "0 9 * * *", "timezone": "Europe/Vienna"});
@@ -225,7 +225,7 @@ async fn a_recurring_campaign_runs_at_its_times_and_makes_up_for_the_last_one_th
 }
 
 #[tokio::test]
-async fn replicas_that_look_at_once_make_each_message_once() {
+async fn concurrent_schedulers_make_each_message_once() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..2).await;
     for slug in ["one", "two", "three"] {
@@ -242,7 +242,7 @@ async fn replicas_that_look_at_once_make_each_message_once() {
 }
 
 #[tokio::test]
-async fn variants_and_those_held_out_share_the_audience_and_nobody_gets_two() {
+async fn variants_and_holdout_divide_the_audience() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..400).await;
     let variants = json!([
@@ -262,7 +262,7 @@ async fn variants_and_those_held_out_share_the_audience_and_nobody_gets_two() {
 }
 
 #[tokio::test]
-async fn after_a_test_the_rest_gets_the_variant_that_won_and_without_a_winner_what_the_author_chose() {
+async fn rest_gets_the_winner_or_the_chosen_variant() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..400).await;
     let variants = json!([
@@ -305,7 +305,7 @@ async fn after_a_test_the_rest_gets_the_variant_that_won_and_without_a_winner_wh
 }
 
 #[tokio::test]
-async fn a_message_with_a_pace_goes_out_at_that_pace() {
+async fn message_keeps_its_pace() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..120).await;
     let slug = started(&app, plan("slow", json!({"pace": {"per_minute": 60}}))).await;
@@ -328,12 +328,12 @@ async fn a_message_with_a_pace_goes_out_at_that_pace() {
 }
 
 #[tokio::test]
-async fn a_follow_up_goes_to_those_who_did_not_click() {
+async fn follow_up_reaches_those_without_a_click() {
     let app = TestApp::start().await;
     let people = app.subscribe("fcm", 0..4).await;
     started(&app, plan("first", json!({}))).await;
     go(&app).await;
-    let clicked: bellwire::testkit::model::id::SubscriptionId = people[2].id.parse().unwrap();
+    let clicked: bellwire_core::id::SubscriptionId = people[2].id.parse().unwrap();
     sqlx::query("INSERT INTO receipts (message, subscription, kind, shard, at) SELECT id, $1, 2, $2, $3 FROM messages")
         .bind(clicked.0)
         .bind(clicked.shard())
@@ -358,7 +358,7 @@ async fn a_follow_up_goes_to_those_who_did_not_click() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_campaign_goes_out_once_it_has_expired() {
+async fn expired_campaign_sends_nothing() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let rule = app.simulator.add_rule(Rule::always(Action::ServerError)).expect("a rule");
@@ -381,7 +381,7 @@ async fn nothing_of_a_campaign_goes_out_once_it_has_expired() {
 }
 
 #[tokio::test]
-async fn a_campaign_is_shown_to_some_before_it_goes_to_all_and_its_plan_is_cloned() {
+async fn campaign_is_tested_and_its_plan_cloned() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     app.subscribe("fcm", 1..3).await;
@@ -407,7 +407,7 @@ async fn a_campaign_is_shown_to_some_before_it_goes_to_all_and_its_plan_is_clone
 }
 
 #[tokio::test]
-async fn a_list_says_how_far_each_campaign_has_come_and_a_message_which_one_made_it() {
+async fn list_shows_campaign_progress_and_origin() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..3).await;
     app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(Action::Gone) }).unwrap();
@@ -434,5 +434,44 @@ async fn a_list_says_how_far_each_campaign_has_come_and_a_message_which_one_made
         assert_eq!((&message["campaign"], &shown["campaign"]), (of, of));
     }
     assert_eq!(messages["data"].as_array().unwrap().len(), 2);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn campaign_under_way_counts_rate_since_start() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..200).await;
+    let slug = started(&app, plan("young", json!({}))).await;
+    go(&app).await;
+    app.clock.advance(Duration::from_secs(4));
+    assert_eq!(show(&app, &slug).await["progress"]["rate_per_second"], 50.0);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn campaign_names_held_push_service_instead_of_eta() {
+    let app = TestApp::start().await;
+    seed(&app, "fcm", 0..200).await;
+    seed(&app, "apple", 0..200).await;
+    let lane = scalar(&app.pool, "SELECT id::bigint FROM lanes WHERE gateway = 'apple'").await;
+    let until = app.clock.now() + 10 * MINUTE;
+    let hold = app.operate(Method::POST, &format!("/v1/gateways/{lane}/hold"), json!({"seconds": 600})).await;
+    assert_eq!(hold.status, 200, "{hold:?}");
+    let slug = started(&app, plan("held", json!({}))).await;
+    go(&app).await;
+    app.clock.advance(Duration::from_secs(4));
+    let progress = show(&app, &slug).await["progress"].clone();
+    assert_eq!((&progress["rate_per_second"], &progress["eta"]), (&json!(50.0), &Value::Null));
+    assert_eq!(progress["held"], json!([{"gateway": "apple", "until": json!(until)}]));
+
+    app.operate(Method::POST, &format!("/v1/gateways/{lane}/release"), json!({})).await.ok(200);
+    app.call(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
+    go(&app).await;
+    let paused = show(&app, &slug).await["progress"].clone();
+    assert_eq!(paused["held"], json!([{"gateway": "apple", "until": null}]), "the flow is paused");
+    app.call(Method::POST, "/v1/apps/shop/flow/resume", Value::Null).await.ok(200);
+    advance(&app, MINUTE).await;
+    let done = show(&app, &slug).await;
+    assert_eq!((accepted(&done), &done["progress"]["held"]), (400, &json!([])));
     app.finish().await;
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::queue::claims::LEASE;
+use bellwire_core::clock::Clock;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::crash::{held, until};
@@ -48,7 +48,7 @@ fn all(ending: &str, n: i64) -> BTreeMap<String, i64> {
 }
 
 #[tokio::test]
-async fn what_exceeds_a_cap_ends_as_capped_and_its_story_says_which_cap_and_until_when() {
+async fn capped_delivery_names_its_cap_and_end() {
     let app = capped(json!([{"max": 2, "window": "1d"}, {"max": 5, "window": "7d"}])).await;
     let ann = &app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await[0];
     for _ in 0..2 {
@@ -84,7 +84,7 @@ async fn a_window_rolls_to_the_millisecond() {
 }
 
 #[tokio::test]
-async fn a_user_counts_once_for_all_their_browsers_which_get_a_message_or_do_not() {
+async fn user_counts_once_for_all_browsers() {
     let app = capped(json!([{"max": 1, "window": "1h"}])).await;
     for gateway in ["fcm", "mozilla", "apple"] {
         app.subscribe_with(gateway, 0..1, json!({"user_id": "ann"})).await;
@@ -106,7 +106,7 @@ async fn a_user_counts_once_for_all_their_browsers_which_get_a_message_or_do_not
 }
 
 #[tokio::test]
-async fn tiers_count_together_or_alone_and_transactional_messages_never() {
+async fn transactional_messages_count_against_no_cap() {
     let app = capped(json!([{"max": 1, "window": "1h"}, {"tiers": ["promotional"], "max": 2, "window": "1d"}])).await;
     let ann = &app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await[0];
     let promotional = || json!({"tier": "promotional"});
@@ -151,7 +151,7 @@ async fn a_campaign_leaves_out_who_has_had_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_together_send_no_more_than_a_cap_allows() {
+async fn replicas_share_a_cap() {
     let app = capped(json!([{"max": 2, "window": "1d"}])).await;
     let other = app.worker(app.clock.clone()).await;
     for user in 0..60 {
@@ -173,7 +173,7 @@ async fn replicas_together_send_no_more_than_a_cap_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_messages_that_are_claimed_at_once_the_first_ones_go() {
+async fn first_of_several_claimed_messages_passes_the_cap() {
     let app = capped(json!([{"max": 2, "window": "1d"}])).await;
     app.subscribe_with("fcm", 0..2, json!({"user_id": "ann"})).await;
     app.dispatcher.stop(Duration::ZERO).await;
@@ -205,7 +205,7 @@ async fn a_retry_that_succeeds_later_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_worker_had_reserved_before_it_was_lost_counts_once() {
+async fn reservation_of_a_lost_worker_counts_once() {
     let app = capped(json!([{"max": 1, "window": "1d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     let hold = app.simulator.add_rule(Rule { count: Some(1), ..Rule::always(Action::Hold) }).unwrap();
@@ -223,7 +223,7 @@ async fn what_a_worker_had_reserved_before_it_was_lost_counts_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_does_not_learn_that_it_reserved_puts_back_and_finds_its_place() {
+async fn unconfirmed_reservation_is_found_again() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     cap(&app, json!([{"max": 1, "window": "1d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
@@ -238,7 +238,7 @@ async fn a_worker_that_does_not_learn_that_it_reserved_puts_back_and_finds_its_p
 }
 
 #[tokio::test]
-async fn what_is_cancelled_before_it_is_sent_takes_no_place() {
+async fn cancelled_delivery_uses_no_cap() {
     let app = capped(json!([{"max": 1, "window": "1d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     app.call(Method::POST, "/v1/apps/shop/flow/pause", Value::Null).await.ok(200);
@@ -253,7 +253,7 @@ async fn what_is_cancelled_before_it_is_sent_takes_no_place() {
 }
 
 #[tokio::test]
-async fn quiet_hours_keep_a_message_from_its_place_until_they_end() {
+async fn quiet_hours_delay_the_cap_reservation() {
     let app = capped(json!([{"max": 1, "window": "1h"}])).await;
     let calendar = json!({"timezone": "UTC", "quiet_hours": {"from": "00:00", "to": "23:00"}});
     app.call(Method::PUT, "/v1/apps/shop/calendar", calendar).await.ok(200);
@@ -295,7 +295,7 @@ async fn what_counts_is_forgotten_with_whoever_is_erased() {
 }
 
 #[tokio::test]
-async fn what_no_cap_can_count_any_more_is_cleared_away() {
+async fn outdated_cap_counts_are_cleared() {
     let app = capped(json!([{"max": 1, "window": "30d"}])).await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     assert_eq!(to_ann(&app, json!({})).await, all("accepted", 1));
@@ -310,7 +310,7 @@ async fn what_no_cap_can_count_any_more_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn caps_are_replaced_as_a_whole_and_every_mistake_is_named() {
+async fn caps_are_replaced_whole_with_named_mistakes() {
     let app = TestApp::start().await;
     let path = "/v1/apps/shop/caps";
     assert_eq!(app.get(path).await, json!({"caps": []}));

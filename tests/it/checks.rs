@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::testkit::checks;
 use bellwire::testkit::http_server::{Limits, serve};
-use bellwire::testkit::simulate::gateways::{Action, Fault, Rule};
+use bellwire_simulator::gateways::{Action, Fault, Rule};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -19,7 +19,7 @@ fn of<'a>(findings: &'a [Value], check: &str) -> &'a Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_it() {
+async fn checks_list_faults_first_with_remedies() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     app.run_until_idle().await;
@@ -66,11 +66,13 @@ async fn everything_is_looked_at_and_what_is_wrong_comes_first_with_what_mends_i
         .execute(&app.pool)
         .await
         .unwrap();
-    sqlx::query("INSERT INTO workers (id, started_at, beat_at, version) VALUES (gen_random_uuid(), $1, $1, '0.0.1')")
-        .bind(app.clock.now())
-        .execute(&app.pool)
-        .await
-        .unwrap();
+    sqlx::query(
+        "INSERT INTO workers (id, started_at, beat_at, version, beats) VALUES (gen_random_uuid(), $1, $1, '0.0.1', 1)",
+    )
+    .bind(app.clock.now())
+    .execute(&app.pool)
+    .await
+    .unwrap();
     let found = looked_at(&app).await;
     for (check, named) in [
         ("lanes", "1 lane is held."),
@@ -94,7 +96,7 @@ fn health(findings: &[Value], check: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn others_are_asked_over_the_network_as_pushes_and_browsers_would() {
+async fn checks_ask_others_over_the_network() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let public_url = format!("http://{}", listener.local_addr().unwrap()).parse().ok();
     let checks_setup = checks::Setup { public_url, asks_others: true, ..checks::Setup::default() };
@@ -139,7 +141,7 @@ async fn leases_that_nobody_takes_over_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lane_shows_how_much_it_lets_through_and_what_its_push_service_last_said() {
+async fn lane_shows_its_limit_and_last_error() {
     let app = TestApp::start().await;
     app.subscribe("mozilla", 0..3).await;
     let lane = app.lane("mozilla").await;

@@ -78,7 +78,7 @@ async fn empty(cluster: &Cluster, app: &TestApp, from: usize, to: usize) -> u64 
 const MACHINES: &str = "SELECT count(DISTINCT nodeport) FROM citus_shards WHERE table_name = 'subscriptions'::regclass";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_database_holds_is_distributed_once_each_machine_gets_as_much_and_work_goes_on() {
+async fn database_is_distributed_evenly_and_work_continues() {
     let Some(cluster) = cluster().await else { return };
     let database = TestDatabase::undistributed(cluster, 2).await;
     let app = TestApp::with(Setup { database: Some(database), ..Setup::default() }).await;
@@ -121,7 +121,7 @@ async fn what_a_database_holds_is_distributed_once_each_machine_gets_as_much_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_lost_in_the_middle_of_a_campaign_costs_no_delivery_and_no_repeat() {
+async fn lost_node_costs_no_delivery() {
     let Some(cluster) = cluster().await else { return };
     let app = app_on(cluster, 2, 8).await;
     let (message, rules) = in_the_middle(&app).await;
@@ -135,7 +135,7 @@ async fn a_machine_that_is_lost_in_the_middle_of_a_campaign_costs_no_delivery_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shard_that_is_moved_in_the_middle_of_a_campaign_costs_no_delivery_and_no_repeat() {
+async fn moved_shard_costs_no_delivery() {
     let Some(cluster) = cluster().await else { return };
     let _alone = MOVING.lock().await;
     let app = app_on(cluster, 2, 4).await;
@@ -148,7 +148,7 @@ async fn a_shard_that_is_moved_in_the_middle_of_a_campaign_costs_no_delivery_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_is_added_in_the_middle_of_a_campaign_takes_its_part() {
+async fn added_node_takes_its_share() {
     let Some(cluster) = cluster().await else { return };
     let _alone = MOVING.lock().await;
     let app = app_on(cluster, 1, 4).await;
@@ -182,7 +182,7 @@ async fn none_is_unknown(app: &TestApp) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_gets_a_user_is_found_by_it_and_users_who_left_are_forgotten() {
+async fn moved_user_is_found_departed_user_forgotten() {
     let Some(_) = cluster().await else { return };
     let app = TestApp::start().await;
     let path = |id: &str| format!("/v1/apps/shop/subscriptions/{id}");
@@ -239,7 +239,7 @@ async fn whoever_gets_a_user_is_found_by_it_and_users_who_left_are_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_is_erased_and_logs_in_meanwhile_is_found() {
+async fn erased_user_who_returns_is_found() {
     let Some(_) = cluster().await else { return };
     let app = TestApp::start().await;
     let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": "dora", "topics": ["news"]})).await.remove(0);

@@ -41,7 +41,7 @@ async fn run(dir: &TempDir, program: &str, arguments: &[&str], variables: &[(&st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_description_is_valid_and_generated_clients_send_messages() {
+async fn description_is_valid_and_generated_clients_send() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
     let server = Server::with(&app, &["--roles", "api"]).await;
@@ -79,7 +79,7 @@ async fn the_description_is_valid_and_generated_clients_send_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_admin_pages_types_are_those_of_the_description() {
+async fn admin_types_match_the_description() {
     let app = TestApp::start().await;
     let dir = workshop(&app).await;
     run(&dir, "node_modules/.bin/openapi-typescript", &["openapi.json", "-o", "schema.d.ts"], &[]).await;

@@ -15,8 +15,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use bellwire::testkit::simulate::gateways::{self, Simulator};
 use bellwire::testkit::vault::master_key::MasterKey;
+use bellwire_simulator::gateways::{self, Simulator};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -39,8 +39,9 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
+/// Standard error, with the program's path in printed commands shortened to its name.
 fn error_text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    String::from_utf8_lossy(&output.stderr).replace(env!("CARGO_BIN_EXE_bellwire"), "bellwire")
 }
 
 /// What was printed, which is one line.
@@ -53,7 +54,7 @@ fn line(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn wrong_usage_exits_with_2_and_names_the_setting() {
+async fn wrong_usage_exits_with_2_and_setting() {
     let dir = TempDir::new();
     let output = run(bellwire(dir.path()).args(["serve"]).env("BELLWIRE_BATCH_MAX", "9999")).await;
     assert_eq!(output.status.code(), Some(2));
@@ -91,7 +92,7 @@ async fn the_settings_in_force_are_printed_without_secrets() {
 }
 
 #[tokio::test]
-async fn a_file_that_merely_lies_in_the_current_directory_is_told_of_but_not_read() {
+async fn file_in_current_directory_is_mentioned_not_read() {
     let (dir, elsewhere) = (TempDir::new(), TempDir::new());
     std::fs::write(elsewhere.path().join("bellwire.toml"), "batch_max = 111\n").expect("a file");
     let print = || {
@@ -109,7 +110,7 @@ async fn a_file_that_merely_lies_in_the_current_directory_is_told_of_but_not_rea
 }
 
 #[tokio::test]
-async fn a_file_that_others_own_or_may_write_is_refused_however_it_was_found() {
+async fn file_with_foreign_owner_is_refused() {
     let dir = TempDir::new();
     let file = dir.path().join("bellwire.toml");
     let set_mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("a mode");
@@ -145,7 +146,7 @@ async fn only_a_cluster_of_citus_is_distributed() {
 }
 
 #[tokio::test]
-async fn doctor_tells_what_is_wrong_and_exits_with_3() {
+async fn doctor_names_faults_and_exits_with_3() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let doctor = || {
         let mut command = bellwire(dir.path());
@@ -177,7 +178,7 @@ async fn doctor_tells_what_is_wrong_and_exits_with_3() {
 }
 
 #[tokio::test]
-async fn doctor_asks_push_services_unless_it_is_told_to_stay_offline() {
+async fn doctor_asks_push_services_unless_offline() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let simulator = Simulator::start(gateways::Options::default()).await.expect("a simulator");
     let ca = dir.path().join("ca.pem");
@@ -212,7 +213,7 @@ async fn doctor_asks_push_services_unless_it_is_told_to_stay_offline() {
 }
 
 #[tokio::test]
-async fn an_interrupted_rotation_of_the_master_key_is_finished_by_the_next() {
+async fn interrupted_master_key_rotation_is_finished_next() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let verb = |verb: &[&str]| {
         let mut command = bellwire(dir.path());
@@ -242,7 +243,7 @@ async fn an_interrupted_rotation_of_the_master_key_is_finished_by_the_next() {
 }
 
 #[tokio::test]
-async fn a_server_without_leave_to_migrate_refuses_an_old_schema() {
+async fn server_without_migration_right_refuses_old_schema() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     sqlx::query("DELETE FROM _sqlx_migrations WHERE version = 4").execute(&database.pool).await.expect("1 row");
     let output = run(bellwire(dir.path())
@@ -274,7 +275,7 @@ fn stop(mut server: Child) {
 }
 
 #[test]
-fn a_server_with_its_own_postgres_starts_says_so_and_stops_on_sigterm() {
+fn embedded_server_starts_and_stops_on_sigterm() {
     let dir = TempDir::new();
     let (server, started) = serve(dir.path());
     assert_eq!(started["data"], dir.path().to_str().expect("UTF-8"));
@@ -286,7 +287,7 @@ fn a_server_with_its_own_postgres_starts_says_so_and_stops_on_sigterm() {
 }
 
 #[test]
-fn a_key_made_in_a_directory_that_no_server_uses_comes_with_a_warning_and_beside_its_server_without() {
+fn key_in_an_unused_directory_gets_a_warning() {
     let dir = TempDir::new();
     let data = dir.path().display();
     let create =

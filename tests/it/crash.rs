@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::postgres::{Durability, Embedded, Options};
-use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
 use bellwire::testkit::store::queue::claims::LEASE;
+use bellwire_core::clock::Clock;
+use bellwire_postgres::{Durability, Embedded, Options};
+use bellwire_simulator::gateways::{Action, Report, Rule};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::time::timeout;
@@ -66,7 +66,7 @@ pub async fn without_engine_on(database: Option<TestDatabase>) -> TestApp {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_killed_in_the_middle_of_a_campaign_loses_nothing_and_repeats_at_most_its_open_batches() {
+async fn killed_server_repeats_at_most_open_batches() {
     const N: u32 = 2_000;
     let app = without_engine().await;
     seed(&app, "fcm", 0..N).await;
@@ -117,7 +117,7 @@ async fn in_the_middle(dir: &TempDir) -> (Arc<Embedded>, TestApp, String, [u64; 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_post_of_a_batch_starts_before_a_crash_of_postgres_would_leave_it_taken() {
+async fn batch_posts_start_after_a_durable_claim() {
     let dir = TempDir::new();
     let postgres = postgres_of_its_own(&dir).await;
     let app = TestApp::with(Setup { database: Some(TestDatabase::of(&postgres).await), ..Setup::default() }).await;
@@ -165,7 +165,7 @@ async fn recover(app: &TestApp, message: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_restarted_under_load_costs_no_delivery_and_no_repeat() {
+async fn postgres_restart_costs_no_delivery() {
     let dir = TempDir::new();
     let (postgres, app, message, rules) = in_the_middle(&dir).await;
     blocking(&postgres, |postgres| postgres.stop()).await;
@@ -179,7 +179,7 @@ async fn a_postgres_restarted_under_load_costs_no_delivery_and_no_repeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_that_crashes_under_load_costs_no_delivery() {
+async fn postgres_crash_costs_no_delivery() {
     let dir = TempDir::new();
     let (postgres, app, message, rules) = in_the_middle(&dir).await;
     blocking(&postgres, |postgres| postgres.kill()).await;

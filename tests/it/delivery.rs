@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::stops::until_told;
 use crate::support::{Setup, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_campaign_reaches_every_subscriber_of_every_gateway_once() {
+async fn campaign_reaches_each_subscriber_once() {
     let app = TestApp::start().await;
     for gateway in ["fcm", "mozilla", "wns", "apple", "other"] {
         app.subscribe(gateway, 0..30).await;
@@ -28,7 +28,7 @@ async fn a_campaign_reaches_every_subscriber_of_every_gateway_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_single_send_carries_the_envelope_that_a_service_worker_needs() {
+async fn single_send_carries_the_worker_envelope() {
     let app = TestApp::start().await;
     let subscriber = &app.subscribe("mozilla", 0..1).await[0];
     let message = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
@@ -47,7 +47,7 @@ async fn a_single_send_carries_the_envelope_that_a_service_worker_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_meets_a_503_is_retried_and_keeps_its_id() {
+async fn retry_after_503_keeps_the_delivery_id() {
     let app = TestApp::start().await;
     let rule = Rule { attempts: Some([1, 1]), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
     app.simulator.add_rule(rule).unwrap();
@@ -65,7 +65,7 @@ async fn a_delivery_that_meets_a_503_is_retried_and_keeps_its_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gone_subscription_is_pruned_with_everything_that_waits_for_it() {
+async fn gone_subscription_is_pruned_with_its_queue() {
     let app = TestApp::start().await;
     let subscriber = &app.subscribe("apple", 0..1).await[0];
     let to = json!({"subscriptions": [subscriber.id]});
@@ -84,13 +84,11 @@ async fn a_gone_subscription_is_pruned_with_everything_that_waits_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_throttling_gateway_holds_its_own_lane_and_no_other() {
+async fn throttling_gateway_holds_only_its_lane() {
     let app = TestApp::start().await;
-    let throttled = Rule {
-        gateway: Some(Gateway::Wns),
-        count: Some(1),
-        ..Rule::always(Action::Throttled { retry_after_s: Some(60) })
-    };
+    let headers = vec![("x-wns-status".into(), "appthrottled".into()), ("retry-after".into(), "60".into())];
+    let by_app = Action::Answer { status: 406, headers, body: String::new() };
+    let throttled = Rule { gateway: Some(Gateway::Wns), count: Some(1), ..Rule::always(by_app) };
     app.simulator.add_rule(throttled).unwrap();
     app.subscribe("wns", 0..20).await;
     app.subscribe("fcm", 0..120).await;
@@ -105,7 +103,7 @@ async fn a_throttling_gateway_holds_its_own_lane_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
+async fn too_large_payload_shrinks_raw_one_dies() {
     let app = TestApp::start().await;
     let subscriber = &app.subscribe("fcm", 0..1).await[0];
     let to = json!({"subscriptions": [subscriber.id]});
@@ -126,11 +124,41 @@ async fn a_payload_too_large_is_sent_again_smaller_and_a_raw_one_dies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_large_loses_its_padding_first_and_shrinks_until_its_gateway_takes_it() {
+async fn small_payload_loses_padding_then_content() {
+    let content = json!({"title": "T", "body": "b".repeat(150)});
+    for (refused, notification, raw) in [(1, "accepted", "accepted"), (2, "accepted", "dead"), (99, "dead", "dead")] {
+        let app = TestApp::start().await;
+        let rule = Rule { attempts: Some([1, refused]), ..Rule::always(Action::TooLarge) };
+        app.simulator.add_rule(rule).unwrap();
+        // Each has a push service of its own, which has shown nothing of what it takes.
+        let [shown, plain] =
+            [app.subscribe("fcm", 0..1).await.remove(0), app.subscribe("mozilla", 0..1).await.remove(0)];
+        let sent = app.send(json!({"subscriptions": [shown.id]}), json!({"content": content})).await;
+        app.run_until_idle().await;
+        let delivery = app.delivery(&sent, &shown.id).await;
+        assert_eq!(delivery["state"], notification, "{refused}: {delivery}");
+        let reason = |n: usize| delivery["attempts"][n]["reason"].as_str().unwrap_or_default();
+        assert!(reason(0).ends_with("sent again without padding"), "{delivery}");
+        assert!(refused == 1 || reason(1).ends_with("the end of body"), "{delivery}");
+
+        let body = json!({"to": {"subscriptions": [plain.id]}, "payload": "x".repeat(100)});
+        let sent = app.call(Method::POST, "/v1/apps/shop/messages", body).await.ok(202);
+        app.run_until_idle().await;
+        let delivery = app.delivery(sent["id"].as_str().unwrap(), &plain.id).await;
+        assert_eq!(delivery["state"], raw, "{refused}: {delivery}");
+        for letter in app.get("/v1/apps/shop/dead-letters").await["data"].as_array().unwrap() {
+            assert!(letter["detail"].as_str().unwrap().contains("octets, and it cannot be made smaller"), "{letter}");
+        }
+        app.finish().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_large_payload_loses_padding_first() {
     const TAKES: usize = 2_000; // octets of plaintext
-    let mut options = bellwire::testkit::simulate::gateways::Options::default();
+    let mut options = bellwire_simulator::gateways::Options::default();
     for host in &mut options.hosts {
-        host.body_limit = Some(TAKES + bellwire::testkit::webpush::OVERHEAD);
+        host.body_limit = Some(TAKES + bellwire_webpush::OVERHEAD);
     }
     let app = TestApp::with(Setup { simulator: options, ..Setup::default() }).await;
     // At two gateways: what one has shown of its limit holds for what it gets next.
@@ -155,11 +183,11 @@ async fn what_is_too_large_loses_its_padding_first_and_shrinks_until_its_gateway
         let len = received[0].plaintext.as_ref().unwrap().len();
         assert!((1_500..=TAKES).contains(&len), "{len}");
     }
-    app.finish_after(&[bellwire::testkit::simulate::gateways::Fault::TooLarge]).await;
+    app.finish_after(&[bellwire_simulator::gateways::Fault::TooLarge]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_that_changes_its_endpoint_in_the_middle_of_a_campaign_gets_it_once() {
+async fn endpoint_change_mid_campaign_delivers_once() {
     // One POST at a time, which is held: the fan-out stands behind its first batch of 50.
     let dispatch = Settings { lane_limit_max: 1, batch_min: 50, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;

@@ -94,7 +94,7 @@ fn told<'a>(lines: &'a [String], word: &str) -> &'a str {
 }
 
 #[tokio::test]
-async fn a_demo_that_is_kept_has_something_for_every_page_and_ends_with_a_link_that_signs_in() {
+async fn kept_demo_fills_pages_and_prints_sign_in() {
     let dir = TempDir::new();
     let mut command = tokio::process::Command::from(demo(dir.path()));
     command.arg("--keep").stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);

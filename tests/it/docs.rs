@@ -24,9 +24,9 @@ fn root() -> &'static Path {
 }
 
 /// A Markdown file.
-struct Page {
+pub struct Page {
     /// Its path from the repository's root.
-    path: String,
+    pub path: String,
     /// Its text without fenced blocks, whose lines are empty.
     prose: String,
     /// Fenced blocks with their languages.
@@ -34,6 +34,11 @@ struct Page {
 }
 
 impl Page {
+    /// Every page of the repository.
+    pub fn all() -> Vec<Self> {
+        pages()
+    }
+
     fn read(path: &Path) -> Self {
         let text = std::fs::read_to_string(path).expect("UTF-8");
         let name = path.strip_prefix(root()).expect("within the repository");
@@ -65,7 +70,7 @@ impl Page {
         })
     }
 
-    fn shell(&self) -> impl Iterator<Item = &str> {
+    pub fn shell(&self) -> impl Iterator<Item = &str> {
         self.blocks.iter().filter(|(language, _)| language == "sh").map(|(_, block)| block.as_str())
     }
 
@@ -119,7 +124,7 @@ fn every_file_that_is_named_exists() {
     let here = |path: &str| root().join(path).exists();
     let (mut faults, mut seen) = (Vec::new(), 0);
     for page in pages() {
-        let rooms = ["src/", "tests/", "docs/", "static/", "migrations/", "benches/", "fuzz/", "scripts/"];
+        let rooms = ["src/", "crates/", "tests/", "docs/", "static/", "migrations/", "benches/", "fuzz/", "scripts/"];
         let files =
             page.spans().filter(|span| rooms.iter().any(|room| span.starts_with(room)) && !span.contains(['…', ' ']));
         // SECURITY.md names in brackets the tests that hold a promise.
@@ -139,7 +144,7 @@ fn every_file_that_is_named_exists() {
 }
 
 /// The commands of a shell block as words, without comments, redirections and assignments before them.
-fn commands(block: &str) -> Vec<Vec<String>> {
+pub fn commands(block: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words) = (Vec::new(), Vec::new());
     let (mut word, mut quote) = (String::new(), None);
     let mut rest = block.chars();
@@ -276,7 +281,7 @@ fn settings() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn every_variable_is_a_setting_with_the_default_that_is_told() {
+fn documented_defaults_match_the_settings() {
     let settings = settings();
     let (mut faults, mut seen) = (Vec::new(), 0);
     for page in pages() {

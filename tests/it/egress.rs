@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::gateway::{Egress, Proxy, Resolve};
+use bellwire_gateway::{Egress, Proxy, Resolve};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -65,7 +65,7 @@ async fn alerts(app: &TestApp) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxys_refusal_prunes_nobody_costs_no_retry_and_raises_an_alert_and_then_all_arrive() {
+async fn proxy_refusal_prunes_nobody_and_alerts() {
     for refusal in ["HTTP/1.1 410 Gone\r\n\r\n", "HTTP/1.1 407 Proxy Authentication Required\r\n\r\n"] {
         let gate = Gate::start(refusal).await;
         let app = TestApp::with(by(&format!("http://{}", gate.address))).await;

@@ -1,8 +1,8 @@
 //! How welcome notifications are: shares with honest denominators, and a word to whoever sends to many all the same.
 
 use axum::http::Method;
-use bellwire::testkit::model::delivery::{Ending, ReceiptKind};
 use bellwire::testkit::server::maintenance;
+use bellwire_core::delivery::{Ending, ReceiptKind};
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
@@ -44,10 +44,11 @@ async fn dry_run(app: &TestApp, to: Value, tier: &str) -> Value {
 }
 
 #[tokio::test]
-async fn shares_are_told_by_push_service_with_what_they_were_before_and_null_where_browsers_do_not_tell() {
+async fn engagement_shares_are_by_push_service() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     app.subscribe("apple", 0..1).await;
+    app.subscribe("mozilla", 0..1).await;
     let accepted = Ending::Accepted as i16;
     let [displayed, clicked, closed] = ReceiptKind::ALL.map(reported);
     let days = [
@@ -60,6 +61,11 @@ async fn shares_are_told_by_push_service_with_what_they_were_before_and_null_whe
         note(&app, "fcm", days_ago, &facts).await;
     }
     note(&app, "apple", 1, &[(accepted, 700), (ASKED, 700)]).await;
+    note(&app, "mozilla", 0, &[(accepted, 900), (ASKED, 900), (displayed, 800), (clicked, 80), (closed, 720)]).await;
+    let firefox = shown(&app, "mozilla").await;
+    let unknown = ["closed", "ignored", "close_share", "ignored_share"].map(|name| &firefox["now"][name]);
+    assert_eq!(unknown, [&Value::Null; 4], "Firefox cannot tell a person from a timeout: {firefox}");
+    assert_eq!((&firefox["level"], &firefox["now"]["click_share"]), (&json!("fine"), &json!(0.1)));
     let fcm = shown(&app, "fcm").await;
     let now = json!({
         "accepted": 1_000, "receipts_asked": 800, "displayed": 600, "clicked": 15, "closed": 100, "ignored": 485,
@@ -80,7 +86,7 @@ async fn shares_are_told_by_push_service_with_what_they_were_before_and_null_whe
 }
 
 #[tokio::test]
-async fn whoever_sends_to_many_is_told_where_people_do_not_want_it() {
+async fn broadcast_warns_of_low_permission() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "topics": ["news"]})).await;
     let (everybody, promotional) = (json!({"all": true}), "promotional");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::id::AppId;
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::id::AppId;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -36,7 +36,7 @@ async fn places_of(app: &TestApp, text: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_names_an_erased_user_and_every_account_stays() {
+async fn erased_user_is_unnamed_and_counts_stay() {
     let app = TestApp::start().await;
     let person =
         json!({"user_id": USER, "tags": ["ann-tag"], "attributes": {"name": "Ann Personal"}, "topics": ["news"]});
@@ -87,7 +87,7 @@ async fn nothing_names_an_erased_user_and_every_account_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_died_on_its_way_to_an_erased_user_goes_also_where_somebody_else_has_the_browser_now() {
+async fn erasure_covers_letters_of_a_former_browser() {
     let app = TestApp::start().await;
     let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": USER})).await.remove(0);
     let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
@@ -114,7 +114,7 @@ async fn what_died_on_its_way_to_an_erased_user_goes_also_where_somebody_else_ha
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_forget_whom_they_were_for_when_the_last_delivery_has_ended() {
+async fn finished_message_forgets_its_recipients() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": USER})).await;
     let done = app.send(json!({"users": [USER, "nobody"]}), json!({})).await;
@@ -133,7 +133,7 @@ async fn messages_forget_whom_they_were_for_when_the_last_delivery_has_ended() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_that_broke_off_is_completed_by_maintenance() {
+async fn maintenance_completes_an_interrupted_erasure() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..3, json!({"user_id": USER})).await;
     app.simulator.add_rule(Rule::always(Action::Unavailable { retry_after_s: None })).unwrap();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::lanes::{on, stored};
@@ -45,7 +45,7 @@ fn once(action: Action) -> Rule {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retried_delivery_tells_what_was_answered_by_whose_policy_it_waits_and_when_it_left() {
+async fn retry_story_names_response_policy_and_time() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
     app.simulator.add_rule(once(Action::ServerError)).unwrap();
@@ -77,18 +77,17 @@ async fn a_retried_delivery_tells_what_was_answered_by_whose_policy_it_waits_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_push_service_asked_for_is_not_taken_for_the_policys_word() {
+async fn retry_after_is_not_shown_as_policy() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
     app.simulator.add_rule(once(Action::Throttled { retry_after_s: Some(90) })).unwrap();
     let message = send(&app, &to, json!({})).await;
-    stored(&app, "SELECT count(*) FROM lane_states WHERE held_until IS NOT NULL").await;
+    stored(&app, "SELECT count(*) FROM subscription_holds").await;
     let told = explain(&app, &message, &to.id).await;
-    assert_eq!(codes(&told), ["answered", "waits_for_retry", "lane_held", "next_post"]);
+    assert_eq!(codes(&told), ["answered", "waits_for_retry", "subscription_held", "next_post"]);
     let waits = &sentence(&told, "waits_for_retry");
     assert_eq!(waits["facts"]["waited_s"], 90.0);
     assert!(waits["text"].as_str().unwrap().contains("the push service asked for a later time"), "{waits}");
-    assert_eq!(sentence(&told, "lane_held")["facts"]["reason"], "throttled");
     app.advance(Duration::from_secs(92)).await;
     let told = explain(&app, &message, &to.id).await;
     assert_eq!(codes(&told), ["answered", "retry_later", "answered", "ended_accepted", "next_nothing"]);
@@ -154,7 +153,7 @@ async fn a_payload_made_smaller_says_what_it_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_stands_in_the_way_of_a_waiting_delivery_is_named() {
+async fn waiting_delivery_names_its_obstacle() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
     let lane = app.lane("fcm").await;
@@ -188,7 +187,7 @@ async fn what_stands_in_the_way_of_a_waiting_delivery_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_its_hours_its_throttle_or_its_resumption_says_so() {
+async fn waiting_delivery_names_hours_throttle_or_pause() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
     let calendar = json!({"timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "10:30"}});
@@ -214,7 +213,7 @@ async fn what_waits_for_its_hours_its_throttle_or_its_resumption_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_worker_holds_is_said_to_be_held() {
+async fn leased_delivery_is_shown_as_leased() {
     let app = TestApp::start().await;
     let to = one(&app, "fcm").await;
     let rule = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
@@ -230,7 +229,7 @@ async fn what_a_worker_holds_is_said_to_be_held() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_a_message_is_not_for_or_not_yet_learns_why() {
+async fn unaddressed_subscription_gets_the_reason() {
     let app = TestApp::start().await;
     let early = app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await.remove(0);
     let outsider = app.subscribe("fcm", 1..2).await.remove(0);
@@ -286,7 +285,7 @@ async fn what_retention_took_is_called_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_handed_on_points_to_the_subscription_that_has_it() {
+async fn replaced_delivery_points_to_the_successor() {
     let app = TestApp::start().await;
     let old = one(&app, "fcm").await;
     app.simulator.add_rule(once(Action::ServerError)).unwrap();
@@ -303,7 +302,7 @@ async fn what_was_handed_on_points_to_the_subscription_that_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_is_told_by_its_breaker_and_another_apps_delivery_not_at_all() {
+async fn outage_story_names_the_breaker_to_owner() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..8).await;
     let rule = app.simulator.add_rule(on(Gateway::Fcm, Action::ServerError)).unwrap();

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::LaneId;
-use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
 use bellwire::testkit::store;
 use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::LaneId;
+use bellwire_simulator::gateways::{Action, Report, Rule};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
@@ -21,7 +21,7 @@ async fn in_lanes_of_their_own(app: &TestApp, n: u32) -> Vec<Subscriber> {
     let mut subscribers = Vec::new();
     for index in 0..n {
         let key = app.call(Method::POST, "/v1/apps/shop/vapid-keys", json!({})).await.ok(201);
-        let public = bellwire::testkit::model::base64url::decode_any(key["public_key"].as_str().unwrap()).unwrap();
+        let public = bellwire_core::base64url::decode_any(key["public_key"].as_str().unwrap()).unwrap();
         subscribers.extend(app.subscribe_by(&public, "fcm", index..index + 1, json!({})).await);
     }
     subscribers
@@ -36,7 +36,7 @@ fn accepted(n: u64) -> impl Fn(&Report) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_three_hundred_lanes_one_whose_key_does_not_open_and_one_that_cannot_be_claimed_hold_up_nobody() {
+async fn broken_lanes_block_no_other_lane() {
     let app = TestApp::start().await;
     let subscribers = in_lanes_of_their_own(&app, 301).await;
     let spoil = "UPDATE vapid_keys v SET private_key = '\\x00' FROM lanes l WHERE l.vapid_key = v.id AND l.id = 7";
@@ -72,7 +72,7 @@ async fn of_three_hundred_lanes_one_whose_key_does_not_open_and_one_that_cannot_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_claims_of_campaigns_hang_codes_go_stops_are_heard_and_the_heart_beats() {
+async fn hanging_campaign_claims_do_not_delay_codes() {
     const HANG: &str = "SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock' AND query ILIKE '%INSERT INTO batches%'";
     let app = TestApp::start().await;
@@ -138,7 +138,7 @@ async fn entries_read(pool: &PgPool) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_does_not_walk_over_the_dead_rows_that_a_long_snapshot_keeps() {
+async fn claim_skips_dead_rows_of_long_snapshots() {
     const DEAD: i64 = 500;
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
@@ -184,7 +184,7 @@ async fn a_claim_does_not_walk_over_the_dead_rows_that_a_long_snapshot_keeps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_of_a_tier_that_does_not_exist_stops_nobodys_work() {
+async fn row_of_unknown_tier_blocks_no_work() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     sqlx::query(

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::hook::Heard;
-use bellwire::testkit::model::id::{AppId, LaneId, MessageId, SubscriptionId};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::ledger::{
     self, Attempt, Delivery, End, Fate, Origin, RowSettlement, Settlement,
 };
 use bellwire::testkit::store::queue::claims::{self, ClaimedRow, LEASE, Span, Taken};
+use bellwire_core::clock::Clock;
+use bellwire_core::delivery::Tier;
+use bellwire_core::hook::Heard;
+use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -65,14 +65,14 @@ async fn lose_the_commit_of_a_batch(moment: Moment) -> (TestApp, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_whose_commit_never_reached_postgres_is_settled_again() {
+async fn batch_with_lost_commit_is_settled_again() {
     let (app, fenced) = lose_the_commit_of_a_batch(Moment::Before).await;
     assert_eq!(fenced, 0);
     app.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_whose_commit_was_not_confirmed_is_not_counted_twice() {
+async fn batch_with_unconfirmed_commit_counts_once() {
     let (app, fenced) = lose_the_commit_of_a_batch(Moment::After).await;
     assert_eq!(fenced, u64::from(N), "the second try found the batch settled");
     app.finish().await;
@@ -98,19 +98,19 @@ async fn lose_the_settling_of_a_row(moment: Moment, action: Action, state: &str)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_whose_settling_was_lost_on_the_way_is_settled_again() {
+async fn row_with_lost_settlement_is_settled_again() {
     assert_eq!(lose_the_settling_of_a_row(Moment::Before, Action::Behave, "accepted").await, 0);
     assert_eq!(lose_the_settling_of_a_row(Moment::Before, Action::Gone, "gone").await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_whose_settling_was_not_confirmed_is_not_counted_twice() {
+async fn row_with_unconfirmed_settlement_counts_once() {
     assert_eq!(lose_the_settling_of_a_row(Moment::After, Action::Behave, "accepted").await, 1);
     assert_eq!(lose_the_settling_of_a_row(Moment::After, Action::Gone, "gone").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_that_refuses_for_a_while_costs_no_delivery_and_no_repeat() {
+async fn refusing_postgres_costs_no_delivery() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
     seed(&app, "apple", 0..N).await;
@@ -141,7 +141,7 @@ async fn a_postgres_that_refuses_for_a_while_costs_no_delivery_and_no_repeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_when_it_is_claimed_is_given_back_at_once() {
+async fn unreadable_claim_is_released_at_once() {
     for read in [LOAD_MESSAGE, LOAD_CONDITIONS] {
         let app = TestApp::with(Setup { through_proxy: true, dispatch: one_batch(), ..Setup::default() }).await;
         app.subscribe("fcm", 0..N).await;
@@ -155,7 +155,7 @@ async fn what_cannot_be_read_when_it_is_claimed_is_given_back_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_signed_again_when_it_is_claimed_late_is_given_back_at_once() {
+async fn unsignable_claim_is_released_at_once() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let steer = async |turn: &str| {
@@ -174,7 +174,7 @@ async fn what_cannot_be_signed_again_when_it_is_claimed_late_is_given_back_at_on
 
 /// On one thread, so that both messages are in one group: the first would have brought what their app says about their tier.
 #[tokio::test]
-async fn what_a_refused_message_did_not_bring_is_read_for_those_beside_it() {
+async fn refused_message_delays_no_neighbour() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     let to = |id: &str| json!({"to": {"subscriptions": [id]}, "tier": "transactional", "content": {"title": "A code"}});
     let unknown = SubscriptionId(uuid::Uuid::from_u128(1)).to_string();
@@ -190,7 +190,7 @@ async fn what_a_refused_message_did_not_bring_is_read_for_those_beside_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_read_or_claimed_of_a_message_to_a_few_before_it_is_sent() {
+async fn future_message_is_neither_read_nor_claimed() {
     let app = TestApp::with(Setup { through_proxy: true, ..Setup::default() }).await;
     let browsers = app.subscribe_with("fcm", 0..2, json!({"user_id": "ann"})).await;
     let (one, ann) = (json!({"subscriptions": [browsers[0].id]}), json!({"users": ["ann"]}));
@@ -224,7 +224,7 @@ async fn take_over(app: &TestApp, to: Value, n: u64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_was_taken_over_is_settled_by_its_new_holder_alone() {
+async fn taken_over_batch_is_settled_by_new_holder() {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     seed_together(&app, "fcm", 0..N).await;
     let message = take_over(&app, json!({"all": true}), N.into()).await;
@@ -233,7 +233,7 @@ async fn a_batch_that_was_taken_over_is_settled_by_its_new_holder_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_was_taken_over_is_settled_by_its_new_holder_alone() {
+async fn taken_over_row_is_settled_by_new_holder() {
     let app = TestApp::start().await;
     let subscriber = &app.subscribe("other", 0..1).await[0];
     let message = take_over(&app, json!({"subscriptions": [subscriber.id]}), 1).await;
@@ -244,7 +244,7 @@ async fn a_row_that_was_taken_over_is_settled_by_its_new_holder_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_leased_for_the_third_time_is_sent_row_by_row() {
+async fn batch_leased_three_times_is_sent_singly() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     seed_together(&app, "apple", 0..N).await;
@@ -275,7 +275,7 @@ async fn a_batch_leased_for_the_third_time_is_sent_row_by_row() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_leased_for_the_fifth_time_ends_as_dead_without_being_sent() {
+async fn row_leased_five_times_ends_dead() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let subscriber = &app.subscribe("apple", 0..1).await[0];
@@ -336,7 +336,7 @@ async fn meet_what_was_handed_on(lost: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_is_settled_or_split_although_a_row_was_handed_on_to_one_of_its_recipients_meanwhile() {
+async fn batch_settles_although_a_row_was_handed_on() {
     meet_what_was_handed_on(1).await;
     meet_what_was_handed_on(2).await;
 }
@@ -373,13 +373,13 @@ async fn settle_beside_what_is_logged(action: Action) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recipient_whose_attempt_is_logged_already_keeps_no_batch_from_being_settled() {
+async fn logged_attempt_does_not_block_batch_settling() {
     settle_beside_what_is_logged(Action::Behave).await;
     settle_beside_what_is_logged(Action::Answer { status: 503, headers: Vec::new(), body: String::new() }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_that_is_settled_under_two_leases_at_once_is_counted_once() {
+async fn row_settled_under_two_leases_counts_once() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
@@ -423,7 +423,7 @@ async fn settlement(app: &TestApp, lane: LaneId, row: &ClaimedRow, fate: Fate) -
         tier: Tier::Promotional,
         life: row.recipient.life,
         proven: false,
-        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
+        origin: Origin { free_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
         sla: None,
     };
     Settlement::new(delivery, fate)

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use bellwire::testkit::store;
 use bellwire::testkit::store::keys::data_keys;
 use bellwire::testkit::store::operations::schema::{self, Contents, SchemaError};
-use bellwire::testkit::store::{self, operations::partitions};
 use bellwire::testkit::vault::master_key::{MasterKey, Source};
-use chrono::Days;
 use sqlx::{AssertSqlSafe, PgPool};
 
-use crate::support::{START, TempDir, TestDatabase};
+use crate::support::app::PATIENCE;
+use crate::support::{FaultProxy, START, Server, TempDir, TestApp, TestDatabase};
 
 /// `bellwire migrate` with nothing of our environment but these variables and the way to Postgres.
 async fn migrate(data_dir: &Path, variables: &[(&str, String)]) -> Output {
@@ -40,7 +40,7 @@ async fn names_in(pool: &PgPool, schema: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_first_start_makes_the_directory_of_its_master_key_and_keeps_to_its_own_schema() {
+async fn first_start_creates_key_directory_and_schema() {
     let (database, dir) = (TestDatabase::empty().await, TempDir::new());
     let data_dir = dir.path().join("not/there/yet");
     let output = migrate(&data_dir, &[("DATABASE_URL", database.url())]).await;
@@ -51,7 +51,7 @@ async fn a_first_start_makes_the_directory_of_its_master_key_and_keeps_to_its_ow
 }
 
 #[tokio::test]
-async fn a_start_that_cannot_keep_a_master_key_leaves_the_database_as_it_was() {
+async fn failed_master_key_leaves_the_database_unchanged() {
     let (database, dir) = (TestDatabase::empty().await, TempDir::new());
     std::fs::write(dir.path().join("file"), "").expect("a file");
     let output = migrate(&dir.path().join("file/data"), &[("DATABASE_URL", database.url())]).await;
@@ -61,7 +61,7 @@ async fn a_start_that_cannot_keep_a_master_key_leaves_the_database_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_start_with_the_wrong_master_key_migrates_nothing() {
+async fn wrong_master_key_migrates_nothing() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     data_keys::open(&database.pool, &Source::Given(MasterKey::generate()), START).await.expect("another key");
     MasterKey::generate().write(&dir.path().join("master.key")).expect("written");
@@ -73,7 +73,7 @@ async fn a_start_with_the_wrong_master_key_migrates_nothing() {
 }
 
 #[tokio::test]
-async fn another_applications_database_is_refused_with_words_unless_it_was_named_for_bellwire() {
+async fn foreign_database_is_refused_unless_named() {
     let (database, dir) = (TestDatabase::empty().await, TempDir::new());
     run(
         &database.pool,
@@ -99,7 +99,7 @@ async fn another_applications_database_is_refused_with_words_unless_it_was_named
 }
 
 #[tokio::test]
-async fn a_schema_of_our_name_that_somebody_else_made_is_left_alone() {
+async fn foreign_schema_of_our_name_is_untouched() {
     let (database, dir) = (TestDatabase::empty().await, TempDir::new());
     run(&database.pool, "CREATE SCHEMA bellwire; CREATE TABLE bellwire.users (id bigint)").await;
     let output = migrate(dir.path(), &[("BELLWIRE_DATABASE_URL", database.url())]).await;
@@ -107,32 +107,22 @@ async fn a_schema_of_our_name_that_somebody_else_made_is_left_alone() {
     assert_eq!(names_in(&database.pool, "bellwire").await, ["users"]);
 }
 
-#[tokio::test]
-async fn what_earlier_versions_made_in_public_is_moved_whole_and_nothing_else() {
-    // There was no distributing yet.
-    let (database, dir) = (TestDatabase::plain().await, TempDir::new());
-    let key = MasterKey::generate();
-    key.write(&dir.path().join("master.key")).expect("written");
-    let source = Source::Given(key);
-    data_keys::open(&database.pool, &source, START).await.expect("keys");
-    let ours = names_in(&database.pool, "bellwire").await;
-    run(
-        &database.pool,
-        "DROP SCHEMA public; ALTER SCHEMA bellwire RENAME TO public; CREATE TABLE public.theirs (id bigint)",
-    )
-    .await;
-
-    let error = store::check_schema(&database.options()).await.expect_err("not where it belongs");
-    assert!(matches!(error, SchemaError::Unmoved), "{error}");
-    let variables = [("DATABASE_URL", database.url())];
-    let (one, two) = tokio::join!(migrate(dir.path(), &variables), migrate(dir.path(), &variables));
-    assert!(one.status.success() && two.status.success(), "replicas take turns: {one:?} {two:?}");
-
-    assert_eq!(names_in(&database.pool, "public").await, ["theirs"]);
-    let moved = names_in(&database.pool, "bellwire").await;
-    assert!(ours.iter().all(|name| moved.contains(name)), "{ours:?} became {moved:?}");
-    store::check_schema(&database.options()).await.expect("it is this program's");
-    assert_eq!(data_keys::check(&database.pool, &source).await.expect("the same keys"), 2);
-    let made = partitions::ensure(&database.pool, START + Days::new(1)).await.expect("parts find their tables");
-    assert_eq!(made, 2, "one more day of each");
+#[tokio::test(flavor = "multi_thread")]
+async fn start_survives_each_cut_connection() {
+    let (app, proxy) = (TestApp::start().await, FaultProxy::start().await);
+    let mut starts = 0;
+    loop {
+        proxy.cut_connection_after(starts);
+        let mut server = Server::begin_on(&app, &["--roles", "worker"], &proxy.url(&app.database.name));
+        server.until_started().await;
+        let is_past = proxy.awaits_cut();
+        server.terminate();
+        assert!(server.end(PATIENCE).await.success(), "after {starts} connections");
+        if is_past {
+            break;
+        }
+        starts += 1;
+    }
+    assert!(starts > 3, "a start opens several connections before it serves, not {starts}");
+    app.finish().await;
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::gateway::HostMapping;
-use bellwire::testkit::model::lane::Gateway;
+use bellwire_core::lane::Gateway;
+use bellwire_gateway::HostMapping;
 use http::{HeaderMap, HeaderName};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -79,7 +79,7 @@ impl Node {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_with_another_http2_gets_each_push_once_and_is_understood() {
+async fn other_http2_gateway_gets_each_push_once() {
     let certified = rcgen::generate_simple_self_signed([HOST.to_owned()]).unwrap();
     let (mut node, port) = Node::start(&certified.cert.pem(), &certified.signing_key.serialize_pem()).await;
     let address = Some(([127, 0, 0, 1], port).into());

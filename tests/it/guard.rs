@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::policy::runaway::Guard;
 use bellwire::testkit::server::maintenance;
 use bellwire::testkit::store::queue::guards;
+use bellwire_rules::policy::runaway::Guard;
 use serde_json::{Value, json};
 
 use crate::support::TestApp;
@@ -47,7 +47,7 @@ fn waits(counts: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn an_app_that_sends_more_than_its_size_explains_is_held_until_it_is_released() {
+async fn oversending_app_is_held_until_release() {
     let app = small().await;
     assert!(!waits(&send(&app, 8, "promotional").await));
     assert_eq!(app.get(GUARD).await["sent"], json!({"transactional": 0, "other": 8}));
@@ -93,7 +93,7 @@ async fn an_app_that_sends_more_than_its_size_explains_is_held_until_it_is_relea
 }
 
 #[tokio::test]
-async fn a_flood_of_codes_holds_codes_and_nothing_else() {
+async fn flood_of_codes_holds_only_codes() {
     let app = small().await;
     send(&app, 9, "transactional").await;
     assert_eq!(app.get(GUARD).await["held"], json!(["transactional"]));
@@ -105,7 +105,7 @@ async fn a_flood_of_codes_holds_codes_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_replica_holds_it_and_one_that_starts_later_too() {
+async fn all_replicas_hold_the_app() {
     let app = small().await;
     let other = app.worker(app.clock.clone()).await;
     send(&app, 9, "promotional").await;
@@ -126,7 +126,7 @@ async fn every_replica_holds_it_and_one_that_starts_later_too() {
 }
 
 #[tokio::test]
-async fn what_was_sent_a_quarter_of_an_hour_ago_counts_no_longer() {
+async fn sends_older_than_fifteen_minutes_are_ignored() {
     let app = small().await;
     send(&app, 8, "promotional").await;
     app.clock.advance(MINUTE * 15);
@@ -136,7 +136,7 @@ async fn what_was_sent_a_quarter_of_an_hour_ago_counts_no_longer() {
 }
 
 #[tokio::test]
-async fn an_app_makes_its_guard_stricter_and_operators_make_it_looser_or_turn_it_off() {
+async fn app_tightens_its_guard_operators_loosen_it() {
     let app = small().await;
     app.call(Method::PUT, GUARD, json!({"factor": 1, "floor": 4})).await.ok(200);
     for looser in [json!({"factor": 0}), json!({"factor": 1, "floor": 5}), json!({})] {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::id::{MessageId, SubscriptionId};
 use bellwire::testkit::server::{campaigns, maintenance};
+use bellwire_core::id::{MessageId, SubscriptionId};
 use serde_json::{Value, json};
 
 use crate::receipts::token;
@@ -64,7 +64,7 @@ async fn why_not(app: &TestApp, message: &str, to: &Subscriber) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_message_that_was_displayed_since_the_last_click_counts_once_whoever_reports_it_how_often() {
+async fn displays_since_last_click_count_once_each() {
     let app = TestApp::start().await;
     let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
     let laptop = app.subscribe_with("mozilla", 0..1, json!({"user_id": "ann"})).await.remove(0);
@@ -93,7 +93,7 @@ async fn each_message_that_was_displayed_since_the_last_click_counts_once_whoeve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_that_add_up_at_once_count_every_receipt_once() {
+async fn concurrent_folds_count_each_receipt_once() {
     let app = TestApp::start().await;
     let people = app.subscribe("fcm", 0..20).await;
     let people: Vec<&Subscriber> = people.iter().collect();
@@ -106,7 +106,7 @@ async fn two_that_add_up_at_once_count_every_receipt_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sunset_rule_leaves_out_who_does_not_click_counts_them_and_says_why() {
+async fn sunset_rule_skips_and_counts_the_unclicked() {
     let app = TestApp::start().await;
     let people = app.subscribe("fcm", 0..3).await;
     let [ignores, clicks, silent] = people.as_slice() else { panic!("three") };
@@ -161,7 +161,7 @@ async fn a_sunset_rule_leaves_out_who_does_not_click_counts_them_and_says_why() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sunset_rule_leaves_out_each_person_once_however_many_cuts_it_takes() {
+async fn sunset_rule_counts_each_person_once() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..300).await;
     // Every second one was shown ten messages and clicked none.
@@ -178,7 +178,7 @@ async fn a_sunset_rule_leaves_out_each_person_once_however_many_cuts_it_takes() 
 }
 
 #[tokio::test]
-async fn a_wrong_sunset_rule_is_refused_and_never_ignored() {
+async fn wrong_sunset_rule_is_refused() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "topics": ["news"]})).await;
     let content = json!({"title": "Hello"});
@@ -203,7 +203,7 @@ async fn a_wrong_sunset_rule_is_refused_and_never_ignored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_erased_user_did_is_forgotten_also_what_was_not_added_up_yet() {
+async fn erased_habits_include_unfolded_receipts() {
     let app = TestApp::start().await;
     let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
     let bob = app.subscribe_with("fcm", 1..2, json!({"user_id": "bob"})).await.remove(0);
@@ -221,7 +221,7 @@ async fn what_an_erased_user_did_is_forgotten_also_what_was_not_added_up_yet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_waits_for_what_is_just_being_added_up_and_forgets_it_too() {
+async fn erasure_waits_for_a_running_fold() {
     let app = TestApp::start().await;
     let ann = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
     show(&app, &[&ann], json!({})).await;
@@ -248,7 +248,7 @@ async fn an_erasure_waits_for_what_is_just_being_added_up_and_forgets_it_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_known_of_people_goes_a_while_after_they_were_last_heard_of_and_with_their_app() {
+async fn habits_expire_with_silence_and_app() {
     let app = TestApp::start().await;
     let people = app.subscribe("fcm", 0..2).await;
     show(&app, &[&people[0], &people[1]], json!({})).await;
@@ -308,7 +308,7 @@ async fn start(app: &TestApp, slug: &str, more: Value) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_click_on_a_campaign_moves_nobody_to_another_of_its_hours() {
+async fn click_moves_nobody_to_another_hour() {
     let app = TestApp::start().await; // at 08:00 UTC
     let people = app.subscribe("fcm", 0..2).await;
     let before = show(&app, &people.iter().collect::<Vec<_>>(), json!({})).await;
@@ -344,7 +344,7 @@ async fn a_click_on_a_campaign_moves_nobody_to_another_of_its_hours() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_gets_a_campaign_once_at_their_own_hour_else_when_it_is_due() {
+async fn own_hour_campaign_reaches_each_once() {
     let app = TestApp::start().await; // at 08:00 UTC
     let people = [
         app.subscribe("fcm", 0..1).await.remove(0),
@@ -390,7 +390,7 @@ async fn each_gets_a_campaign_once_at_their_own_hour_else_when_it_is_due() {
 }
 
 #[tokio::test]
-async fn own_hours_are_not_for_the_recipients_clock_nor_for_tests() {
+async fn own_hours_exclude_local_time_and_tests() {
     let app = TestApp::start().await;
     let two = json!([{"name": "a", "message": {}}, {"name": "b", "hour": "best", "message": {}}]);
     for (more, pointer) in [
@@ -406,7 +406,7 @@ async fn own_hours_are_not_for_the_recipients_clock_nor_for_tests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_share_without_the_rule_measures_what_it_costs_and_spares() {
+async fn control_share_measures_the_sunset_rule() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..400).await;
     // Half of the people ignore whatever they are shown; the others click.
@@ -446,7 +446,7 @@ async fn a_share_without_the_rule_measures_what_it_costs_and_spares() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_browsers_report_of_a_campaign_is_shown_by_push_service() {
+async fn campaign_receipts_are_shown_by_push_service() {
     let app = TestApp::start().await;
     let chrome = app.subscribe("fcm", 0..3).await;
     let firefox = app.subscribe("mozilla", 0..1).await.remove(0);

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::Method;
-use axum::routing::get;
+use axum::routing::{get, post as post_to};
 use bellwire::testkit::api::Settings;
 use bellwire::testkit::http_server::{Limits, serve};
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
+use bellwire_core::scope::Scope;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -86,8 +87,15 @@ async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8(octets).unwrap()
 }
 
+/// What is answered to a request after which the connection is closed.
+pub(crate) async fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    rest(&mut stream).await
+}
+
 #[tokio::test]
-async fn a_connection_that_asks_nothing_is_closed_and_one_that_asks_is_kept() {
+async fn idle_connection_is_closed_active_one_kept() {
     let server = Running::start(pong(), Limits { idle: SHORT, ..PATIENT }).await;
     assert_eq!(rest(&mut server.connect().await).await, "");
     let (mut stream, _) = server.ask(PING).await;
@@ -99,7 +107,7 @@ async fn a_connection_that_asks_nothing_is_closed_and_one_that_asks_is_kept() {
 }
 
 #[tokio::test]
-async fn a_head_that_trickles_in_is_given_up_whatever_came_before() {
+async fn trickling_head_is_aborted() {
     let server = Running::start(pong(), Limits { head: SHORT, ..PATIENT }).await;
     let (mut stream, _) = server.ask(PING).await;
     stream.write_all(b"GET /ping HTTP/1.1\r\nX: ").await.unwrap();
@@ -123,7 +131,7 @@ async fn a_head_has_a_size() {
 }
 
 #[tokio::test]
-async fn a_client_has_so_many_connections_and_gets_them_back() {
+async fn client_connections_are_limited_and_returned() {
     let server = Running::start(pong(), Limits { connections_per_client: Some(2), ..PATIENT }).await;
     let ((first, _), (_second, _)) = (server.ask(PING).await, server.ask(PING).await);
     let refused = rest(&mut server.connect().await).await;
@@ -143,6 +151,147 @@ async fn a_client_has_so_many_connections_and_gets_them_back() {
     timeout(PATIENCE, again).await.expect("there is room again");
 }
 
+/// A connection from another address of this machine.
+pub(crate) async fn connect_from(client: [u8; 4], server: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((client, 0).into()).unwrap();
+    socket.connect(server).await.expect("it listens")
+}
+
+#[tokio::test]
+async fn full_server_closes_longest_idle_connection() {
+    let server = Running::start(pong(), Limits { connections: 3, ..PATIENT }).await;
+    let (mut first, _) = server.ask(PING).await;
+    let mut half = server.connect().await;
+    half.write_all(b"GET /ping HTTP/1.1\r\nX: ").await.unwrap();
+    let (mut second, _) = server.ask(PING).await;
+    first.write_all(PING.as_bytes()).await.unwrap();
+    until(&mut first, "pong").await;
+    // The half-sent head waits longest, then `second`.
+    let (mut third, _) = server.ask(PING).await;
+    assert_eq!(timeout(PATIENCE, half.read(&mut [0; 1])).await.expect("it is closed").unwrap_or(0), 0);
+    let (_fourth, _) = server.ask(PING).await;
+    assert_eq!(rest(&mut second).await, "");
+    for stream in [&mut first, &mut third] {
+        stream.write_all(PING.as_bytes()).await.unwrap();
+        assert!(until(stream, "pong").await.starts_with("HTTP/1.1 200"));
+    }
+}
+
+#[tokio::test]
+async fn full_server_keeps_connections_with_requests() {
+    let (asked, mut is_asked) = watch::channel(false);
+    let never = get(move || async move {
+        asked.send_replace(true);
+        std::future::pending::<()>().await
+    });
+    let server = Running::start(Router::new().route("/never", never), Limits { connections: 1, ..PATIENT }).await;
+    let mut busy = server.connect().await;
+    busy.write_all(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    timeout(PATIENCE, is_asked.wait_for(|asked| *asked)).await.expect("the request is read").unwrap();
+    let mut answer = String::new();
+    let refused = async { server.connect().await.read_to_string(&mut answer).await };
+    timeout(PATIENCE, refused).await.expect("a newcomer is refused").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+}
+
+#[tokio::test]
+async fn silent_connections_of_few_addresses_lock_out_nobody() {
+    let server = Running::start(pong(), Limits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
+    let mut silent = Vec::new();
+    for client in 2..12 {
+        for n in 0..8 {
+            let mut stream = connect_from([127, 0, 0, client], server.address).await;
+            let _ = stream.write_all(if n % 2 == 0 { b"" } else { b"GET /ping HTTP/1.1\r\nX: " }).await;
+            silent.push(stream);
+        }
+    }
+    for _ in 0..8 {
+        let (_, answer) = server.ask(PING).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+}
+
+/// Statuses of all answers on a connection, which ends behind the last of them.
+async fn statuses(address: SocketAddr, request: &str, piece: usize) -> Vec<u16> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.set_nodelay(true).unwrap();
+    for octets in request.as_bytes().chunks(piece) {
+        if stream.write_all(octets).await.is_err() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let mut octets = Vec::new();
+    let _ = timeout(PATIENCE, stream.read_to_end(&mut octets)).await.expect("it is closed");
+    let text = String::from_utf8_lossy(&octets);
+    text.match_indices("HTTP/1.").map(|(at, _)| text[at + 9..at + 12].parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn ambiguous_heads_are_rejected_with_400() {
+    let router = pong().route("/echo", post_to(|body: axum::body::Bytes| async move { body }));
+    let server = Running::start(router, PATIENT).await;
+    let get = |head: &str| format!("GET /ping HTTP/1.1\r\n{head}\r\n");
+    let chunked = |coding: &str| {
+        format!("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n")
+    };
+    let close = "GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let sized = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n\na\n\n";
+    let bare = "GET /ping HTTP/1.1\nHost: x\n\n";
+    let rejected = [
+        get(""),
+        get("Host: x\r\nHost: y\r\n"),
+        get("Host: x\r\nhost: x\r\n"),
+        get("Host:\r\n"),
+        get("Host: a b\r\n"),
+        get("Host: a, b\r\n"),
+        get("Host: user@x\r\n"),
+        get("Host: http://x\r\n"),
+        get("Host: x/y\r\n"),
+        get("Host: x:http\r\n"),
+        get("Host: x:99999\r\n"),
+        get("Host: [::1\r\n"),
+        get("Host: \u{e4}\r\n"),
+        chunked("chunked, chunked"),
+        chunked("chunked\r\nTransfer-Encoding: chunked"),
+        chunked("gzip, chunked"),
+        chunked("identity, chunked"),
+        chunked(", chunked"),
+        chunked("xchunked"),
+        bare.to_owned(),
+        get("Host: x\n"),
+        "GET /ping HTTP/1.1\nHost: x\r\n\r\n".to_owned(),
+        "GET /ping HTTP/1.1\r\nHost: x\r\n\n".to_owned(),
+        format!("\n{close}"),
+    ];
+    for request in rejected {
+        for piece in [1, 7, 10_000] {
+            assert_eq!(statuses(server.address, &request, piece).await, [400], "{request:?} in pieces of {piece}");
+            let pipelined = format!("{PING}{sized}{request}{close}");
+            let answers = statuses(server.address, &pipelined, piece).await;
+            assert_eq!(answers, [200, 200, 400], "{pipelined:?} in pieces of {piece}");
+        }
+    }
+    let accepted = [
+        format!("{PING}{PING}{sized}{close}"),
+        format!("\r\n{PING}\r\n{PING}{PING}{close}"),
+        format!("{0}{0}{0}{close}", get("Host: x.example:\r\n")),
+        format!("{0}{0}{0}{close}", get("Host: [::1]:8080\r\n")),
+        format!("{0}{0}{0}{close}", "GET http://x/ping HTTP/1.1\r\nHost: x\r\n\r\n"),
+        format!("{sized}{sized}{sized}{close}"),
+    ];
+    for request in accepted {
+        for piece in [1, 7, 10_000] {
+            assert_eq!(statuses(server.address, &request, piece).await, [200; 4], "{request:?} in pieces of {piece}");
+        }
+    }
+    // A proxy that forwards what follows a chunked body has not checked it: that body is the last of its connection.
+    for last in [chunked("chunked"), chunked("Chunked"), "GET /ping HTTP/1.0\r\n\r\n".to_owned()] {
+        assert_eq!(statuses(server.address, &format!("{last}{bare}"), 10_000).await, [200], "{last:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_given_up() {
     let large = Router::new().route("/large", get(|| async { vec![b'x'; 64 << 20] }));
@@ -159,7 +308,7 @@ fn post(path: &str, length: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_body_has_its_time_and_its_size_and_both_refusals_are_read() {
+async fn body_limits_of_time_and_size_respond() {
     let api = TestApi::with(Settings { body_timeout: SHORT, ..roomy() }, None).await;
     let server = Running::start(api.router.clone(), PATIENT).await;
     for path in ["/v1/apps/shop/subscriptions", "/v1/apps/shop/receipts"] {
@@ -186,7 +335,7 @@ async fn a_body_has_its_time_and_its_size_and_both_refusals_are_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bodies_that_come_by_the_octet_take_no_more_memory_than_others() {
+async fn bytewise_bodies_take_no_extra_memory() {
     let app = TestApp::start().await;
     let server = Server::with(&app, &[]).await;
     let before = server.memory();
@@ -211,7 +360,7 @@ async fn bodies_that_come_by_the_octet_take_no_more_memory_than_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_free_descriptors_goes_on_as_soon_as_there_are_some() {
+async fn server_recovers_from_lack_of_descriptors() {
     let app = TestApp::start().await;
     let mut server = Server::with_descriptors(&app, &[], 160).await;
     let mut open = Vec::new();
@@ -238,7 +387,7 @@ async fn scrape(address: SocketAddr, key: Option<&str>) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_are_for_keys_of_their_own_or_behind_a_door_of_their_own() {
+async fn metrics_need_own_keys_or_listener() {
     let app = TestApp::start().await;
     let scraper =
         api_keys::create(&app.pool, &app.vault, None, "s", &[Scope::Metrics], None, &app.clock).await.unwrap().1;
@@ -265,7 +414,7 @@ async fn figures_are_for_keys_of_their_own_or_behind_a_door_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_api_does_is_counted_and_logged_with_who_asked_and_for_how_long() {
+async fn requests_are_counted_and_logged() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
     app.dispatcher.stop(Duration::ZERO).await;
@@ -309,11 +458,4 @@ async fn what_the_api_does_is_counted_and_logged_with_who_asked_and_for_how_long
     server.terminate();
     assert!(server.end(PATIENCE).await.success());
     app.finish().await;
-}
-
-/// What is answered to a request after which the connection is closed.
-async fn exchange(address: SocketAddr, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(request.as_bytes()).await.unwrap();
-    rest(&mut stream).await
 }

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire_webpush::keys::SigningKey;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ async fn register(api: &TestApi, push: &Value, more: Value) -> crate::api::Reply
 }
 
 #[tokio::test]
-async fn a_browser_is_believed_with_a_token_of_the_sites_backend_only() {
+async fn browser_identity_needs_a_backend_token() {
     let api = TestApi::with(roomy(), None).await;
     let push = push_subscription(&fcm("a"));
     let refused = register(&api, &push, json!({"user_id": "ann"})).await;
@@ -79,7 +79,7 @@ async fn a_browser_is_believed_with_a_token_of_the_sites_backend_only() {
 }
 
 #[tokio::test]
-async fn a_public_key_or_a_plain_hmac_do_as_well() {
+async fn public_key_or_hmac_identifies_too() {
     let api = TestApi::with(roomy(), None).await;
     let pair = SigningKey::generate();
     let half = |from: usize| URL_SAFE_NO_PAD.encode(&pair.public()[from..from + 32]);
@@ -112,7 +112,7 @@ async fn a_public_key_or_a_plain_hmac_do_as_well() {
 
 /// Whoever may choose a user id has the site's backend compute its HMAC: that must never be a JWT's signature.
 #[tokio::test]
-async fn a_backend_that_signs_any_user_id_cannot_be_made_to_sign_a_jwt() {
+async fn user_id_signing_cannot_forge_a_jwt() {
     let api = TestApi::with(roomy(), None).await;
     let (_, secret) = key_of_form(&api, "hmac", json!({"name": "backend", "form": "hmac"})).await;
     let wanted = jwt(&api, "victim", "whatever", 60);
@@ -128,7 +128,7 @@ async fn a_backend_that_signs_any_user_id_cannot_be_made_to_sign_a_jwt() {
 }
 
 #[tokio::test]
-async fn an_hmac_under_a_key_for_jwts_is_told_what_to_do() {
+async fn hmac_under_a_jwt_key_is_explained() {
     let api = TestApi::with(roomy(), None).await;
     let (_, secret) = secret_key(&api).await;
     let wish = json!({"user_id": "ann", "user_token": plain_hmac("ann", &secret)});
@@ -138,7 +138,7 @@ async fn an_hmac_under_a_key_for_jwts_is_told_what_to_do() {
 }
 
 #[tokio::test]
-async fn keys_are_rotated_without_a_gap_and_a_deleted_one_proves_nothing() {
+async fn key_rotation_has_no_gap() {
     let api = TestApi::with(roomy(), None).await;
     let ((old_id, old), (new_id, new)) = (secret_key(&api).await, secret_key(&api).await);
     let login = async |name: &str, secret: &str| {
@@ -176,7 +176,7 @@ async fn keys_are_rotated_without_a_gap_and_a_deleted_one_proves_nothing() {
 }
 
 #[tokio::test]
-async fn an_endpoint_moves_to_whoever_logs_in_and_takes_nothing_of_the_other_along() {
+async fn endpoint_moves_to_new_user_without_data() {
     let api = TestApi::with(roomy(), None).await;
     let (_, secret) = secret_key(&api).await;
     let push = push_subscription(&fcm("shared"));
@@ -221,7 +221,7 @@ async fn an_endpoint_moves_to_whoever_logs_in_and_takes_nothing_of_the_other_alo
 }
 
 #[tokio::test]
-async fn an_endpoint_that_replaces_anothers_hands_nothing_to_the_next_user() {
+async fn replacing_endpoint_passes_nothing_to_next_user() {
     let api = TestApi::with(roomy(), None).await;
     let (_, secret) = secret_key(&api).await;
     let login = async |name: &str, user: &str, more: Value| {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::id::LaneId;
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::Action;
 use bellwire::testkit::store::queue::lanes;
+use bellwire_core::id::LaneId;
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::Action;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -16,7 +16,7 @@ use crate::support::app::{Subscriber, scalar};
 use crate::support::{Setup, TestApp, seed};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_alert_of_a_key_goes_on_saying_that_it_is_refused_wherever_it_is_used() {
+async fn key_alert_persists_wherever_it_is_refused() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     app.subscribe("mozilla", 0..1).await;
@@ -41,7 +41,7 @@ async fn prove(app: &TestApp) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_gateways_refuse_is_held_before_it_eats_the_base_and_until_a_probe_is_accepted() {
+async fn refused_key_is_held_until_a_probe_succeeds() {
     let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..200).await;
@@ -83,7 +83,7 @@ async fn a_key_that_gateways_refuse_is_held_before_it_eats_the_base_and_until_a_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_one_gateway_refuses_is_held_there_alone_and_probes_cost_nobody_a_delivery() {
+async fn refused_key_is_held_at_that_gateway_only() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..60).await;
     app.subscribe("mozilla", 0..2).await;
@@ -107,7 +107,7 @@ async fn a_key_that_one_gateway_refuses_is_held_there_alone_and_probes_cost_nobo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_service_that_anybody_may_run_gets_no_key_held_by_refusing_it() {
+async fn foreign_push_service_cannot_hold_a_key() {
     let app = TestApp::start().await;
     seed(&app, "other", 0..60).await;
     app.subscribe("mozilla", 0..2).await;
@@ -124,7 +124,7 @@ async fn a_push_service_that_anybody_may_run_gets_no_key_held_by_refusing_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn during_a_key_hold_a_code_to_a_proven_subscriber_is_the_probe_and_one_to_a_new_one_waits() {
+async fn code_to_proven_subscriber_probes_a_held_key() {
     let app = TestApp::start().await;
     let known = app.subscribe("fcm", 0..1).await.remove(0);
     prove(&app).await;
@@ -148,7 +148,7 @@ async fn during_a_key_hold_a_code_to_a_proven_subscriber_is_the_probe_and_one_to
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_was_never_accepted_raises_an_alert_and_holds_nothing() {
+async fn never_accepted_key_alerts_and_holds_nothing() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..30).await;
     app.simulator.add_rule(on(Gateway::Fcm, Action::Unauthorized)).unwrap();

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::id::{LaneId, MessageId};
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::policy::breaker::{Snapshot, State};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::operations::workers;
 use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire_core::id::{LaneId, MessageId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::breaker::{Snapshot, State};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -51,7 +51,7 @@ pub async fn shown(app: &TestApp, lane: i64, origin: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_engines_an_outage_meets_nothing_but_probes_and_nothing_else_costs_an_attempt() {
+async fn outage_with_two_engines_costs_only_probes() {
     const RETRIES: &str = "SELECT coalesce(sum(retries), 0)::bigint FROM queue";
     const TRIPS: &str = "SELECT coalesce(sum(n), 0)::bigint FROM breaker_trips";
     let dispatch = Settings { lane_limit_max: 16, batch_min: 20, batch_max: 20, ..Settings::default() };
@@ -93,7 +93,7 @@ async fn of_two_engines_an_outage_meets_nothing_but_probes_and_nothing_else_cost
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_only_one_worker_cannot_reach_is_broken_for_it_alone() {
+async fn local_network_fault_breaks_one_worker_only() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await.remove(0).id]});
@@ -126,7 +126,7 @@ async fn what_only_one_worker_cannot_reach_is_broken_for_it_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_worker_at_a_time_may_probe_and_a_crash_ends_its_right() {
+async fn one_worker_probes_until_it_crashes() {
     let app = TestApp::start().await;
     let now = app.clock.now();
     let known = Snapshot { state: State::Open { until: now }, open_for: Duration::from_secs(30), changed_at: now };
@@ -148,12 +148,12 @@ async fn one_worker_at_a_time_may_probe_and_a_crash_ends_its_right() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_holds_and_releases_a_lane_and_all_engines_obey() {
+async fn operator_hold_and_release_reach_all_engines() {
     let app = TestApp::start().await;
     let other = app.worker(app.clock.clone()).await;
-    let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
+    let subscriber = app.subscribe("wns", 0..1).await.remove(0);
     app.subscribe("mozilla", 0..1).await;
-    let lane = app.lane("fcm").await;
+    let lane = app.lane("wns").await;
     let view = order(&app, lane, "hold", json!({"seconds": 120, "reason": "moving house"})).await;
     let held = &view["origins"][0];
     assert_eq!(
@@ -174,8 +174,9 @@ async fn an_operator_holds_and_releases_a_lane_and_all_engines_obey() {
 
     // A release ends a gateway's hold, too; a later answer holds again.
     for _ in 0..2 {
-        let throttled = Action::Throttled { retry_after_s: Some(3_600) };
-        let rule = app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Fcm, throttled) }).unwrap();
+        let headers = vec![("x-wns-status".into(), "appthrottled".into()), ("retry-after".into(), "3600".into())];
+        let throttled = Action::Answer { status: 406, headers, body: String::new() };
+        let rule = app.simulator.add_rule(Rule { count: Some(1), ..on(Gateway::Wns, throttled) }).unwrap();
         app.send(json!({"subscriptions": [subscriber.id]}), json!({"ttl": 86_400})).await;
         app.run_until_idle().await;
         stored(&app, "SELECT count(*) FROM lane_states WHERE held_until IS NOT NULL").await;
@@ -193,7 +194,7 @@ async fn an_operator_holds_and_releases_a_lane_and_all_engines_obey() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_by_another_process_is_heard_however_long_after_it_was_given_it_is_committed() {
+async fn late_committed_lane_order_is_still_heard() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     app.send(json!({"all": true}), json!({})).await;
@@ -214,7 +215,7 @@ async fn an_order_by_another_process_is_heard_however_long_after_it_was_given_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_put_off_follows_an_operators_release_or_close_at_once_whichever_engine_has_it() {
+async fn release_resumes_deferred_deliveries_of_all_engines() {
     let app = TestApp::start().await;
     let other = app.worker(app.clock.clone()).await;
     let subscribers = app.subscribe("fcm", 0..40).await;
@@ -262,7 +263,7 @@ async fn what_was_put_off_follows_an_operators_release_or_close_at_once_whicheve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_was_put_off_follows_the_release_of_one_origin_while_another_of_its_lane_is_held() {
+async fn release_of_one_origin_resumes_only_it() {
     // More than two transactions make due.
     const PUT_OFF: i64 = 25_000;
     let app = TestApp::start().await;
@@ -289,7 +290,7 @@ async fn all_that_was_put_off_follows_the_release_of_one_origin_while_another_of
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_in_a_held_lane_expires_in_its_time() {
+async fn deliveries_in_a_held_lane_expire() {
     let app = TestApp::start().await;
     let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
     let lane = app.lane("fcm").await;
@@ -312,7 +313,7 @@ async fn what_waits_in_a_held_lane_expires_in_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_breaker_is_obeyed_by_all_and_a_forced_close_probes_first() {
+async fn forced_breaker_is_shared_and_closes_by_probes() {
     let app = TestApp::start().await;
     let other = app.worker(app.clock.clone()).await;
     app.subscribe("fcm", 0..30).await;
@@ -375,7 +376,7 @@ async fn orders_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn alerts_are_counted_while_open_and_listed_open_ones_first() {
+async fn open_alerts_are_counted_and_listed_first() {
     let app = TestApp::start().await;
     let mut conn = app.pool.acquire().await.unwrap();
     let raise = async |conn: &mut sqlx::PgConnection, subject: &str| {
@@ -412,7 +413,7 @@ async fn alerts_are_counted_while_open_and_listed_open_ones_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_gateway_takes_is_remembered_until_it_takes_more() {
+async fn payload_limit_is_remembered_until_disproved() {
     let app = TestApp::start().await;
     let other = app.worker(app.clock.clone()).await;
     let subscribers = app.subscribe("mozilla", 0..6).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::postgres::PgPool;
 
@@ -16,7 +16,7 @@ async fn free_accounts(pool: &PgPool) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn settling_waits_for_nobody_who_reads_figures_over_time_or_folds_them() {
+async fn settling_waits_for_no_metrics_reader() {
     // One is settled as a row, 150 as batches.
     for recipients in [1, 150] {
         let app = TestApp::start().await;
@@ -33,7 +33,7 @@ async fn settling_waits_for_nobody_who_reads_figures_over_time_or_folds_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_is_gone_is_locked_before_any_account() {
+async fn gone_subscription_is_locked_before_counts() {
     for recipients in [1, 150] {
         let app = TestApp::start().await;
         seed(&app, "fcm", 0..recipients).await;
@@ -63,7 +63,7 @@ async fn waiting_for_long(pool: &PgPool) -> Vec<(i32, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_workers_tell_of_lanes_for_people_holds_up_no_delivery() {
+async fn lane_reports_block_no_delivery() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let mut other = app.pool.begin_with("BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0").await.unwrap();

@@ -9,14 +9,14 @@ use crate::otlp::call;
 use crate::support::app::PATIENCE;
 use crate::support::server::Server;
 use crate::support::{Setup, TestApp};
-use bellwire::testkit::model::clock::Clock;
+use bellwire_core::clock::Clock;
 
 async fn log_level(app: &TestApp, method: Method, body: Value) -> Value {
     app.operate(method, "/v1/log-level", body).await.ok(200)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_level_is_set_for_a_time_and_falls_back() {
+async fn log_level_is_set_temporarily() {
     let app = TestApp::start().await;
     let nothing = json!({"filter": null, "set_at": null, "until": null});
     assert_eq!(log_level(&app, Method::GET, Value::Null).await, nothing);
@@ -46,7 +46,7 @@ async fn a_level_is_set_for_a_time_and_falls_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_server_logs_more_at_once_and_a_delivery_is_followed_by_its_ids() {
+async fn raised_log_level_follows_a_delivery() {
     let app = TestApp::with(Setup { clock: Some(Clock::system()), ..Setup::default() }).await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     app.dispatcher.stop(PATIENCE).await;

@@ -1,230 +1,110 @@
-//! Migrations change databases that are in use.
+//! The schema: every table and column is described, and only a database that this program can continue is migrated.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bellwire::testkit::store::{self, Beside, SchemaError};
-use sqlx::{AssertSqlSafe, PgPool};
 
 use crate::support::TestDatabase;
+use crate::support::app::scalar;
 
-/// A database as migrations up to that number left it.
-pub async fn before(number: u32) -> TestDatabase {
-    let database = TestDatabase::create().await;
-    sqlx::raw_sql("DROP SCHEMA bellwire CASCADE; CREATE SCHEMA bellwire")
-        .execute(&database.pool)
-        .await
-        .expect("emptied");
-    for earlier in 1..number {
-        migrate(&database.pool, earlier).await;
-    }
-    database
-}
-
-pub async fn migrate(pool: &PgPool, number: u32) {
+/// The files of `migrations/` in their order.
+pub fn files() -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
     let files = fs::read_dir(directory).expect("the migrations").map(|file| file.expect("a file").path());
-    let prefix = format!("{number:04}_");
-    let mut files =
-        files.filter(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)));
-    let Some(file) = files.next() else { return };
-    let sql = fs::read_to_string(file).expect("a migration");
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(pool).await.expect("it applies");
+    files.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-#[tokio::test]
-async fn keys_of_before_scopes_were_split_keep_what_they_could_do() {
-    let database = before(11).await;
-    sqlx::raw_sql(
-        "INSERT INTO apps (id, slug, name, created_at) VALUES ('00000000-0000-7000-8000-000000000001', 'shop', 'x', now());
-         INSERT INTO api_keys (id, app, secret_mac, hint, name, scopes, created_at)
-         SELECT gen_random_uuid(), CASE WHEN name <> 'd' THEN '00000000-0000-7000-8000-000000000001'::uuid END,
-                sha256(name::bytea), 'bw_', name, scopes::text[], now()
-         FROM (VALUES ('a', '{manage,read,send}'), ('b', '{send}'), ('c', '{read}'), ('d', '{operator}')) AS k (name, scopes)",
-    )
-    .execute(&database.pool)
-    .await
-    .expect("keys");
-    migrate(&database.pool, 11).await;
-    let scopes = sqlx::query_scalar::<_, String>("SELECT array_to_string(scopes, ' ') FROM api_keys ORDER BY name");
-    let expected = [
-        "export keys messages policies read send settings subscribers",
-        "messages send", // it could stop what it had sent
-        "read",
-        "operator",
-    ];
-    assert_eq!(scopes.fetch_all(&database.pool).await.expect("keys"), expected);
-    for wrong in ["'{manage}'", "'{operator}'", "'{metrics}'"] {
-        let update = format!("UPDATE api_keys SET scopes = {wrong} WHERE app IS NOT NULL");
-        sqlx::raw_sql(AssertSqlSafe(update)).execute(&database.pool).await.expect_err("no app's key has it");
+/// Tables and columns that a `CREATE TABLE` describes: by `--` after a column, or on the lines above it.
+fn described(sql: &str) -> BTreeSet<(String, String)> {
+    let (mut found, mut table, mut above) = (BTreeSet::new(), None, false);
+    for line in sql.lines() {
+        if let Some(name) = line.strip_prefix("CREATE TABLE ") {
+            table = name.split(' ').next();
+        } else if line.starts_with(')') {
+            table = None;
+        } else if let (Some(table), Some(column)) = (table, line.split_whitespace().next()) {
+            let (_, comment) = line.split_once("--").unwrap_or_default();
+            let is_column = column.starts_with(|c: char| c.is_ascii_lowercase());
+            if is_column && (above || comment.trim().len() > 2) {
+                found.insert((table.to_owned(), column.to_owned()));
+            }
+            above = column == "--";
+        }
     }
+    found
+}
+
+#[test]
+fn columns_without_comments_are_noticed() {
+    let sql = "CREATE TABLE a (\n    b text, -- name\n    -- two\n    -- lines\n    c text,\n    d text,\n    CHECK (b = c)\n);\ne f -- g";
+    let pair = |column: &str| ("a".to_owned(), column.to_owned());
+    assert_eq!(described(sql), BTreeSet::from([pair("b"), pair("c")]));
 }
 
 #[tokio::test]
-async fn browsers_that_have_reported_before_keys_could_be_proven_have_proven_them() {
-    let database = before(12).await;
-    sqlx::raw_sql(
-        "CREATE TABLE receipts_ever PARTITION OF receipts DEFAULT;
-         INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, token_version,
-           last_seen, created_at)
-         SELECT n, uuid(lpad(n::text, 32, '0')), gen_random_uuid(), 1, 'active', gen_random_uuid(), now(),
-           sha256(n::text::bytea), '', 7, now(), now() FROM generate_series(1, 2) AS n;
-         INSERT INTO receipts (message, subscription, kind, shard, at)
-         SELECT gen_random_uuid(), uuid(lpad('1', 32, '0')), 1, 1, timestamptz '2027-01-02' - n * interval '1 day'
-         FROM generate_series(0, 1) AS n",
-    )
-    .execute(&database.pool)
-    .await
-    .expect("subscriptions and receipts");
-    migrate(&database.pool, 12).await;
-    let proven = "SELECT keys_proven_at::date::text, token_version::bigint FROM subscriptions ORDER BY shard";
-    let proven = sqlx::query_as::<_, (Option<String>, i64)>(proven).fetch_all(&database.pool).await.expect("columns");
-    assert_eq!(proven, [(Some("2027-01-01".to_owned()), 7), (None, 7)]);
+async fn every_table_and_column_is_described() {
+    let database = TestDatabase::create().await;
+    let ours = "c.relnamespace = 'bellwire'::regnamespace AND NOT c.relispartition AND c.relname <> '_sqlx_migrations'";
+    let tables = format!(
+        "SELECT relname::text, obj_description(oid, 'pg_class') FROM pg_class c WHERE {ours} AND relkind IN ('r', 'p', 'v')"
+    );
+    let columns = format!(
+        "SELECT relname::text, attname::text, col_description(c.oid, attnum) FROM pg_class c JOIN pg_attribute ON attrelid = c.oid
+         WHERE {ours} AND relkind IN ('r', 'p') AND attnum > 0 AND NOT attisdropped"
+    );
+    let tables: Vec<(String, Option<String>)> =
+        sqlx::query_as(sqlx::AssertSqlSafe(tables)).fetch_all(&database.pool).await.expect("tables");
+    let columns: Vec<(String, String, Option<String>)> =
+        sqlx::query_as(sqlx::AssertSqlSafe(columns)).fetch_all(&database.pool).await.expect("columns");
+    assert!(tables.len() > 80 && columns.len() > 600, "{} tables, {} columns", tables.len(), columns.len());
+    let commented: BTreeSet<_> =
+        files().iter().flat_map(|file| described(&fs::read_to_string(file).expect("a migration"))).collect();
+    let tables = tables.into_iter().filter(|(_, comment)| comment.is_none()).map(|(table, _)| table);
+    let columns = columns
+        .into_iter()
+        .filter(|(table, column, comment)| comment.is_none() && !commented.contains(&(table.clone(), column.clone())));
+    let missing: Vec<_> = tables.chain(columns.map(|(table, column, _)| format!("{table}.{column}"))).collect();
+    assert!(missing.is_empty(), "without a comment: {missing:?}");
 }
 
 #[tokio::test]
-async fn identity_keys_topics_and_apps_of_before_say_what_they_may() {
-    let database = before(15).await;
+async fn databases_of_unreleased_builds_are_left_unchanged() {
+    let database = TestDatabase::empty().await;
     sqlx::raw_sql(
-        "INSERT INTO apps (id, slug, name, created_at, is_example)
-         VALUES ('00000000-0000-7000-8000-000000000001', 'shop', 'x', now(), true);
-         INSERT INTO identity_keys (id, app, name, algorithm, secret, public_key, created_at)
-         SELECT gen_random_uuid(), id, 'x', 'HS256', 'sealed'::bytea, NULL, now() FROM apps
-         UNION ALL SELECT gen_random_uuid(), id, 'x', 'ES256', NULL, decode(repeat('04', 65), 'hex'), now() FROM apps;
-         INSERT INTO topics (app, name, created_at) SELECT id, unnest(ARRAY['news', 'own']), now() FROM apps",
+        "CREATE SCHEMA bellwire; CREATE TABLE bellwire.apps (id uuid);
+         CREATE TABLE bellwire._sqlx_migrations (version bigint PRIMARY KEY, description text NOT NULL,
+           installed_on timestamptz NOT NULL DEFAULT now(), success boolean NOT NULL, checksum bytea NOT NULL, execution_time bigint NOT NULL);
+         INSERT INTO bellwire._sqlx_migrations SELECT n, 'former', now(), true, sha384(n::text::bytea), 0
+         FROM unnest('{1, 2, 3, 4, 5, 6, 7, 8, 61, 91}'::int[]) AS n",
     )
     .execute(&database.pool)
     .await
-    .expect("an app");
-    migrate(&database.pool, 15).await;
-    let number =
-        async |sql: &'static str| sqlx::query_scalar::<_, i64>(sql).fetch_one(&database.pool).await.expect("a number");
-    assert_eq!(number("SELECT count(*) FROM identity_keys WHERE form = 'jwt'").await, 2);
-    assert_eq!(number("SELECT count(*) FROM apps WHERE browsers_may = '{}'").await, 1);
-    let kept = "SELECT count(*) FROM topics WHERE join_by = 'anyone' AND made_by = 'server'";
-    assert_eq!(number(kept).await, 4, "those that there were, and what the example page offers");
-    for wrong in [
-        "UPDATE identity_keys SET form = 'hmac'", // an HMAC takes a secret
-        "UPDATE apps SET browsers_may = '{everything}'",
-        "UPDATE topics SET join_by = 'nobody'",
+    .expect("a former schema");
+    let options = database.options();
+    for error in [
+        store::check_schema(&options).await.expect_err("another chain"),
+        store::migrate(&options, Beside::Refuse).await.expect_err("another chain"),
+        store::migrate(&options, Beside::Force).await.expect_err("another chain"),
     ] {
-        sqlx::raw_sql(wrong).execute(&database.pool).await.expect_err(wrong);
+        assert!(matches!(error, SchemaError::Changed { version: 1 }), "{error}");
+        let text = error.to_string();
+        assert!(
+            ["unreleased", "bellwire export", "DROP SCHEMA bellwire"].iter().all(|word| text.contains(word)),
+            "{text}"
+        );
     }
+    let tables = "SELECT count(*) FROM pg_class WHERE relnamespace = 'bellwire'::regnamespace AND relkind = 'r'";
+    assert_eq!(scalar(&database.pool, tables).await, 2);
+    assert_eq!(scalar(&database.pool, "SELECT count(*) FROM _sqlx_migrations").await, 10);
 }
 
-#[tokio::test]
-async fn whom_there_is_to_reach_is_counted_once_and_kept_from_then_on() {
-    let database = before(25).await;
-    let subscriptions = |from: u32, until: u32| {
-        format!(
-            "INSERT INTO subscriptions (shard, id, app, lane, state, origin_id, since, endpoint_mac, address, last_seen,
-               created_at, ended_at)
-             SELECT 0, uuid(lpad(n::text, 32, '0')), gen_random_uuid(), 1 + n % 2, CASE WHEN n < 3 THEN 'gone' ELSE 'active' END,
-               gen_random_uuid(), now(), sha256(n::text::bytea), '', now(), now(), CASE WHEN n < 3 THEN now() END
-             FROM generate_series({from}, {until}) AS n;
-             INSERT INTO topic_members (shard, subscription, topic, lane, joined_at)
-             SELECT 0, uuid(lpad(n::text, 32, '0')), 7, 1 + n % 2, now() FROM generate_series({from}, {until}) AS n WHERE n > 3;"
-        )
-    };
-    sqlx::raw_sql(AssertSqlSafe(subscriptions(1, 6))).execute(&database.pool).await.expect("subscriptions of before");
-    migrate(&database.pool, 25).await;
-    sqlx::raw_sql(AssertSqlSafe(subscriptions(7, 9))).execute(&database.pool).await.expect("and of after");
-    let kept = sqlx::query_as::<_, (i32, i32, i64)>(
-        "SELECT topic, lane, sum(n)::bigint FROM (TABLE audience_counts UNION ALL TABLE audience_changes) kept
-         GROUP BY topic, lane ORDER BY topic, lane",
-    );
-    assert_eq!(
-        kept.fetch_all(&database.pool).await.expect("counts"),
-        [(0, 1, 3), (0, 2, 4), (7, 1, 3), (7, 2, 3)],
-        "of 3 to 9 the even ones are in lane 1, and 4 to 9 in the topic"
-    );
-}
-
-#[tokio::test]
-async fn outcomes_counted_before_there_were_hours_and_days_are_in_them() {
-    let database = before(27).await;
-    sqlx::raw_sql(
-        "SET session_replication_role = replica; -- without the lanes' apps and keys
-         INSERT INTO lanes (app, vapid_key, gateway) VALUES (gen_random_uuid(), gen_random_uuid(), 'fcm');
-         INSERT INTO rollups (minute, lane, tier, ending, n)
-         SELECT date_trunc('hour', now()) - n * interval '1 minute', id, 2, ending, 3
-         FROM lanes, generate_series(1, 6000) n, unnest('{1,3}'::smallint[]) ending",
-    )
-    .execute(&database.pool)
-    .await
-    .expect("four days of outcomes");
-    migrate(&database.pool, 27).await;
-    let sums: Vec<(i16, i64, i64)> = sqlx::query_as(
-        "SELECT step, (count(*) FILTER (WHERE lane > 0)), sum(n)::bigint
-         FROM rollups, unnest(facts, ns) AS f (fact, n) WHERE fact = 3 GROUP BY step ORDER BY step",
-    )
-    .fetch_all(&database.pool)
-    .await
-    .expect("sums");
-    // Of the lane and of all lanes together; minutes of two days alone.
-    let all = 2 * 3 * 6_000;
-    assert_eq!((sums[0], sums[1]), ((1, 2_881, 2 * 3 * 2_881), (2, 100, all)));
-    assert_eq!((sums.len(), sums[2].2), (3, all));
-}
-
-#[tokio::test]
-async fn campaigns_that_were_fanned_out_before_there_was_progress_are_told_of() {
-    let database = before(35).await;
-    sqlx::raw_sql(
-        "SET session_replication_role = replica;
-         INSERT INTO messages (id, app, tier, state, audience, ttl_s, urgency, audience_estimate, accepted_at, expires_at)
-         SELECT uuid(lpad(n::text, 32, '0')), gen_random_uuid(), 2, 'sending', audience, 60, 1, estimate, now(), now()
-         FROM (VALUES (1, '{\"all\": true}'::jsonb, 500), (2, '{\"all\": true}', 500), (3, '{\"all\": true}', 50),
-                      (4, '{\"subscriptions\": []}', 500), (5, '{\"all\": true}', 500)) AS m (n, audience, estimate);
-         INSERT INTO queue (shard, subscription, message, lane, tier, due_at, scheduled_at, leases, token)
-         SELECT 0, gen_random_uuid(), uuid(lpad(n::text, 32, '0')), 1, 2, now(), now(), 0, ''
-         FROM unnest('{1,3,4}'::int[]) n, generate_series(1, 3);
-         INSERT INTO batches (id, message, lane, tier, recipients, lease, due_at)
-         VALUES (gen_random_uuid(), uuid(lpad('2', 32, '0')), 1, 2, ARRAY[gen_random_uuid()], gen_random_uuid(), now())",
-    )
-    .execute(&database.pool)
-    .await
-    .expect("messages of which some wait");
-    migrate(&database.pool, 35).await;
-    let known = "SELECT right(message::text, 1) FROM campaigns_in_motion ORDER BY message";
-    let known: Vec<String> = sqlx::query_scalar(known).fetch_all(&database.pool).await.expect("campaigns");
-    assert_eq!(known, ["1", "2"], "3 and 4 are no campaigns, 5 is over");
-}
-
-#[tokio::test]
-async fn what_counted_towards_caps_in_wide_rows_goes_on_counting() {
-    let database = before(56).await;
-    sqlx::raw_sql(
-        "INSERT INTO cap_uses (app, shard, person, tiers, at, roots, refused)
-         VALUES ('00000000-0000-7000-8000-0000000000aa', 1, '00000000-0000-7000-8000-000000000001', 5,
-                 '{2026-12-02T00:00:00.000001Z, 2026-12-01T00:00:00Z}',
-                 '{00000000-0000-7000-8000-000000000002, 00000000-0000-7000-bfff-ffffffffffff}',
-                 '{00000000-0000-7000-8000-000000000003}'),
-                ('00000000-0000-7000-8000-0000000000aa', 2, '00000000-0000-7000-8000-000000000002', 2,
-                 '{2026-12-01T00:00:00Z}', '{00000000-0000-7000-8000-000000000004}', '{}')",
-    )
-    .execute(&database.pool)
-    .await
-    .expect("rows");
-    migrate(&database.pool, 56).await;
-    let rows = sqlx::query_scalar::<_, String>(
-        "SELECT concat_ws(' ', right(person::text, 1), right(app::text, 2), tiers, uses, refused) FROM cap_uses ORDER BY person",
-    );
-    let half = |last: u64| i64::from_be_bytes((0x8000_0000_0000_0000 | last).to_be_bytes());
-    let (day, next) = (1_796_083_200_000_000_i64, 1_796_169_600_000_001_i64);
-    let expected = [
-        format!("1 aa 5 {{{next},{},{day},{}}} {{{}}}", half(2), half(0x3fff_ffff_ffff_ffff), half(3)),
-        format!("2 aa 2 {{{day},{}}}", half(4)),
-    ];
-    assert_eq!(rows.fetch_all(&database.pool).await.expect("rows"), expected);
-}
-
-/// As if the last migration were still to come.
+/// Removes what the last migration of the baseline created.
 async fn undo_the_last(database: &TestDatabase) {
     sqlx::raw_sql(
-        "DROP TABLE stream_floor;
-         DROP INDEX stream_events_by_app, campaigns_in_motion_by_app, rollup_notes_by_minute, rollup_notes_of_subscriptions;
-         DELETE FROM _sqlx_migrations WHERE version = 35",
+        "DROP TABLE webhook_attempts, webhook_deliveries, webhook_cursor, webhook_notes, webhooks;
+         DELETE FROM _sqlx_migrations WHERE version = 7",
     )
     .execute(&database.pool)
     .await
@@ -232,12 +112,12 @@ async fn undo_the_last(database: &TestDatabase) {
 }
 
 #[tokio::test]
-async fn a_database_is_not_migrated_while_a_worker_of_before_is_at_work() {
+async fn migration_waits_for_older_workers_to_stop() {
     let database = TestDatabase::create().await;
     let options = database.options();
     let beat = async |ago_s: f64| {
-        let beat = "INSERT INTO workers (id, started_at, beat_at)
-                    VALUES (uuid(lpad('1', 32, '0')), now(), now() - $1 * interval '1 second')
+        let beat = "INSERT INTO workers (id, started_at, beat_at, version, beats)
+                    VALUES (uuid(lpad('1', 32, '0')), now(), now() - $1 * interval '1 second', '0.0.1', 1)
                     ON CONFLICT (id) DO UPDATE SET beat_at = excluded.beat_at";
         sqlx::query(beat).bind(ago_s).execute(&database.pool).await.expect("a beat");
     };

@@ -72,7 +72,7 @@ fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_leads_from_the_callers_request_through_another_process_to_the_gateways_answer() {
+async fn trace_spans_request_to_gateway_response() {
     let app = without_engine().await;
     let collector = Collector::start(Answer::Take).await;
     let subscriber = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0);
@@ -125,7 +125,7 @@ async fn a_trace_leads_from_the_callers_request_through_another_process_to_the_g
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_campaign_the_first_deliveries_are_traced_and_no_more() {
+async fn only_first_campaign_deliveries_are_traced() {
     let app = without_engine().await;
     let collector = Collector::start(Answer::Take).await;
     seed(&app, "fcm", 0..300).await;
@@ -142,7 +142,7 @@ async fn of_a_campaign_the_first_deliveries_are_traced_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_traced_is_decided_by_the_sampler_and_by_callers_with_a_key() {
+async fn sampler_and_keyed_callers_decide_tracing() {
     let app = without_engine().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let to = json!({"subscriptions": [subscriber.id]});
@@ -176,7 +176,7 @@ async fn who_is_traced_is_decided_by_the_sampler_and_by_callers_with_a_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_collector_no_message_says_where_it_comes_from() {
+async fn untraced_messages_store_no_trace_context() {
     let app = without_engine().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let server = Server::with(&app, &["--otel-traces-sampler", "always_on"]).await;
@@ -197,7 +197,7 @@ fn number(points: &[NumberDataPoint], of: &[(&str, &str)]) -> Option<Number> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_come_by_themselves_and_at_the_end_each_as_what_it_is() {
+async fn metrics_are_exported_periodically_and_at_shutdown() {
     let app = without_engine().await;
     let collector = Collector::start(Answer::Take).await;
     seed(&app, "fcm", 0..300).await;
@@ -226,7 +226,7 @@ async fn metrics_come_by_themselves_and_at_the_end_each_as_what_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_hangs_delays_neither_deliveries_nor_the_end() {
+async fn hanging_collector_delays_nothing() {
     let app = without_engine().await;
     let collector = Collector::start(Answer::Hang).await;
     seed(&app, "fcm", 0..300).await;
@@ -244,7 +244,7 @@ async fn a_collector_that_hangs_delays_neither_deliveries_nor_the_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_sends_us_elsewhere_is_told_of_once_and_gets_the_secret_alone() {
+async fn redirecting_collector_never_leaks_the_secret() {
     let app = without_engine().await;
     let collector = Collector::start(Answer::Redirect).await;
     let dir = TempDir::new();

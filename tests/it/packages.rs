@@ -35,7 +35,7 @@ fn verbs(of: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_unit_is_as_closed_as_systemd_can_tell() {
+fn systemd_unit_has_the_strictest_sandbox() {
     const EXPOSURE_MAX: &str = "20"; // tenths
     let unit = root().join("packaging/bellwire.service");
     let mut command = Command::new("systemd-analyze");
@@ -47,7 +47,7 @@ fn the_unit_is_as_closed_as_systemd_can_tell() {
 }
 
 #[test]
-fn the_units_agree_with_the_settings_and_with_each_other() {
+fn units_agree_with_settings_and_each_other() {
     let (service, socket) = (read("packaging/bellwire.service"), read("packaging/bellwire.socket"));
     let listen = text(bellwire(&["serve", "--print-config"]));
     let default =
@@ -63,7 +63,7 @@ fn the_units_agree_with_the_settings_and_with_each_other() {
 }
 
 #[test]
-fn the_file_of_settings_is_the_one_that_the_program_prints() {
+fn packaged_settings_file_matches_the_program() {
     let printed = text(bellwire(&["serve", "--print-template"]));
     assert_eq!(printed, read("packaging/bellwire.toml"), "bellwire serve --print-template > packaging/bellwire.toml");
     let active: Vec<&str> = printed.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
@@ -88,7 +88,7 @@ fn the_file_of_settings_is_the_one_that_the_program_prints() {
 }
 
 #[test]
-fn completions_know_the_verbs_and_offer_no_hidden_flag() {
+fn completions_list_verbs_without_hidden_flags() {
     for shell in ["bash", "zsh", "fish"] {
         let completions = text(bellwire(&["completions", shell]));
         let words: BTreeSet<&str> = completions.split(|c: char| !(c.is_alphanumeric() || c == '-')).collect();
@@ -107,11 +107,11 @@ fn completions_know_the_verbs_and_offer_no_hidden_flag() {
         script.display()
     );
     let output = Command::new("bash").args(["-c", &complete]).output().expect("bash runs");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "release", "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "release restore-pruned", "{output:?}");
 }
 
 #[test]
-fn every_verb_and_every_setting_is_in_the_man_pages() {
+fn man_pages_cover_verbs_and_settings() {
     let dir = TempDir::new();
     bellwire(&["man", dir.path().join("man").to_str().expect("UTF-8")]);
     let page = |name: &str| {
@@ -149,14 +149,14 @@ fn finds_nothing(command: &mut Command) {
 }
 
 #[test]
-fn the_files_for_containers_are_what_their_specifications_ask_for() {
+fn container_files_meet_their_specifications() {
     let mut compose = container_tool("check-jsonschema");
     finds_nothing(compose.args(["--builtin-schema", "vendor.compose-spec", "contrib/compose/compose.yaml"]));
     finds_nothing(container_tool("hadolint").args(["--failure-threshold", "style", "Containerfile"]));
 }
 
 #[test]
-fn the_containers_are_closed_and_name_settings_and_verbs_that_there_are() {
+fn containers_are_locked_down_and_use_real_settings() {
     let (image, compose) = (read("Containerfile"), read("contrib/compose/compose.yaml"));
     let last_stage = image.rsplit("\nFROM ").next().expect("a stage");
     assert!(last_stage.starts_with("scratch\n"), "nothing but the program");

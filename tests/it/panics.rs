@@ -47,12 +47,12 @@ async fn given_up_alone(place: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_whose_post_panics_is_given_up_alone() {
+async fn panicking_post_ends_one_delivery() {
     given_up_alone("post").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_whose_preparation_panics_is_given_up_alone() {
+async fn panicking_preparation_ends_one_delivery() {
     given_up_alone("prepare").await;
 }
 
@@ -72,7 +72,7 @@ async fn a_delivery_that_always_panics_ends_as_dead() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_whose_settling_panics_takes_no_other_with_it() {
+async fn panicking_row_settlement_affects_no_other() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..2).await;
     let (poisoned, id) = send_later(&app, json!({"subscriptions": [subscribers[0].id]})).await;
@@ -89,7 +89,7 @@ async fn a_row_whose_settling_panics_takes_no_other_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_whose_settling_panics_is_settled_when_its_lease_is_over() {
+async fn panicking_batch_settlement_waits_for_the_lease() {
     const N: u32 = 120;
     let dispatch = Settings { batch_min: 200, batch_max: 200, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
@@ -105,7 +105,7 @@ async fn a_batch_whose_settling_panics_is_settled_when_its_lease_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_panics_is_answered_with_its_id_and_counted() {
+async fn panicking_request_gets_its_id_and_counts() {
     watch_too();
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;

@@ -20,7 +20,7 @@ use crate::support::{START, TestApp, TestDatabase};
 const GIVEN_UP_WITHIN: Duration = Duration::from_millis(2_500);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_go_on_while_a_backup_reads_history_through_midnight() {
+async fn deliveries_continue_during_a_backup_past_midnight() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let to = json!({"subscriptions": [subscriber.id]});
@@ -72,7 +72,7 @@ async fn crowd(pool: &PgPool, days: std::ops::RangeInclusive<u64>, each: i32) {
 }
 
 fn id_of_day(day: u64) -> Uuid {
-    bellwire::testkit::model::clock::first_uuid_of(START + Days::new(day))
+    bellwire_core::clock::first_uuid_of(START + Days::new(day))
 }
 
 /// The partition that a message of that day has its attempts in.
@@ -88,7 +88,7 @@ async fn home(pool: &PgPool, day: u64) -> String {
 }
 
 #[tokio::test]
-async fn maintenance_that_was_away_for_long_finds_its_way_back() {
+async fn late_maintenance_recovers_its_partitions() {
     let database = TestDatabase::create().await;
     let pool = &database.pool;
     crowd(pool, 97..=100, 3_000).await;

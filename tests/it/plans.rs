@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::model::id::MessageId;
-use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store;
+use bellwire_core::id::MessageId;
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 
@@ -38,7 +38,7 @@ async fn setting(pool: &PgPool, show: &'static str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_postgres_with_default_settings_no_statement_of_the_line_reads_a_large_table_as_a_whole_or_is_compiled() {
+async fn no_hot_statement_scans_or_compiles() {
     const N: u32 = 2_000;
     let database = TestDatabase::create().await.with_stock_settings().await;
     let workers = store::connect(store::by_index_only(database.options()), 1).await.expect("a pool");
@@ -89,7 +89,7 @@ async fn on_a_postgres_with_default_settings_no_statement_of_the_line_reads_a_la
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_listeners_are_told_of_outcomes_costs_the_same_whatever_minutes_are_kept_and_plans_are_cached() {
+async fn outcome_stream_cost_is_constant_and_cached() {
     let live = crate::live::OFTEN;
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     app.subscribe("fcm", 0..1).await;
@@ -143,7 +143,7 @@ async fn send_to_others(app: &TestApp, n: i64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_for_deliveries_goes_a_bounded_way_by_index_however_much_was_sent_to_others() {
+async fn delivery_search_is_bounded_by_index() {
     const N: i64 = 5_000;
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
@@ -183,7 +183,7 @@ async fn a_search_for_deliveries_goes_a_bounded_way_by_index_however_much_was_se
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_back_is_read_by_index_as_a_page_forward_is() {
+async fn backward_page_reads_an_index() {
     const N: i64 = 5_000;
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
@@ -220,7 +220,7 @@ async fn a_page_back_is_read_by_index_as_a_page_forward_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_messages_does_not_walk_the_queue_that_a_campaign_fills() {
+async fn message_list_does_not_walk_the_queue() {
     const N: i64 = 20_000;
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
@@ -251,7 +251,7 @@ async fn a_list_of_messages_does_not_walk_the_queue_that_a_campaign_fills() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_subscriptions_with_a_rare_tag_looks_at_a_bounded_number_and_leads_on() {
+async fn rare_tag_list_scans_a_bounded_number() {
     let app = TestApp::start().await;
     let oldest = app.subscribe_with("fcm", 0..1, json!({"tags": ["rare"]})).await.remove(0).id;
     // As many as one page looks at, without the tag; all of them are newer.
@@ -274,7 +274,7 @@ async fn a_list_of_subscriptions_with_a_rare_tag_looks_at_a_bounded_number_and_l
 }
 
 #[tokio::test]
-async fn a_table_that_has_just_begun_to_grow_is_soon_probed_by_its_index_again() {
+async fn growing_table_is_soon_probed_by_index() {
     const ROWS: i64 = 1_500;
     let database = TestDatabase::create().await;
     let mut worker = PgConnection::connect_with(&database.options()).await.expect("a connection");

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::clock::Timestamp;
-use bellwire::testkit::model::id::SubscriptionId;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::clock::Timestamp;
+use bellwire_core::id::SubscriptionId;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::support::TestApp;
@@ -39,7 +39,7 @@ async fn failing_first(app: &TestApp) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_waits_as_the_first_place_says_that_says_anything() {
+async fn retry_delay_comes_from_the_first_layer() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe_with("other", 0..4, json!({"topics": ["news"]})).await;
     put(&app, "tiers/engagement", waiting(40)).await;
@@ -68,7 +68,7 @@ async fn a_retry_waits_as_the_first_place_says_that_says_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscriptions_own_policy_counts_unless_its_topic_forbids_it() {
+async fn subscription_policy_counts_unless_topic_forbids() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe_with("other", 0..4, json!({"topics": ["news"]})).await;
     put(&app, &format!("subscriptions/{}", subscribers[0].id), waiting(20)).await;
@@ -101,7 +101,7 @@ async fn a_subscriptions_own_policy_counts_unless_its_topic_forbids_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_changed_tier_policy_holds_for_later_retries_within_a_minute() {
+async fn changed_tier_policy_applies_within_a_minute() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("other", 0..1).await.remove(0);
     let rule = app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
@@ -126,7 +126,7 @@ async fn a_changed_tier_policy_holds_for_later_retries_within_a_minute() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lowered_maximum_of_retries_ends_deliveries_that_were_promised_more() {
+async fn lowered_retry_maximum_ends_deliveries() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("other", 0..1).await.remove(0);
     app.simulator.add_rule(Rule::always(Action::ServerError)).unwrap();
@@ -157,7 +157,7 @@ async fn a_broken_stored_policy_stops_no_delivery() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_worker_learns_how_often_a_push_was_tried_and_what_a_raw_one_is() {
+async fn service_worker_sees_attempt_and_raw_marker() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe_with("mozilla", 0..1, json!({"topics": ["news"]})).await.remove(0);
     let labelled = json!({"requestPolicy": {"headerContentType": "application/json"}});
@@ -203,7 +203,7 @@ async fn a_topics_policy_holds_for_large_audiences_too() {
 
 /// What its app says comes back with the statement that stores it: nothing of it is remembered from the message before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_to_one_browser_goes_by_what_its_app_says_at_that_moment() {
+async fn single_send_uses_the_current_app_policy() {
     let app = TestApp::start().await;
     let browser = app.subscribe("fcm", 0..1).await.remove(0);
     let send = async |tier: &str| {
@@ -234,7 +234,7 @@ async fn a_message_to_one_browser_goes_by_what_its_app_says_at_that_moment() {
 }
 
 #[tokio::test]
-async fn what_an_app_says_holds_for_messages_beside_one_that_is_refused() {
+async fn app_policy_survives_a_refused_neighbour() {
     let app = TestApp::start().await;
     let browsers = app.subscribe("fcm", 0..2).await;
     app.call(Method::DELETE, &format!("/v1/apps/shop/subscriptions/{}", browsers[0].id), Value::Null).await.ok(204);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bellwire::testkit::postgres::{DATABASE, Durability, Embedded, Error, Options};
+use bellwire_postgres::{DATABASE, Durability, Embedded, Error, Options};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid};
@@ -36,7 +36,7 @@ async fn run(postgres: &Embedded, sql: &'static str) -> i64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_written_survives_restarts_and_crashes_of_postgres() {
+async fn data_survives_restarts_and_crashes() {
     let dir = TempDir::new();
     let postgres = Embedded::start(&options(dir.path())).expect("it starts in an empty directory");
     assert!(postgres.is_ours());
@@ -58,7 +58,7 @@ async fn what_is_written_survives_restarts_and_crashes_of_postgres() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_start_adopts_and_takes_over_when_the_first_is_gone() {
+async fn second_start_adopts_the_running_postgres() {
     let dir = TempDir::new();
     let first = Embedded::start(&options(dir.path())).expect("it starts");
     let second = Embedded::start(&options(dir.path())).expect("it adopts");
@@ -144,7 +144,7 @@ fn children_of(parent: i32) -> Vec<Pid> {
 }
 
 #[test]
-fn a_postgres_whose_keeper_died_is_not_adopted_though_it_still_answers() {
+fn orphaned_postgres_is_not_adopted() {
     let dir = TempDir::new();
     let (mut holder, postmaster) = spawn_holder(dir.path());
     let guard = children_of(holder.id().cast_signed()).pop().expect("it runs under a guard");
@@ -159,7 +159,7 @@ fn a_postgres_whose_keeper_died_is_not_adopted_though_it_still_answers() {
 }
 
 #[test]
-fn a_lock_file_that_cannot_be_read_does_not_keep_postgres_from_starting() {
+fn unreadable_lock_file_does_not_block_postgres() {
     let dir = TempDir::new();
     let lock_file = dir.path().join("postgres/postmaster.pid");
     for broken in ["", "\0\0\0\0", "not a number\n"] {
@@ -182,7 +182,7 @@ fn a_lock_file_that_cannot_be_read_does_not_keep_postgres_from_starting() {
 }
 
 #[test]
-fn an_interrupt_of_the_process_group_does_not_end_postgres_before_its_holder() {
+fn interrupt_ends_the_holder_before_postgres() {
     let dir = TempDir::new();
     let postgres = Embedded::start(&options(dir.path())).expect("it starts");
     let postmaster = Pid::from_raw(postgres.postmaster().expect("it runs"));
@@ -209,7 +209,7 @@ fn a_missing_postgres_is_named_with_its_package() {
 }
 
 #[test]
-fn a_socket_directory_that_is_open_to_others_is_refused() {
+fn open_socket_directory_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = TempDir::new();
     let postgres = Embedded::start(&options(dir.path())).expect("it starts");
@@ -230,7 +230,7 @@ fn a_socket_directory_that_is_open_to_others_is_refused() {
 }
 
 #[test]
-fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() {
+fn postgres_behind_open_socket_directory_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = TempDir::new();
     let postgres = Embedded::start(&options(dir.path())).expect("it starts");
@@ -252,7 +252,7 @@ fn a_postgres_behind_a_socket_directory_that_is_open_to_others_is_not_adopted() 
 }
 
 #[test]
-fn root_is_told_whose_database_it_is_that_a_service_runs_as_another_user() {
+fn root_learns_the_owner_of_a_database() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
@@ -264,7 +264,7 @@ fn root_is_told_whose_database_it_is_that_a_service_runs_as_another_user() {
 }
 
 #[test]
-fn programs_that_others_may_have_written_are_not_run_as_root() {
+fn foreign_programs_are_not_run_as_root() {
     use std::os::unix::fs::PermissionsExt;
     let dir = TempDir::new();
     let (bin, ran) = (dir.path().join("bin"), dir.path().join("ran"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::hooks::pack;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -65,7 +65,7 @@ async fn replace_by_nobody(app: &TestApp, old: &Subscriber, index: u32) -> Subsc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_an_erased_person_is_left_anywhere_and_the_audit_log_proves_it() {
+async fn erased_person_leaves_only_the_audit_proof() {
     let app = TestApp::start().await;
     let caps = json!({"caps": [{"max": 20, "window": "1d"}]});
     app.call(Method::PUT, "/v1/apps/shop/caps", caps).await.ok(200);
@@ -96,7 +96,13 @@ async fn nothing_of_an_erased_person_is_left_anywhere_and_the_audit_log_proves_i
     let later = json!({"send_at": app.clock.now() + Duration::from_secs(3_600), "content": content});
     app.send(json!({"users": [USER]}), later).await;
     app.get(&format!("{USER_PATH}/export")).await;
-    for trace in [USER, "ann-tag", "Ann Personal", "ann-before", "ann-form", &first.endpoint, &third.endpoint] {
+    let diagnoses = format!("/v1/apps/shop/subscriptions/{}/diagnoses", phone[0].id);
+    let code = app.call(Method::POST, &diagnoses, Value::Null).await.ok(200)["code"].as_str().unwrap().to_owned();
+    let checks = json!({"checks": [{"name": "support", "ok": true, "found": "ann-browser", "advice": null}]});
+    app.call(Method::PATCH, &format!("/v1/apps/shop/diagnoses/{code}"), checks).await.ok(204);
+    for trace in
+        [USER, "ann-tag", "Ann Personal", "ann-before", "ann-form", "ann-browser", &first.endpoint, &third.endpoint]
+    {
         assert!(!places_of(&app, trace).await.is_empty(), "{trace} was there");
     }
     assert!(places_of(&app, USER).await.contains(&"webhook_deliveries.body, sealed".to_owned()));
@@ -110,7 +116,7 @@ async fn nothing_of_an_erased_person_is_left_anywhere_and_the_audit_log_proves_i
         app.clock.advance(Duration::from_secs(700));
         app.sweep().await;
     }
-    for trace in [USER, "ann-tag", "Ann Personal", "ann-before", "ann-form"] {
+    for trace in [USER, "ann-tag", "Ann Personal", "ann-before", "ann-form", "ann-browser"] {
         assert_eq!(places_of(&app, trace).await, [] as [&str; 0], "{trace}");
     }
     for browser in [&first, &second, &third, &phone[0]] {
@@ -140,7 +146,7 @@ async fn nothing_of_an_erased_person_is_left_anywhere_and_the_audit_log_proves_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_of_which_no_user_is_known_is_erased_with_its_former_subscriptions() {
+async fn anonymous_browser_is_erased_with_former_subscriptions() {
     let app = TestApp::start().await;
     let old = app.subscribe_with("fcm", 0..1, json!({"attributes": {"a": "former trace"}})).await.remove(0);
     let more = json!({"replaces": {"id": old.id}, "tags": ["present-trace"], "consent": {"source": "banner"}});
@@ -162,7 +168,7 @@ async fn a_browser_of_which_no_user_is_known_is_erased_with_its_former_subscript
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_gets_all_that_is_kept_of_them_and_nothing_of_others() {
+async fn personal_export_is_complete_and_exclusive() {
     let app = TestApp::start().await;
     let caps = json!({"caps": [{"max": 20, "window": "1d"}]});
     app.call(Method::PUT, "/v1/apps/shop/caps", caps).await.ok(200);
@@ -224,7 +230,7 @@ async fn a_person_gets_all_that_is_kept_of_them_and_nothing_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_a_browser_now_is_not_given_what_was_sent_to_its_user_before() {
+async fn browser_export_excludes_its_former_user() {
     let app = TestApp::start().await;
     let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": USER, "topics": ["news"]})).await.remove(0);
     let said = |title: &str| json!({"content": {"title": title}});

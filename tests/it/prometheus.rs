@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 
 use bellwire::testkit::metrics::Metrics;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::{AppId, LaneId};
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::policy::reliability::{LaneSums, Sums};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, LaneId};
+use bellwire_core::lane::Gateway;
+use bellwire_rules::policy::reliability::{LaneSums, Sums};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -228,7 +228,7 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn alert_rules_name_only_what_metrics_show_and_say_what_to_do() {
+fn alert_rules_use_existing_metrics_with_remedies() {
     let rules: Value = serde_norway::from_str(&read("contrib/prometheus/alerts.yml")).expect("YAML");
     let (samples, guide) = (samples(), read("docs/operate.md"));
     let (mut names, mut found) = (BTreeSet::new(), Vec::new());

@@ -6,11 +6,11 @@ use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::Settings;
 use bellwire::testkit::api::limits::Rate;
-use bellwire::testkit::model::id::{MessageId, SubscriptionId};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::operations::partitions;
-use bellwire::testkit::webpush::stamp::receipt_token;
+use bellwire::testkit::vault::delivery_token::receipt_token;
 use bellwire::testkit::{receipts, vault::Vault};
+use bellwire_core::id::{MessageId, SubscriptionId};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::api::{ORIGIN, Reply, TestApi, content, fcm, roomy};
@@ -68,7 +68,7 @@ async fn reported(api: &TestApi, message: &str) -> [i64; 4] {
 }
 
 #[tokio::test]
-async fn the_first_report_of_a_kind_counts_and_a_repeat_changes_nothing() {
+async fn first_report_counts_repeats_change_nothing() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 3).await;
     let [one, two] = [0, 1].map(|i| token(&api.vault, &message, &to[i]));
@@ -109,7 +109,7 @@ async fn the_first_report_of_a_kind_counts_and_a_repeat_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_wrong_receipt_is_refused_without_a_word_why_and_spoils_no_others() {
+async fn wrong_receipt_is_refused_silently_and_alone() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 1).await;
     let good = token(&api.vault, &message, &to[0]);
@@ -137,7 +137,7 @@ async fn a_wrong_receipt_is_refused_without_a_word_why_and_spoils_no_others() {
 }
 
 #[tokio::test]
-async fn a_beacon_is_plain_text_and_needs_no_preflight_nor_secret() {
+async fn beacon_needs_no_preflight_nor_secret() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 1).await;
     let body = json!({"receipt": token(&api.vault, &message, &to[0]), "kind": "closed"}).to_string();
@@ -159,7 +159,7 @@ async fn a_beacon_is_plain_text_and_needs_no_preflight_nor_secret() {
 }
 
 #[tokio::test]
-async fn reports_that_come_at_once_are_each_counted_once() {
+async fn concurrent_reports_count_once_each() {
     let receipts = receipts::Settings { linger: Duration::from_millis(5), batch: 8, ..receipts::Settings::default() };
     let api = TestApi::with(Settings { receipts, ..settings() }, None).await;
     let (message, to) = accepted(&api, 20).await;
@@ -169,6 +169,25 @@ async fn reports_that_come_at_once_are_each_counted_once() {
     let replies = futures_util::future::join_all(bodies.map(|body| report(&api, body))).await;
     assert!(replies.iter().all(|reply| reply.status == 204), "{replies:?}");
     assert_eq!(reported(&api, &message).await, [20, 20, 20, 20]);
+}
+
+#[tokio::test]
+async fn aged_receipts_keep_the_time_of_the_event() {
+    let api = TestApi::with(settings(), None).await;
+    let (message, to) = accepted(&api, 3).await;
+    let start = api.clock.now();
+    api.clock.advance(Duration::from_secs(7_200));
+    let tokens: Vec<String> = to.iter().map(|id| token(&api.vault, &message, id)).collect();
+    let list = json!([
+        {"receipt": tokens[0], "kind": "displayed", "age": 3_600}, {"receipt": tokens[1], "kind": "clicked", "age": u32::MAX},
+        {"receipt": tokens[2], "kind": "displayed", "age": -1}, {"receipt": tokens[2], "kind": "clicked"},
+    ]);
+    assert_eq!(report(&api, list).await.ok(202), json!({"taken": 3, "refused": 1}));
+    for (id, seconds) in to.iter().zip([3_600, 0, 7_200]) {
+        let delivery = api.get(&format!("/messages/{message}/deliveries/{id}")).await.ok(200);
+        let at: chrono::DateTime<chrono::Utc> = delivery["receipts"][0]["at"].as_str().unwrap().parse().unwrap();
+        assert_eq!((at - start).num_seconds(), seconds, "{delivery}");
+    }
 }
 
 /// Two processes report on the same deliveries at the same time: only one of them saw the first receipt of each.
@@ -190,7 +209,7 @@ async fn writers_of_two_processes_count_a_delivery_once() {
         };
         to.iter().map(|to| (app, of(to))).collect::<Vec<_>>()
     };
-    use bellwire::testkit::model::delivery::ReceiptKind::{Clicked, Closed, Displayed};
+    use bellwire_core::delivery::ReceiptKind::{Clicked, Closed, Displayed};
     let (displayed, clicked, closed) = (batch(Displayed), batch(Clicked), batch(Closed));
     let write = |batch| bellwire::testkit::store::outcomes::receipts::write(&api.pool, batch, kept_since, now);
     let (a, b, c, d) = tokio::join!(write(&displayed), write(&clicked), write(&closed), write(&displayed));
@@ -199,7 +218,7 @@ async fn writers_of_two_processes_count_a_delivery_once() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_known_is_null_and_not_zero() {
+async fn unknown_figures_are_null() {
     let api = TestApi::with(settings(), None).await;
     let to = api.subscribe(&fcm("a"), json!({})).await["id"].as_str().unwrap().to_owned();
     let untouched = send(&api, std::slice::from_ref(&to), json!({"payload": "x", "envelope": false})).await;
@@ -215,7 +234,7 @@ async fn what_cannot_be_known_is_null_and_not_zero() {
 }
 
 #[tokio::test]
-async fn receipts_of_another_app_or_past_retention_change_nothing() {
+async fn foreign_or_expired_receipts_change_nothing() {
     let api = TestApi::with(settings(), None).await;
     let (message, to) = accepted(&api, 1).await;
     api.make_app("other").await;
@@ -232,7 +251,7 @@ async fn receipts_of_another_app_or_past_retention_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_burst_is_let_in_without_keeping_anybody_from_subscribing() {
+async fn receipt_burst_does_not_block_subscribing() {
     let receipts_per_client = Rate { burst: 3, per_minute: 1 };
     let receipts_per_app = Rate { burst: 5, per_minute: 1 };
     let api =
@@ -256,7 +275,7 @@ async fn a_burst_is_let_in_without_keeping_anybody_from_subscribing() {
 }
 
 #[tokio::test]
-async fn what_is_not_stored_is_not_answered_as_if_it_were() {
+async fn unstored_receipt_is_not_acknowledged() {
     let full = receipts::Settings { waiting_max: 1, ..settings().receipts };
     let api = TestApi::with(Settings { receipts: full, ..settings() }, None).await;
     let (message, to) = accepted(&api, 1).await;
@@ -272,7 +291,7 @@ async fn what_is_not_stored_is_not_answered_as_if_it_were() {
 }
 
 #[tokio::test]
-async fn a_receipt_ends_a_delivery_that_still_waits_as_accepted() {
+async fn receipt_ends_a_waiting_delivery_as_accepted() {
     let api = TestApi::with(settings(), None).await;
     let to: Vec<String> = [
         api.subscribe(&fcm("a"), json!({})).await["id"].as_str().unwrap().to_owned(),
@@ -296,7 +315,7 @@ async fn a_receipt_ends_a_delivery_that_still_waits_as_accepted() {
 
 /// The worker that holds the row hears from its gateway later, and finds that the delivery is settled already.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receipt_that_overtakes_the_gateways_answer_is_not_counted_twice() {
+async fn early_receipt_is_not_counted_twice() {
     let app = TestApp::start().await;
     let hold = app.simulator.add_rule(Rule::always(Action::Hold)).unwrap();
     let subscriber = &app.subscribe("mozilla", 0..1).await[0];

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
-use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
+use bellwire_webpush::keys::SigningKey;
 use serde_json::json;
 
 use crate::delivery::counts;
@@ -34,7 +34,7 @@ async fn pass_a_minute(app: &TestApp, accepted: &str) {
 }
 
 #[tokio::test]
-async fn five_refusals_in_a_row_suspend_what_was_never_accepted() {
+async fn five_refusals_suspend_an_unproven_subscription() {
     let app = TestApp::start().await;
     let all = app.subscribe("fcm", 0..2).await;
     let (bad, good) = (&all[0].id, &all[1].id);
@@ -54,7 +54,7 @@ async fn five_refusals_in_a_row_suspend_what_was_never_accepted() {
 }
 
 #[tokio::test]
-async fn a_stranger_who_registers_what_was_made_with_another_key_stops_nobody() {
+async fn foreign_key_subscription_stops_no_other() {
     let app = TestApp::start().await;
     let news = json!({"topics": ["news"]});
     let good = app.subscribe_with("fcm", 0..2, news.clone()).await;
@@ -79,7 +79,7 @@ async fn a_stranger_who_registers_what_was_made_with_another_key_stops_nobody() 
 }
 
 #[tokio::test]
-async fn a_new_subscription_is_not_suspended_for_the_refusal_of_a_key_that_nobody_gets_through_with() {
+async fn generally_refused_key_suspends_no_newcomer() {
     let app = TestApp::start().await;
     let all = app.subscribe("fcm", 0..2).await;
     let others = app.subscribe("mozilla", 0..1).await;
@@ -132,7 +132,7 @@ async fn nobody_is_suspended_while_the_whole_key_fails() {
 }
 
 #[tokio::test]
-async fn a_payload_too_large_is_not_the_subscriptions_fault() {
+async fn large_payload_does_not_suspend_a_subscription() {
     let app = TestApp::start().await;
     let all = app.subscribe("fcm", 0..2).await;
     app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..refused(413) }).unwrap();

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::LaneId;
-use bellwire::testkit::policy::reliability::Count;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::reliability;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::LaneId;
+use bellwire_rules::policy::reliability::Count;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::TestApp;
@@ -30,7 +30,7 @@ async fn metrics(app: &TestApp) -> Value {
 }
 
 #[tokio::test]
-async fn retries_show_in_the_slis_of_their_lane_and_tier() {
+async fn retries_show_in_lane_and_tier_slis() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..110).await;
     app.simulator.add_rule(failing(429, [1, 1])).unwrap();
@@ -72,7 +72,7 @@ async fn retries_show_in_the_slis_of_their_lane_and_tier() {
 }
 
 #[tokio::test]
-async fn an_sli_past_its_line_raises_an_alert_and_trips_do_when_they_go_on_for_hours() {
+async fn breached_sli_and_lasting_trips_alert() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let now = app.clock.now();
@@ -117,7 +117,7 @@ async fn deliveries_that_expire_before_their_retry_are_purges() {
 }
 
 #[tokio::test]
-async fn what_is_accepted_later_than_promised_or_never_is_counted_and_an_event() {
+async fn missed_slas_are_counted_with_an_event() {
     let app = TestApp::start().await;
     let path = "/v1/apps/shop/slas";
     let wanted = json!({"transactional": 5, "promotional": null, "engagement": null});

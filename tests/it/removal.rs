@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -18,7 +18,7 @@ async fn remove_apps(app: &TestApp) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_sent_for_an_app_once_its_deletion_is_answered() {
+async fn deleted_app_sends_nothing_after_the_response() {
     let dispatch = bellwire::testkit::dispatch::Settings { batch_min: 50, batch_max: 50, ..Default::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let subscribers = app.subscribe("fcm", 0..200).await;
@@ -59,7 +59,7 @@ async fn nothing_is_sent_for_an_app_once_its_deletion_is_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
+async fn deleted_app_leaves_nothing_and_frees_its_name() {
     let app = TestApp::start().await;
     let caps = json!({"caps": [{"max": 9, "window": "1d"}]});
     app.call(Method::PUT, "/v1/apps/shop/caps", caps).await.ok(200);
@@ -145,7 +145,7 @@ async fn nothing_is_left_of_a_deleted_app_and_its_name_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_lost_with_an_app_shows_under_its_push_service() {
+async fn losses_of_a_deleted_app_show_by_service() {
     let app = TestApp::start().await;
     app.subscribe("mozilla", 0..3).await;
     app.operate(Method::DELETE, DELETE, Value::Null).await.ok(202);

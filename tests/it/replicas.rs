@@ -1,7 +1,7 @@
 //! Any number of engines work on one database, and nothing is sent twice.
 
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::json;
 
 use crate::crash::{held, until};
@@ -9,7 +9,7 @@ use crate::delivery::counts;
 use crate::support::{Setup, TestApp, seed};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_engines_share_a_campaign_and_send_nothing_twice() {
+async fn two_engines_share_a_campaign_without_duplicates() {
     let dispatch = Settings { lane_limit_max: 64, batch_min: 10, batch_max: 20, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed(&app, "fcm", 0..400).await;
@@ -31,7 +31,7 @@ async fn two_engines_share_a_campaign_and_send_nothing_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_engines_that_race_for_rows_send_each_of_them_once() {
+async fn two_racing_engines_send_each_row_once() {
     let app = TestApp::start().await;
     app.dispatcher.stop(std::time::Duration::ZERO).await; // so that rows are born due, for whoever comes first
     let subscribers = app.subscribe("mozilla", 0..40).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -21,8 +21,8 @@ const PERSON: &str = "INSERT INTO habits (app, shard, person, noted_at, unclicke
     SELECT id, 3, gen_random_uuid(), $1, 0, '', decode(repeat('00', 24), 'hex') FROM apps";
 const TOLD: &str =
     "WITH w AS (INSERT INTO webhooks (id, app, name, url, events, heard, max_events, state, heard_from, secret,
-      breaker_at, created_at, changed_at)
-    SELECT gen_random_uuid(), id, 'w', '', '{delivery.gone}', 0, 1, 'active', $1, '', $1, $1, $1 FROM apps RETURNING id)
+      breaker_at, created_at, changed_at, created_by)
+    SELECT gen_random_uuid(), id, 'w', '', '{delivery.gone}', 0, 1, 'active', $1, '', $1, $1, $1, 'local' FROM apps RETURNING id)
     INSERT INTO webhook_deliveries (id, webhook, state, events, subscriptions, due_at, created_at, ended_at)
     SELECT gen_random_uuid(), id, 'delivered', 1, '{}', $1, $1, $1 FROM w";
 const NOT_TAKEN: &str =
@@ -48,7 +48,7 @@ async fn refusal(app: &TestApp, path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_go_with_their_history_and_counts_with_them() {
+async fn expired_messages_go_with_their_history() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let to = json!({"subscriptions": [subscriber.id]});
@@ -80,7 +80,7 @@ async fn messages_go_with_their_history_and_counts_with_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_stays_while_an_open_letter_needs_it() {
+async fn message_stays_for_its_open_letter() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("fcm", 0..1).await.remove(0);
     let refusing = Action::Answer { status: 400, headers: Vec::new(), body: String::new() };
@@ -107,11 +107,11 @@ async fn a_message_stays_while_an_open_letter_needs_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscriptions_go_long_after_they_ended_and_not_while_they_live() {
+async fn ended_subscriptions_expire_active_ones_stay() {
     let app = TestApp::start().await;
     let mut subscribers = app.subscribe_with("fcm", 0..6, json!({"topics": ["news"]})).await;
     let end = async |subscriber: &Subscriber, state: &'static str| {
-        let id: bellwire::testkit::model::id::SubscriptionId = subscriber.id.parse().unwrap();
+        let id: bellwire_core::id::SubscriptionId = subscriber.id.parse().unwrap();
         sqlx::query("UPDATE subscriptions SET state = $2, ended_at = $3 WHERE id = $1")
             .bind(id.0)
             .bind(state)
@@ -147,14 +147,8 @@ async fn small_things_go_too_each_in_its_time() {
         (
             "idempotency_keys",
             DAY * 2,
-            "INSERT INTO idempotency_keys (app, route, key, body_hash, status, response, created_at)
-             SELECT id, 'r', $1::text, '', 202, 'null', $1 FROM apps",
-        ),
-        (
-            "first_answers",
-            DAY * 2,
-            "INSERT INTO first_answers (caller, route, key, id, app, request_hash, status, answer, created_at)
-             SELECT id, 'r', $1::text, id, id, sha256(''), 201, '', $1 FROM apps",
+            "INSERT INTO idempotency_keys (app, id, fingerprint, status, response, created_at)
+             SELECT id, gen_random_uuid(), sha256(''), 202, '', $1 FROM apps",
         ),
         (
             "reliability_counts",
@@ -168,6 +162,16 @@ async fn small_things_go_too_each_in_its_time() {
         ("habits", DAY * 400, PERSON),
         ("webhook_deliveries", DAY * 3, TOLD),
         ("webhook_deliveries", DAY * 30, NOT_TAKEN),
+        (
+            "gone_suspects",
+            DAY,
+            "INSERT INTO gone_suspects (subscription, lane, first_at) VALUES (gen_random_uuid(), 1, $1)",
+        ),
+        (
+            "diagnoses",
+            DAY * 7,
+            "INSERT INTO diagnoses (app, code, subscription, created_at) SELECT id, 'ABCDEFGH', gen_random_uuid(), $1 FROM apps",
+        ),
         ("breaker_trips", DAY * 2, "INSERT INTO breaker_trips (minute, lane, n) VALUES ($1, 1, 1)"),
         (
             "alerts",
@@ -203,11 +207,11 @@ async fn small_things_go_too_each_in_its_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_goes_in_chunks_and_what_is_held_does_not_stop_the_rest() {
+async fn retention_works_in_chunks_around_held_rows() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let now = app.clock.now();
-    let ids: Vec<_> = (0..5_000).map(|_| bellwire::testkit::model::clock::uuid_of(now)).collect();
+    let ids: Vec<_> = (0..5_000).map(|_| bellwire_core::clock::uuid_of(now)).collect();
     sqlx::query(
         "INSERT INTO messages (id, app, tier, state, audience, content, ttl_s, urgency, audience_estimate, accepted_at, expires_at)
          SELECT t.id, a.id, 2, 'sending', '{\"all\": true}', CASE WHEN t.n % 1000 = 0 THEN '\\x00'::bytea END, 0, 1, 1, $2, $2

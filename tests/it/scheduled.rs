@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::id::{AppId, MessageId, VapidKeyId};
-use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::store::queue::lanes;
+use bellwire_core::id::{AppId, MessageId, VapidKeyId};
+use bellwire_core::lane::Gateway;
 use chrono::TimeDelta;
 use futures_util::future::{Either, select};
 use serde_json::{Value, json};
@@ -34,7 +34,17 @@ async fn cancel_by_key(app: &TestApp, key: &str) -> Reply {
 
 /// Commits `first` once `second` waits for it, or has come to its end without.
 async fn commit_before<T>(app: &TestApp, first: Transaction<'_, Postgres>, second: impl Future<Output = T>) -> T {
-    let (waiting, second) = (std::pin::pin!(until_waiting(&app.pool, 1)), std::pin::pin!(second));
+    commit_once_waiting(app, first, second, 1).await
+}
+
+/// Commits `first` once so many sessions wait for locks, or `second` has ended.
+async fn commit_once_waiting<T>(
+    app: &TestApp,
+    first: Transaction<'_, Postgres>,
+    second: impl Future<Output = T>,
+    n: i64,
+) -> T {
+    let (waiting, second) = (std::pin::pin!(until_waiting(&app.pool, n)), std::pin::pin!(second));
     match select(second, waiting).await {
         Either::Left((done, _)) => {
             first.commit().await.unwrap();
@@ -56,7 +66,7 @@ async fn begin_lane<'a>(app: &'a TestApp, gateway: Gateway) -> Transaction<'a, P
 }
 
 #[tokio::test]
-async fn a_message_for_later_goes_out_when_its_time_has_come_and_lives_from_then() {
+async fn scheduled_message_lives_from_its_time() {
     let app = TestApp::start().await;
     let one = app.subscribe("fcm", 0..1).await.remove(0);
     let later = json!({"send_at": from_start(2 * DAY), "ttl": 60, "tier": "transactional"});
@@ -71,6 +81,7 @@ async fn a_message_for_later_goes_out_when_its_time_has_come_and_lives_from_then
         (&message["accepted_at"], &message["expires_at"]),
         (&from_start(2 * DAY), &from_start(2 * DAY + HOUR / 60))
     );
+    assert_eq!(message["received_at"], from_start(Duration::ZERO), "its request, a day and more ago");
     let story = app.get(&format!("/v1/apps/shop/messages/{id}/deliveries/{}/explain", one.id)).await;
     let says = |code: &str| story["story"].as_array().unwrap().iter().any(|sentence| sentence["code"] == code);
     assert!(says("waits_scheduled") && !says("waits_put_off"), "{story}");
@@ -82,7 +93,7 @@ async fn a_message_for_later_goes_out_when_its_time_has_come_and_lives_from_then
 }
 
 #[tokio::test]
-async fn whoever_subscribes_before_a_message_for_everybody_is_due_gets_it_though_their_lane_is_new() {
+async fn subscriber_in_new_lane_gets_scheduled_broadcast() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
@@ -97,8 +108,79 @@ async fn whoever_subscribes_before_a_message_for_everybody_is_due_gets_it_though
     app.finish().await;
 }
 
+/// Runs a send that has read the lanes, and waits before it stores its message, beside `other`. Both end once `other` waits, too, or has
+/// ended.
+async fn beside_open_send<T>(app: &TestApp, to: Value, other: impl Future<Output = T>) -> (String, T) {
+    let mut gate = app.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE messages IN SHARE MODE").execute(&mut *gate).await.unwrap();
+    let later = json!({"send_at": json!(app.clock.now() + HOUR)});
+    let mut send = std::pin::pin!(ask(app, to, later));
+    let waiting = std::pin::pin!(until_waiting(&app.pool, 1));
+    assert!(matches!(select(send.as_mut(), waiting).await, Either::Right(_)), "it must wait for the table");
+    let (sent, done) = tokio::join!(send, commit_once_waiting(app, gate, other, 2));
+    (sent.ok(202)["id"].as_str().unwrap().to_owned(), done)
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lane_that_is_made_while_a_message_for_later_is_turned_has_it_as_it_was_turned() {
+async fn scheduled_message_reaches_lane_created_meanwhile() {
+    for to in [json!({"all": true}), json!({"topic": "news"}), json!({"segment": "tag('x')"})] {
+        let app = TestApp::start().await;
+        app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
+        let details = json!({"topics": ["news"], "tags": ["x"]});
+        app.subscribe_with("fcm", 0..1, details.clone()).await;
+
+        let creating = begin_lane(&app, Gateway::Mozilla).await;
+        let sent =
+            commit_before(&app, creating, ask(&app, to.clone(), json!({"send_at": from_start(HOUR)}))).await.ok(202);
+        app.subscribe_with("mozilla", 0..20, details.clone()).await;
+        app.advance(HOUR).await;
+        assert_eq!(app.counts(sent["id"].as_str().unwrap()).await["accepted"], 21, "{to}: the lane came first");
+
+        let creating = app.subscribe_with("wns", 0..20, details.clone());
+        let (id, _) = beside_open_send(&app, to.clone(), creating).await;
+        app.advance(HOUR).await;
+        assert_eq!(app.counts(&id).await["accepted"], 41, "{to}: the message came first");
+        app.finish().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_stays_while_scheduled_message_is_stored() {
+    let app = TestApp::start().await;
+    app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
+    let removal = app.call(Method::DELETE, "/v1/apps/shop/topics/news", Value::Null);
+    let (id, removed) = beside_open_send(&app, json!({"topic": "news"}), removal).await;
+    assert_eq!(removed.status, 409, "the message is scheduled for this topic");
+    app.subscribe_with("fcm", 0..1, json!({"topics": ["news"]})).await;
+    app.advance(HOUR).await;
+    assert_eq!(app.counts(&id).await["accepted"], 1);
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn scheduled_message_creates_missing_topic() {
+    let app = TestApp::start().await;
+    let later = || json!({"send_at": json!(app.clock.now() + HOUR)});
+    let refused = ask(&app, json!({"topic": "news"}), later()).await.ok(422);
+    assert_eq!(refused["errors"][0]["pointer"], "/to/topic");
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM topics").await, 0, "browsers of this app create no topics");
+
+    app.call(Method::PATCH, "/v1/apps/shop", json!({"browsers_may": ["create_topics"]})).await.ok(200);
+    let sent = ask(&app, json!({"topic": "news"}), later()).await.ok(202);
+    assert_eq!((&sent["state"], &sent["warnings"][0]["pointer"]), (&json!("scheduled"), &json!("/to/topic")));
+    app.clock.advance(HOUR / 2);
+    app.subscribe_with("fcm", 0..2, json!({"topics": ["news"]})).await;
+    app.advance(HOUR / 2).await;
+    assert_eq!(app.counts(sent["id"].as_str().unwrap()).await["accepted"], 2);
+
+    let at_once = ask(&app, json!({"topic": "nwes"}), json!({})).await.ok(202);
+    assert_eq!(at_once["state"], "done");
+    assert_eq!(scalar(&app.pool, "SELECT count(*) FROM topics").await, 1, "a message that is due creates none");
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_lane_inherits_the_state_of_scheduled_messages() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     for (order, gateway, name) in
@@ -127,7 +209,7 @@ async fn a_lane_that_is_made_while_a_message_for_later_is_turned_has_it_as_it_wa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_makes_a_lane_waits_until_it_is_known_how_a_message_for_later_was_turned() {
+async fn new_lane_waits_for_a_concurrent_order() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
@@ -149,7 +231,7 @@ async fn whoever_makes_a_lane_waits_until_it_is_known_how_a_message_for_later_wa
 }
 
 #[tokio::test]
-async fn a_cursor_that_an_order_passed_by_sends_nothing_of_what_is_cancelled_or_paused() {
+async fn skipped_cursor_sends_nothing_cancelled_or_paused() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     app.subscribe("mozilla", 0..1).await;
@@ -179,7 +261,7 @@ async fn a_cursor_that_an_order_passed_by_sends_nothing_of_what_is_cancelled_or_
 }
 
 #[tokio::test]
-async fn a_message_for_later_waits_for_whoever_comes_though_there_is_nobody_when_it_is_taken() {
+async fn scheduled_broadcast_waits_without_recipients() {
     let app = TestApp::start().await;
     app.call(Method::POST, "/v1/apps/shop/topics", json!({"name": "news"})).await.ok(201);
     let mut sent = Vec::new();
@@ -212,7 +294,7 @@ async fn a_message_for_later_waits_for_whoever_comes_though_there_is_nobody_when
 }
 
 #[tokio::test]
-async fn a_message_for_later_can_be_steered_before_there_is_anybody_to_send_it_to() {
+async fn scheduled_message_is_steerable_without_recipients() {
     let app = TestApp::start().await;
     let remind = |by: Duration| json!({"send_at": from_start(by), "key": "a"});
     let first = ask(&app, json!({"all": true}), remind(HOUR)).await.ok(202);
@@ -234,7 +316,7 @@ async fn a_message_for_later_can_be_steered_before_there_is_anybody_to_send_it_t
 }
 
 #[tokio::test]
-async fn a_new_subscription_in_the_place_of_an_old_one_gets_what_is_for_later_once_and_when_it_is_due() {
+async fn replacement_gets_the_scheduled_message_once() {
     let app = TestApp::start().await;
     let old = app.subscribe("fcm", 0..1).await.remove(0);
     let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
@@ -248,7 +330,7 @@ async fn a_new_subscription_in_the_place_of_an_old_one_gets_what_is_for_later_on
 }
 
 #[tokio::test]
-async fn a_message_for_later_whose_time_comes_before_anybody_does_is_done() {
+async fn scheduled_message_without_recipients_is_done() {
     let app = TestApp::start().await;
     let id = app.send(json!({"all": true}), json!({"send_at": from_start(HOUR)})).await;
     app.advance(HOUR).await;
@@ -262,7 +344,7 @@ async fn a_message_for_later_whose_time_comes_before_anybody_does_is_done() {
 }
 
 #[tokio::test]
-async fn a_message_for_later_out_of_which_an_erased_user_is_taken_holds_up_no_sweep_and_is_sent() {
+async fn erasure_from_scheduled_message_blocks_no_sweep() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "bob"})).await;
     let id = app.send(json!({"users": ["ann", "bob"]}), json!({"send_at": from_start(2 * DAY)})).await;
@@ -277,7 +359,7 @@ async fn a_message_for_later_out_of_which_an_erased_user_is_taken_holds_up_no_sw
 }
 
 #[tokio::test]
-async fn a_sweep_that_looks_at_a_message_in_the_moment_at_which_it_is_given_up_comes_to_an_end() {
+async fn sweep_ends_beside_an_abandoned_message() {
     let app = TestApp::start().await;
     let one = app.subscribe("fcm", 0..1).await.remove(0);
     let later = json!({"send_at": from_start(HOUR), "ttl": 240});
@@ -292,7 +374,7 @@ async fn a_sweep_that_looks_at_a_message_in_the_moment_at_which_it_is_given_up_c
 }
 
 #[tokio::test]
-async fn a_paused_message_for_later_that_is_resumed_is_for_later_still() {
+async fn resumed_scheduled_message_stays_scheduled() {
     let app = TestApp::start().await;
     let one = app.subscribe("fcm", 0..1).await.remove(0);
     for to in [json!({"all": true}), json!({"subscriptions": [one.id]})] {
@@ -309,7 +391,7 @@ async fn a_paused_message_for_later_that_is_resumed_is_for_later_still() {
 }
 
 #[tokio::test]
-async fn a_reminder_is_forgotten_by_its_senders_own_key_and_then_no_sweep_looks_at_it_again() {
+async fn cancelled_reminder_is_swept_no_more() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     let remind = json!({"send_at": from_start(30 * DAY), "key": "booking/7"});
@@ -340,7 +422,7 @@ async fn a_reminder_is_forgotten_by_its_senders_own_key_and_then_no_sweep_looks_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_those_who_send_with_one_key_at_once_a_single_one_is_accepted() {
+async fn concurrent_sends_with_one_key_accept_one() {
     let app = TestApp::start().await;
     app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await;
     let later = || json!({"send_at": from_start(HOUR), "key": "one"});
@@ -360,7 +442,7 @@ async fn of_those_who_send_with_one_key_at_once_a_single_one_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_day_that_messages_are_for_has_its_partition_long_before_it_begins() {
+async fn future_partition_exists_in_advance() {
     let app = TestApp::start().await;
     let one = app.subscribe("fcm", 0..1).await.remove(0);
     let id = app.send(json!({"subscriptions": [one.id]}), json!({"send_at": from_start(60 * DAY)})).await;
@@ -379,7 +461,7 @@ async fn a_day_that_messages_are_for_has_its_partition_long_before_it_begins() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_time_or_a_key_is_pointed_to() {
+async fn time_and_key_faults_are_pointed_to() {
     let app = TestApp::start().await;
     for (more, pointer) in [
         (json!({"send_at": from_start(91 * DAY)}), "/send_at"),

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -36,7 +36,7 @@ impl<'a> Player<'a> {
         let topics = ["news", "offers"];
         let new = json!({"slug": slug, "name": slug, "subject": "mailto:ops@example.com", "origins": [ORIGIN], "topics": topics});
         app.operate(Method::POST, "/v1/apps", new).await.ok(201);
-        let key = json!({"name": "server", "scopes": bellwire::testkit::store::keys::api_keys::Scope::OF_APPS});
+        let key = json!({"name": "server", "scopes": bellwire_core::scope::Scope::OF_APPS});
         let key = app.operate(Method::POST, &format!("/v1/apps/{slug}/api-keys"), key).await.ok(201);
         let key = key["secret"].as_str().unwrap().to_owned();
         let mut player =
@@ -180,7 +180,7 @@ fn check(answer: &Value, wanted: &Value, at: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_keeps_what_the_sdk_was_tested_against() {
+async fn server_matches_the_sdk_contract() {
     let app = TestApp::start().await;
     let contract: Value = serde_json::from_str(CONTRACT).unwrap();
     let stories = contract["stories"].as_array().unwrap();

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::model::id::SubscriptionId;
+use axum::http::Method;
 use bellwire::testkit::server::maintenance;
 use bellwire::testkit::store::keys::data_keys::{self, TAKES_OVER_AFTER};
 use bellwire::testkit::store::keys::resealing;
 use bellwire::testkit::vault::master_key::{MasterKey, Source};
 use bellwire::testkit::vault::{CONTENT, Vault};
-use serde_json::json;
+use bellwire_core::id::SubscriptionId;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::support::app::{MASTER_KEY, scalar};
@@ -30,7 +31,7 @@ async fn add(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn a_seal_key_that_is_added_takes_over_when_all_have_heard_of_it_and_everything_kept_is_sealed_anew() {
+async fn new_seal_key_takes_over_when_known_everywhere() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..1_200).await;
     let source = Source::Given(master_key());
@@ -67,7 +68,7 @@ async fn a_seal_key_that_is_added_takes_over_when_all_have_heard_of_it_and_every
 }
 
 #[tokio::test]
-async fn what_is_changed_while_it_is_sealed_anew_is_not_overwritten_and_what_does_not_open_is_left() {
+async fn resealing_keeps_changes_and_unreadable_values() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..3).await;
     let damage = "UPDATE subscriptions SET address = '\\x0001deadbeef' WHERE id = $1";
@@ -88,7 +89,7 @@ async fn what_is_changed_while_it_is_sealed_anew_is_not_overwritten_and_what_doe
 }
 
 #[tokio::test]
-async fn a_server_that_runs_goes_on_when_the_master_key_is_replaced_and_hears_of_new_keys_by_the_new_one() {
+async fn running_server_survives_master_key_rotation() {
     let app = TestApp::start().await;
     let new = MasterKey::generate();
     let mut connection = app.pool.acquire().await.expect("a connection");
@@ -102,5 +103,40 @@ async fn a_server_that_runs_goes_on_when_the_master_key_is_replaced_and_hears_of
     assert!(matches!(error, data_keys::Error::Wrong), "{error}");
     assert_eq!(sealed_by(&app.vault), 1, "it goes on with what it has");
     assert!(data_keys::refresh(&app.pool, &after, &app.vault, app.clock.now()).await.expect("the new one"));
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn sealed_values_are_counted_under_their_key() {
+    let app = TestApp::start().await;
+    let source = Source::Given(master_key());
+    let vault = data_keys::open(&app.pool, &source, app.clock.now()).await.expect("another process");
+    let count = async |number: i16| -> i64 {
+        let count = sqlx::query_scalar("SELECT sealed_values FROM data_keys WHERE number = $1").bind(number);
+        count.fetch_one(&app.pool).await.expect("a key")
+    };
+    let before = count(1).await;
+    assert_eq!(data_keys::count_sealed(&app.pool, &vault).await.expect("it answers"), None, "nothing is sealed yet");
+    (0..7).for_each(|_| drop(vault.seal(CONTENT, Uuid::nil(), b"x")));
+    assert_eq!(data_keys::count_sealed(&app.pool, &vault).await.expect("it answers"), Some(before + 7));
+    assert_eq!(data_keys::count_sealed(&app.pool, &vault).await.expect("it answers"), None);
+    vault.seal(CONTENT, Uuid::nil(), b"x");
+    add(&app).await;
+    app.clock.advance(TAKES_OVER_AFTER);
+    data_keys::refresh(&app.pool, &source, &vault, app.clock.now()).await.expect("it answers");
+    vault.seal(CONTENT, Uuid::nil(), b"x");
+    data_keys::count_sealed(&app.pool, &vault).await.expect("it answers");
+    assert_eq!((count(1).await, count(2).await), (before + 8, 1), "a key that takes over loses no count");
+
+    let finding = async |values: i64| {
+        let set = "UPDATE data_keys SET sealed_values = $1 WHERE number = 2";
+        sqlx::query(set).bind(values).execute(&app.pool).await.expect("it is set");
+        let checks = app.operate(Method::GET, "/v1/checks", Value::Null).await.ok(200);
+        let all = checks["data"].as_array().expect("findings");
+        all.iter().find(|finding| finding["check"] == "seal key").expect("one of the seal key").clone()
+    };
+    assert_eq!(finding((1 << 31) - 1).await["health"], "ok");
+    let warned = finding(1 << 31).await;
+    assert_eq!((&warned["health"], &warned["line"]), (&json!("warning"), &json!("bellwire keys rotate")), "{warned}");
     app.finish().await;
 }

@@ -7,7 +7,7 @@ use aws_lc_rs::agreement::{ECDH_P256, PrivateKey, UnparsedPublicKey, agree};
 use aws_lc_rs::encoding::{AsBigEndian as _, EcPrivateKeyBin};
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::webpush::sealer::{Accelerator, Exchange, LANES, Sealer};
+use bellwire_webpush::sealer::{Accelerator, Exchange, LANES, Sealer};
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
@@ -36,7 +36,7 @@ impl Accelerator for Aging {
         let private: EcPrivateKeyBin = keys[shown].as_be_bytes().unwrap();
         Some(Exchange {
             public: from_fn(|lane| keys[lane].compute_public_key().unwrap().as_ref().try_into().unwrap()),
-            shared: from_fn(|lane| secret(lane).ok()),
+            shared: Box::new(from_fn(|lane| secret(lane).ok())),
             private: Zeroizing::new(private.as_ref().try_into().unwrap()),
         })
     }
@@ -64,7 +64,7 @@ fn gauge(app: &TestApp) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_campaign_sealed_eight_at_a_time_is_read_by_every_browser() {
+async fn lane_sealed_campaign_is_readable_by_browsers() {
     let (app, sealer) = sent_by(u32::MAX, 150).await;
     assert!(sealer.is_accelerated() && gauge(&app));
     assert!(alerts(&app).await.is_empty());
@@ -72,7 +72,7 @@ async fn a_campaign_sealed_eight_at_a_time_is_read_by_every_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_accelerator_that_begins_to_err_is_switched_off_with_an_alert_and_no_delivery_is_lost() {
+async fn faulty_accelerator_is_switched_off_without_loss() {
     let (app, sealer) = sent_by(8 + 2, 150).await; // eight passes before its use, and two in it
     assert!(sealer.is_faulty() && !gauge(&app));
     app.run_until_idle().await;

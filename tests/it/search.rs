@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::Settings;
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::api::TestApi;
@@ -52,7 +52,7 @@ async fn row_by_row(app: &TestApp, query: &str) -> Vec<Pair> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_persons_deliveries_are_found_across_messages_and_by_state_tier_lane_and_time() {
+async fn deliveries_of_a_person_are_searchable() {
     let app = TestApp::start().await;
     let phone = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0).id;
     let desk = app.subscribe_with("mozilla", 1..2, json!({"user_id": "ann"})).await.remove(0).id;
@@ -114,7 +114,7 @@ async fn a_persons_deliveries_are_found_across_messages_and_by_state_tier_lane_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_that_waits_for_its_first_attempt_is_found() {
+async fn delivery_before_its_first_attempt_is_found() {
     let app = TestApp::start().await;
     let id = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann"})).await.remove(0).id;
     let lane = app.lane("fcm").await;
@@ -133,7 +133,7 @@ async fn a_delivery_that_waits_for_its_first_attempt_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_without_a_subject_or_with_what_does_not_go_together_is_refused_by_name() {
+async fn search_without_subject_is_refused_by_name() {
     let app = TestApp::start().await;
     let message = app.send(json!({"users": ["ann"]}), json!({})).await;
     let subscription = "sub_01890000-0000-7000-8000-000000000000";
@@ -160,7 +160,7 @@ async fn a_search_without_a_subject_or_with_what_does_not_go_together_is_refused
 }
 
 #[tokio::test]
-async fn an_app_that_searches_much_keeps_neither_another_ones_searches_waiting_nor_what_is_no_search() {
+async fn busy_searcher_delays_no_other_app() {
     let settings = Settings { searches_at_once: 2, place_patience: Duration::ZERO, ..Settings::default() };
     let api = TestApi::with(settings, None).await;
     let (_, other) = api.make_app("other").await;
@@ -196,7 +196,7 @@ async fn an_app_that_searches_much_keeps_neither_another_ones_searches_waiting_n
 }
 
 #[tokio::test]
-async fn what_looks_through_an_apps_audience_or_a_campaigns_deliveries_takes_a_place_among_searches() {
+async fn audience_scans_take_search_slots() {
     let settings = Settings { searches_at_once: 2, place_patience: Duration::ZERO, ..Settings::default() };
     let api = TestApi::with(settings, None).await;
     let message = json!({"to": {"all": true}, "content": {"title": "T"}});

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::clock::first_uuid_of;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::filter::Expression;
-use bellwire::testkit::model::id::{LaneId, MessageId, SubscriptionId};
 use bellwire::testkit::store::queue::claims::{LEASE, Span, Taken, take_batch};
+use bellwire_core::clock::first_uuid_of;
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
+use bellwire_segment::Expression;
 use serde_json::{Value, json};
 
 use crate::crash::{expire_leases, held, hold_after, release, until, without_engine};
@@ -73,7 +73,7 @@ async fn add_extras(app: &TestApp, n: i32, every: i32) {
 }
 
 #[tokio::test]
-async fn a_message_to_a_segment_reaches_exactly_those_who_belong_to_it() {
+async fn segment_message_reaches_exactly_its_members() {
     let app = TestApp::start().await;
     let details = [
         json!({"user_id": "ann", "tags": ["beta"], "attributes": {"plan": "pro"}, "locale": "de-AT", "topics": ["news"]}),
@@ -111,7 +111,7 @@ async fn a_message_to_a_segment_reaches_exactly_those_who_belong_to_it() {
 }
 
 #[tokio::test]
-async fn a_segment_narrows_a_topic_or_everyone_and_a_stored_one_is_kept_as_it_was() {
+async fn segment_narrows_topic_or_everyone_and_stays() {
     let app = TestApp::start().await;
     let details = [json!({"topics": ["news"], "tags": ["vip"]}), json!({"topics": ["news"]}), json!({"tags": ["vip"]})];
     let all = subscribe_each(&app, "fcm", &details).await;
@@ -141,7 +141,7 @@ async fn a_segment_narrows_a_topic_or_everyone_and_a_stored_one_is_kept_as_it_wa
 }
 
 #[tokio::test]
-async fn what_somebody_received_saw_and_clicked_decides_whether_they_belong() {
+async fn past_engagement_decides_segment_membership() {
     let app = TestApp::start().await;
     let all = app.subscribe("fcm", 0..4).await;
     let first = app.send(json!({"subscriptions": [all[0].id, all[1].id, all[2].id]}), json!({})).await;
@@ -175,7 +175,7 @@ async fn what_somebody_received_saw_and_clicked_decides_whether_they_belong() {
 }
 
 #[tokio::test]
-async fn whoever_changes_while_a_message_is_on_its_way_is_judged_when_it_comes_to_them() {
+async fn membership_is_decided_at_fan_out() {
     let app = TestApp::start().await;
     let all = app.subscribe_with("fcm", 0..5, json!({"tags": ["vip"]})).await;
     hold_back(&app).await;
@@ -202,7 +202,7 @@ async fn whoever_changes_while_a_message_is_on_its_way_is_judged_when_it_comes_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_killed_between_cut_and_settlement_loses_nobody_of_a_segment_and_takes_nobody_else() {
+async fn killed_segment_fan_out_loses_nobody() {
     const N: u32 = 1_200;
     let app = without_engine().await;
     seed(&app, "fcm", 0..N).await;
@@ -229,7 +229,7 @@ async fn a_server_killed_between_cut_and_settlement_loses_nobody_of_a_segment_an
 }
 
 #[tokio::test]
-async fn a_segment_of_few_among_many_is_found_and_holds_up_nobody() {
+async fn small_segment_is_found_without_delaying_others() {
     let app = TestApp::start().await;
     let mut known = app.subscribe("fcm", 0..16).await;
     // A fan-out comes to them last, by id as well as by shard.
@@ -263,7 +263,7 @@ async fn a_segment_of_few_among_many_is_found_and_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn reach_is_estimated_within_its_margin_and_counted_on_demand() {
+async fn reach_is_estimated_or_counted() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     add_extras(&app, 40_000, 1_000).await;
@@ -286,7 +286,7 @@ async fn reach_is_estimated_within_its_margin_and_counted_on_demand() {
 }
 
 #[tokio::test]
-async fn members_are_listed_page_by_page_the_newest_first() {
+async fn members_are_paged_newest_first() {
     let app = TestApp::start().await;
     let members = app.subscribe_with("fcm", 0..5, json!({"tags": ["few"]})).await;
     app.subscribe("mozilla", 0..3).await;
@@ -310,7 +310,7 @@ async fn members_are_listed_page_by_page_the_newest_first() {
 }
 
 #[tokio::test]
-async fn segments_are_set_shown_listed_and_removed_and_mistakes_are_told_with_their_places() {
+async fn segments_are_managed_and_mistakes_located() {
     let app = TestApp::start().await;
     let at = |name: &str| format!("/v1/apps/shop/segments/{name}");
     let put = async |name: &str, body: Value| app.call(Method::PUT, &at(name), body).await;
@@ -346,7 +346,7 @@ async fn segments_are_set_shown_listed_and_removed_and_mistakes_are_told_with_th
 }
 
 #[tokio::test]
-async fn a_message_to_no_segment_or_to_a_wrong_one_is_refused_and_never_goes_to_everybody() {
+async fn wrong_segment_never_becomes_everybody() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let content = json!({"title": "T"});

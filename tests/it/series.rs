@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::rollups;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::api::TestApi;
+use crate::campaigns::{advance, go, plan, started};
 use crate::crash::without_engine;
 use crate::receipts::{report, settings, token};
 use crate::support::app::{DAY, PATIENCE, scalar, until_waiting};
@@ -61,7 +62,7 @@ fn failing(endpoints: std::ops::Range<u32>, status: u16) -> Rule {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_over_time_add_up_with_the_accounts_whatever_became_of_a_campaign() {
+async fn metrics_equal_the_accounts_of_a_campaign() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..150).await;
     let alone = app.subscribe("mozilla", 500..503).await;
@@ -130,7 +131,7 @@ async fn figures_over_time_add_up_with_the_accounts_whatever_became_of_a_campaig
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_note_counts_once_whatever_breaks_off_while_it_is_folded() {
+async fn interrupted_fold_counts_each_note_once() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..120).await;
     let message = app.send(json!({"all": true}), json!({})).await;
@@ -176,7 +177,7 @@ async fn a_note_counts_once_whatever_breaks_off_while_it_is_folded() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_noted_while_maintenance_was_away_for_long_is_folded_in_chunks() {
+async fn long_backlog_is_folded_in_chunks() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     let (now, lane) = (app.clock.now(), app.lane("fcm").await);
@@ -209,7 +210,7 @@ async fn what_was_noted_while_maintenance_was_away_for_long_is_folded_in_chunks(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_step_of_a_range_is_there_even_when_nothing_happened() {
+async fn empty_steps_are_listed() {
     let app = TestApp::start().await;
     let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
     app.send(to, json!({})).await;
@@ -234,7 +235,7 @@ async fn every_step_of_a_range_is_there_even_when_nothing_happened() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscriptions_won_and_lost_show_by_reason_and_what_was_active_at_each_time() {
+async fn subscription_gains_and_losses_show_by_reason() {
     let app = TestApp::start().await;
     let first = app.subscribe("fcm", 0..5).await;
     app.clock.advance(2 * HOUR);
@@ -304,7 +305,7 @@ async fn receipts_show_as_shares_of_what_could_report() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_shown_is_refused_by_name_and_apps_see_only_their_own() {
+async fn impossible_charts_are_refused_by_name() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..120).await;
     let campaign = app.send(json!({"all": true}), json!({})).await;
@@ -340,7 +341,7 @@ async fn what_cannot_be_shown_is_refused_by_name_and_apps_see_only_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_step_of_what_is_kept_is_whole() {
+async fn first_kept_step_is_complete() {
     let app = TestApp::start().await;
     app.clock.advance(Duration::from_secs(17 * 60)); // not at the beginning of a step
     let earliest = app.clock.now() - 2 * DAY;
@@ -358,7 +359,7 @@ async fn the_first_step_of_what_is_kept_is_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn figures_are_complete_until_the_first_change_of_subscriptions_that_is_not_in_them() {
+async fn metrics_are_complete_until_unfolded_changes() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..1).await;
     app.sweep().await;
@@ -372,7 +373,7 @@ async fn figures_are_complete_until_the_first_change_of_subscriptions_that_is_no
 }
 
 #[tokio::test]
-async fn charts_beyond_those_that_are_made_at_a_time_are_to_come_back() {
+async fn excess_charts_are_asked_to_retry() {
     let api = TestApi::with(
         bellwire::testkit::api::Settings { charts_at_once: 1, place_patience: Duration::ZERO, ..settings() },
         None,
@@ -396,7 +397,7 @@ async fn charts_beyond_those_that_are_made_at_a_time_are_to_come_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folding_that_takes_long_keeps_neither_sweeps_waiting_nor_a_stop() {
+async fn long_fold_delays_no_sweep_nor_stop() {
     let app = without_engine().await;
     app.subscribe("fcm", 0..1).await;
     let note = "INSERT INTO rollup_notes (minute, lane, tier, fact, n) SELECT now(), id, 0, 40, 0 FROM lanes";
@@ -412,5 +413,39 @@ async fn folding_that_takes_long_keeps_neither_sweeps_waiting_nor_a_stop() {
     server.terminate();
     assert!(server.end(Duration::from_secs(20)).await.success());
     held.rollback().await.unwrap();
+    app.finish().await;
+}
+
+#[tokio::test]
+async fn latency_excludes_intended_waiting() {
+    let app = TestApp::start().await;
+    app.subscribe("fcm", 0..4).await;
+    // 09:00 there.
+    let quiet = json!({"timezone": "Europe/Berlin", "quiet_hours": {"from": "22:00", "to": "10:30"}});
+    app.call(Method::PUT, "/v1/apps/shop/calendar", quiet).await.ok(200);
+    let quiet = app.send(json!({"all": true}), json!({})).await;
+    app.run_until_idle().await;
+    app.advance(HOUR * 3 / 2).await;
+    assert_eq!(app.counts(&quiet).await["accepted"], 4);
+
+    let paused = app.send(json!({"all": true}), json!({"send_at": json!(app.clock.now() + HOUR)})).await;
+    app.steer(&paused, "pause").await;
+    app.advance(HOUR * 3).await;
+    app.steer(&paused, "resume").await;
+    app.run_until_idle().await;
+    assert_eq!(app.counts(&paused).await["accepted"], 4);
+
+    let paced = started(&app, plan("paced", json!({"pace": {"per_minute": 60}}))).await;
+    go(&app).await;
+    for _ in 0..5 {
+        advance(&app, Duration::from_secs(1)).await;
+    }
+    let shown_paced = app.get(&format!("/v1/apps/shop/campaigns/{paced}")).await;
+    assert_eq!(shown_paced["progress"]["total"]["accepted"], 4);
+
+    fold(&app).await;
+    let latency = shown(&app, "measures=latency_p99").await;
+    let p99 = latency["data"][0]["metrics"]["latency_p99"].as_f64().unwrap();
+    assert!(p99 <= 1.0, "{latency}");
     app.finish().await;
 }

@@ -111,7 +111,7 @@ impl Client<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_on_a_socket_that_outlives_it_loses_no_request() {
+async fn restart_on_a_kept_socket_loses_nothing() {
     const CLIENTS: usize = 8;
     const EACH_TIME: i64 = 100;
     let app = without_engine().await;
@@ -155,7 +155,7 @@ async fn a_restart_on_a_socket_that_outlives_it_loses_no_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_manager_is_told_of_readiness_of_life_and_of_the_time_that_a_stop_takes() {
+async fn service_manager_gets_readiness_watchdog_and_timeout() {
     let app = without_engine().await;
     let manager = ServiceManager::new(Duration::from_millis(300));
     let server = manager.start(&app, &["--roles", "api", "--shutdown-deadline", "7s"]).await;
@@ -174,7 +174,7 @@ async fn a_service_manager_is_told_of_readiness_of_life_and_of_the_time_that_a_s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_socket_that_cannot_be_served_is_refused_with_words() {
+async fn unusable_socket_is_refused_with_reason() {
     let (manager, dir) = (ServiceManager::new(PATIENCE), TempDir::new());
     let socket = UnixListener::bind(dir.path().join("socket")).expect("a socket");
     let mut command = manager.command(OwnedFd::from(socket));

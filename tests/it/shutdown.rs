@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -17,7 +17,7 @@ use crate::support::{Server, Setup, TestApp, seed, seed_together};
 const LEASED: &str = "SELECT (SELECT count(*) FROM batches) + (SELECT count(*) FROM queue WHERE lease IS NOT NULL)";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_lets_attempts_end_and_gives_back_what_hangs_uncounted() {
+async fn shutdown_finishes_attempts_and_releases_the_rest() {
     let dispatch = Settings { lane_limit_max: 32, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     let hang = Rule { endpoints: Some([0, 1, 2].into()), ..Rule::always(Action::Hang) };
@@ -47,7 +47,7 @@ async fn a_stop_lets_attempts_end_and_gives_back_what_hangs_uncounted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_told_to_stop_in_the_middle_of_a_campaign_ends_well_and_the_next_repeats_nothing() {
+async fn shutdown_mid_campaign_repeats_nothing() {
     const N: u32 = 1_000;
     let app = without_engine().await;
     seed(&app, "wns", 0..N).await;
@@ -84,7 +84,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_had_begun_is_answered_after_a_stop_and_what_it_created_is_not_lost() {
+async fn request_in_progress_completes_at_shutdown() {
     let app = without_engine().await;
     let to = app.subscribe("wns", 0..1).await;
     let mut server = Server::with(&app, &["--shutdown-deadline", "60s"]).await;
@@ -135,7 +135,7 @@ async fn a_request_that_had_begun_is_answered_after_a_stop_and_what_it_created_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_terminal_is_closed_stops_in_good_order() {
+async fn closed_terminal_stops_the_server_cleanly() {
     let app = without_engine().await;
     let mut server = Server::at_a_terminal(&app).await;
     server.hang_up();

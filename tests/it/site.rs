@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, Version};
-use bellwire::testkit::api::example::{Audience, Example};
+use bellwire::testkit::api::example::Example;
 use bellwire::testkit::api::{ApiState, Engine, Settings, router};
-use bellwire::testkit::gateway::Gateways;
-use bellwire::testkit::model::id::SubscriptionId;
+use bellwire_core::id::SubscriptionId;
+use bellwire_core::origin::Audience;
+use bellwire_gateway::Gateways;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -49,12 +50,13 @@ async fn apps(api: &TestApi) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_sdk_is_served_with_its_types_to_any_site() {
+async fn sdk_is_served_with_types_to_all() {
     let api = TestApi::with(roomy(), None).await;
     for (path, kind, cached) in [
         ("/sdk/bellwire.js", "text/javascript; charset=utf-8", "public, max-age=600"),
         ("/sdk/bellwire.d.ts", "text/plain; charset=utf-8", "public, max-age=600"),
         ("/sdk/service-worker.js", "text/javascript; charset=utf-8", "no-cache"),
+        ("/sdk/bellwire-web.tgz", "application/gzip", "public, max-age=600"),
     ] {
         let (status, headers, body) = load(&api, path, &[]).await;
         assert_eq!((status, body.is_empty()), (200, false), "{path}");
@@ -75,13 +77,15 @@ async fn the_sdk_is_served_with_its_types_to_any_site() {
         let octets: usize = header(&headers, "content-length").parse().unwrap();
         assert!(octets < 3_500, "{octets}");
     }
+    let package = load(&api, "/sdk/bellwire-web.tgz", &[("accept-encoding", "gzip, br")]).await.1;
+    assert_eq!(header(&package, "content-encoding"), "", "a saved file must be the archive itself");
     for absent in ["/sdk/", "/sdk/nothing.js", "/sdk/../Cargo.toml", "/sdk/%2e%2e/Cargo.toml", "/example/nothing"] {
         assert_eq!(load(&api, absent, &[]).await.0, 404, "{absent}");
     }
 }
 
 #[tokio::test]
-async fn the_example_page_is_strict_and_makes_its_app_for_the_first_visitor() {
+async fn example_page_is_strict_and_creates_its_app() {
     let api = TestApi::with(roomy(), None).await;
     assert_eq!(load(&api, "/example/icon.svg", &[]).await.0, 200);
     assert_eq!(apps(&api).await.len(), 1, "files alone make no app");
@@ -115,7 +119,7 @@ async fn the_example_page_is_strict_and_makes_its_app_for_the_first_visitor() {
 }
 
 #[tokio::test]
-async fn the_admin_page_is_strict_and_every_address_below_it_leads_to_it() {
+async fn admin_page_is_strict_at_each_address() {
     let api = TestApi::with(roomy(), None).await;
     let redirected = load(&api, "/admin", &[]).await;
     assert_eq!((redirected.0, header(&redirected.1, "location")), (308, "/admin/"));
@@ -153,7 +157,7 @@ async fn the_admin_page_is_strict_and_every_address_below_it_leads_to_it() {
 }
 
 #[tokio::test]
-async fn example_pages_that_open_at_the_same_time_under_different_names_are_all_let_in() {
+async fn concurrent_example_pages_are_all_admitted() {
     let api = TestApi::with(roomy(), None).await;
     load(&api, "/example/", &[]).await;
     let mut held = api.pool.begin().await.unwrap();
@@ -172,7 +176,7 @@ async fn example_pages_that_open_at_the_same_time_under_different_names_are_all_
 }
 
 #[tokio::test]
-async fn switched_off_there_is_no_page_and_no_app() {
+async fn disabled_example_has_no_page_nor_app() {
     let api = TestApi::with(Settings { example: None, ..roomy() }, None).await;
     for path in ["/example", "/example/", "/example/index.html", "/example/config.json"] {
         assert_eq!(load(&api, path, &[]).await.0, 404, "{path}");
@@ -183,7 +187,7 @@ async fn switched_off_there_is_no_page_and_no_app() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_not_on_this_machine_needs_a_public_url() {
+async fn remote_example_page_needs_a_public_url() {
     let api = TestApi::with(roomy(), None).await;
     let elsewhere = [("host", "push.example.com")];
     assert_eq!(load(&api, "/example/", &elsewhere).await.0, 200);
@@ -199,7 +203,7 @@ async fn a_page_that_is_not_on_this_machine_needs_a_public_url() {
 }
 
 #[tokio::test]
-async fn an_operators_own_app_of_that_name_is_left_alone() {
+async fn operator_app_of_that_name_is_untouched() {
     let api = TestApi::with(roomy(), None).await;
     let (before, _) = api.make_app("example").await;
     assert_eq!(load(&api, "/example/", &[]).await.0, 200);
@@ -223,7 +227,7 @@ async fn visitor(api: &TestApi, name: &str) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_visitor_sends_to_itself_and_to_nobody_else() {
+async fn example_visitor_sends_only_to_itself() {
     let api = TestApi::with(roomy(), None).await;
     load(&api, "/example/", &[]).await;
     let ((ann, ann_token), (bob, _)) = (visitor(&api, "ann").await, visitor(&api, "bob").await);
@@ -249,7 +253,7 @@ async fn a_visitor_sends_to_itself_and_to_nobody_else() {
 }
 
 #[tokio::test]
-async fn strangers_see_no_example_unless_told_so_and_write_nothing_in_any_case() {
+async fn strangers_need_permission_to_see_the_example() {
     let public = Audience::Everybody;
     for (settings, peer, headers, expected) in [
         (roomy(), LOCAL, vec![], 200),
@@ -274,7 +278,7 @@ async fn strangers_see_no_example_unless_told_so_and_write_nothing_in_any_case()
 }
 
 #[tokio::test]
-async fn the_example_gets_a_few_origins_a_minute_and_no_more_than_an_app_may_have() {
+async fn example_origins_are_limited_per_minute() {
     let mut api = TestApi::with(roomy(), None).await;
     let mut limited = 0;
     for n in 1..=300 {
@@ -301,7 +305,7 @@ async fn the_example_gets_a_few_origins_a_minute_and_no_more_than_an_app_may_hav
 }
 
 #[tokio::test]
-async fn the_page_that_subscribes_whoever_sets_an_app_up_is_for_everybody_and_as_strict_as_others() {
+async fn first_run_page_is_public_and_strict() {
     let api = TestApi::with(roomy(), None).await;
     for (path, kind) in [
         ("/try/?app=shop", "text/html; charset=utf-8"),

@@ -6,21 +6,22 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::clock::Timestamp;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::hook::Heard;
-use bellwire::testkit::model::id::{AppId, LaneId, MessageId};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::keys::audit::{self, Actor, Entry};
 use bellwire::testkit::store::outcomes::ledger::{self, Delivery, Due, Fate, Origin, RowSettlement, Settlement};
 use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
 use bellwire::testkit::store::queue::steering::{self, Order, Steered};
 use bellwire::testkit::store::queue::stops;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::delivery::Tier;
+use bellwire_core::hook::Heard;
+use bellwire_core::id::{AppId, LaneId, MessageId};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
+use crate::crash::without_engine;
 use crate::delivery::counts;
-use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar};
-use crate::support::seed_together;
+use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp, scalar, until_waiting};
+use crate::support::{FaultProxy, Server, seed_together};
 
 /// What a lane of a recognised gateway begins with, less the permit kept for transactional deliveries.
 pub const IN_FLIGHT: u64 = 31;
@@ -42,7 +43,7 @@ pub async fn let_go(app: &TestApp, rule: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_push_of_a_cancelled_message_starts_after_the_answer() {
+async fn cancelled_message_gets_no_later_push() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..100).await;
     let rule = hold(&app);
@@ -59,7 +60,7 @@ async fn no_push_of_a_cancelled_message_starts_after_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_during_the_fan_out_stops_the_expansion() {
+async fn cancel_stops_a_running_fan_out() {
     let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("mozilla", 0..200).await;
@@ -94,7 +95,7 @@ async fn retries_of_a_cancelled_message_are_not_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_message_waits_whole_and_a_resumed_one_reaches_everybody_once() {
+async fn resumed_message_reaches_each_recipient_once() {
     let dispatch = Settings { batch_min: 50, batch_max: 50, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed_together(&app, "wns", 0..200).await;
@@ -193,7 +194,7 @@ async fn trickle(app: &TestApp, rule: u64, message: &str, since: Instant) -> Dur
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_by_another_process_is_obeyed_within_a_second() {
+async fn stop_from_another_process_takes_a_second() {
     let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe("fcm", 0..240).await;
@@ -274,7 +275,7 @@ async fn the_account_adds_up_at_every_moment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_is_obeyed_by_a_worker_that_was_away_when_it_was_given() {
+async fn returning_worker_obeys_an_earlier_stop() {
     let dispatch = Settings { lane_limit_max: 32, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     seed_together(&app, "fcm", 0..240).await;
@@ -295,7 +296,7 @@ async fn a_stop_is_obeyed_by_a_worker_that_was_away_when_it_was_given() {
 }
 
 #[tokio::test]
-async fn no_reading_misses_a_stop_however_late_it_is_committed() {
+async fn late_committed_stop_is_never_missed() {
     let app = TestApp::start().await;
     let insert = "INSERT INTO stops (at, kind, target) VALUES ($1, 'cancel', gen_random_uuid()) RETURNING target";
     let first = stops::read(&app.pool, None).await.unwrap();
@@ -322,7 +323,7 @@ pub async fn claim_and_die(app: &TestApp, tier: Tier) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
+async fn row_parked_after_the_resume_is_sent() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let to = app.subscribe("fcm", 0..1).await.remove(0).id;
@@ -343,7 +344,7 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
         tier,
         life: row.recipient.life,
         proven: true,
-        origin: Origin { accepted_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
+        origin: Origin { free_at: app.clock.now(), enveloped: true, charted: false, heard: Heard::default() },
         sla: None,
     };
     let settlement = Settlement::new(delivery, Fate::Deferred(Due::Parked));
@@ -351,5 +352,28 @@ async fn what_is_parked_by_a_worker_that_slept_through_the_resume_is_sent() {
     assert_eq!(ledger::settle_rows(&app.pool, &app.vault, &parked, app.clock.now()).await.unwrap(), 0, "it is its own");
     app.worker(app.clock.clone()).await.run_until_idle().await;
     assert_eq!(app.counts(&message).await, counts(&[("targeted", 1), ("accepted", 1), ("awaiting_ack", 1)]));
+    app.finish().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stops_are_read_while_dispatch_waits() {
+    let app = without_engine().await;
+    let proxy = FaultProxy::start().await;
+    let gone = app.subscribe("fcm", 0..1).await.remove(0);
+    app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
+    let mut slow = app.pool.begin().await.unwrap();
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = 0").execute(&mut *slow).await.unwrap();
+    sqlx::query("SELECT FROM subscriptions FOR UPDATE").execute(&mut *slow).await.unwrap();
+    // One of its connections is for dispatch: the settling has it, and waits.
+    let args = ["--roles", "worker", "--database-connections", "6"];
+    let server = Server::on(&app, &args, &proxy.url(&app.database.name)).await;
+    app.send(json!({"subscriptions": [gone.id]}), json!({})).await;
+    until_waiting(&app.pool, 1).await;
+    proxy.take_runs();
+    let read = proxy.until_run("SELECT now.snapshot::text", 10);
+    tokio::time::timeout(Duration::from_secs(8), read).await.expect("stops are read five times a second");
+    slow.rollback().await.unwrap();
+    server.terminate();
+    assert!(server.end(PATIENCE).await.success());
     app.finish().await;
 }

@@ -28,7 +28,7 @@ async fn insert_and_commit(pool: &PgPool) -> Result<(), sqlx::Error> {
 }
 
 #[tokio::test]
-async fn every_test_has_an_empty_migrated_database_of_its_own() {
+async fn each_test_has_an_empty_migrated_database() {
     let (one, two) = (TestDatabase::create().await, TestDatabase::create().await);
     insert_and_commit(&one.pool).await.expect("a commit");
     assert_eq!((stops(&one.pool).await, stops(&two.pool).await), (1, 0));
@@ -47,7 +47,7 @@ async fn a_connection_cut_before_a_commit_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_connection_cut_after_a_commit_leaves_its_work_and_an_ignorant_client() {
+async fn cut_after_commit_keeps_the_work() {
     let (database, proxy) = (TestDatabase::create().await, FaultProxy::start().await);
     let pool = store::connect(proxy.connect_options(&database.name), 2).await.expect("a pool");
     proxy.cut_at(Moment::After, "commit");
@@ -57,7 +57,7 @@ async fn a_connection_cut_after_a_commit_leaves_its_work_and_an_ignorant_client(
 }
 
 #[tokio::test]
-async fn a_single_prepared_statement_is_cut_after_it_took_effect() {
+async fn cut_after_prepared_statement_keeps_the_work() {
     let (database, proxy) = (TestDatabase::create().await, FaultProxy::start().await);
     let pool = store::connect(proxy.connect_options(&database.name), 2).await.expect("a pool");
     let insert = "INSERT INTO stops (at, kind, target) VALUES ($1, 'cancel', gen_random_uuid())";
@@ -70,7 +70,7 @@ async fn a_single_prepared_statement_is_cut_after_it_took_effect() {
 }
 
 #[tokio::test]
-async fn connections_that_are_refused_and_cut_are_transient_errors_and_heal() {
+async fn refused_and_cut_connections_are_transient() {
     let (database, proxy) = (TestDatabase::create().await, FaultProxy::start().await);
     let options = proxy.connect_options(&database.name);
     let mut connection = PgConnection::connect_with(&options).await.expect("a connection");
@@ -86,7 +86,7 @@ async fn connections_that_are_refused_and_cut_are_transient_errors_and_heal() {
 }
 
 #[tokio::test]
-async fn only_the_schema_of_this_program_is_accepted_without_migrating() {
+async fn only_the_own_schema_is_accepted() {
     let database = TestDatabase::create().await;
     store::check_schema(&database.options()).await.expect("just migrated");
     sqlx::query("UPDATE _sqlx_migrations SET checksum = 'x' WHERE version = 2")
@@ -115,7 +115,7 @@ async fn only_the_schema_of_this_program_is_accepted_without_migrating() {
 }
 
 #[tokio::test]
-async fn the_first_start_makes_keys_and_every_later_one_needs_the_same_master_key() {
+async fn later_starts_need_the_same_master_key() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     let source = Source::File(dir.path().join("master.key"));
     assert_eq!(data_keys::check(&database.pool, &source).await.expect("an empty database needs no key"), 0);
@@ -138,7 +138,7 @@ async fn the_first_start_makes_keys_and_every_later_one_needs_the_same_master_ke
 }
 
 #[tokio::test]
-async fn a_new_master_key_opens_what_the_old_one_no_longer_does() {
+async fn new_master_key_replaces_the_old() {
     let database = TestDatabase::create().await;
     let (old, new) = (MasterKey::generate(), MasterKey::generate());
     let old = Source::Given(old);
@@ -154,7 +154,7 @@ async fn a_new_master_key_opens_what_the_old_one_no_longer_does() {
 }
 
 #[tokio::test]
-async fn keys_are_never_made_for_a_database_in_use() {
+async fn used_database_gets_no_new_keys() {
     let (database, dir) = (TestDatabase::create().await, TempDir::new());
     sqlx::query("INSERT INTO apps (id, slug, name, created_at) VALUES (gen_random_uuid(), 'a', 'a', 'epoch')")
         .execute(&database.pool)
@@ -167,7 +167,7 @@ async fn keys_are_never_made_for_a_database_in_use() {
 }
 
 #[test]
-fn a_master_key_that_others_may_read_is_refused() {
+fn readable_master_key_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = TempDir::new();
     let path = dir.path().join("master.key");
@@ -202,7 +202,7 @@ async fn attempts_in(pool: &PgPool) -> Vec<(String, i64)> {
 }
 
 #[tokio::test]
-async fn rows_find_their_day_and_days_that_come_late_take_theirs_back() {
+async fn late_partition_takes_its_rows_back() {
     let database = TestDatabase::create().await;
     let (pool, now) = (&database.pool, START + Days::new(100)); // 25 April, far from the days that the template has
     let (one, two) = tokio::join!(partitions::ensure(pool, now), partitions::ensure(pool, now));

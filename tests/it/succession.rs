@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::{LaneId, SubscriptionId};
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::queue::claims::{self, LEASE, Span, Taken};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{LaneId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -38,7 +38,7 @@ fn answer(status: u16) -> Action {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_that_the_old_endpoint_asks_for_goes_to_the_new_one_also_out_of_an_open_batch() {
+async fn retry_follows_the_replacement_out_of_batches() {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     let old = seed_together(&app, "fcm", 0..120).await;
     let later = Rule { endpoints: Some([5].into()), ..Rule::always(answer(503)) };
@@ -57,7 +57,7 @@ async fn a_retry_that_the_old_endpoint_asks_for_goes_to_the_new_one_also_out_of_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_push_to_a_replaced_endpoint_starts_a_second_after_the_answer() {
+async fn replaced_endpoint_gets_no_late_push() {
     let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
     let all = app.subscribe("fcm", 0..120).await;
     // The one that the campaign comes to last: on Citus shards follow one another, elsewhere ids do.
@@ -82,7 +82,7 @@ async fn no_push_to_a_replaced_endpoint_starts_a_second_after_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_old_endpoint_that_is_gone_because_it_was_replaced_loses_nothing() {
+async fn gone_replaced_endpoint_loses_nothing() {
     let service = PushService::start(&[("fcm.wire.test", Gateway::Fcm)]).await;
     let others = (service.hosts.clone(), service.ca_pem.clone());
     let app = TestApp::with(Setup { others, ..Setup::default() }).await;
@@ -107,8 +107,52 @@ async fn an_old_endpoint_that_is_gone_because_it_was_replaced_loses_nothing() {
     app.finish().await;
 }
 
+/// Sends to an endpoint that answers 410. Its replacement commits after that answer and before the settling of it, so the worker cannot
+/// have read of it. Of `subscribers`, the first is replaced.
+async fn replaced_before_gone_is_settled(subscribers: u32, to_all: bool) {
+    let app = TestApp::with(Setup { dispatch: one_batch(), ..Setup::default() }).await;
+    let old = seed_together(&app, "fcm", 0..subscribers).await;
+    app.simulator.add_rule(Rule { endpoints: Some([0].into()), ..Rule::always(answer(410)) }).unwrap();
+    let mut gate = app.pool.begin().await.unwrap();
+    let locked = "SELECT id FROM subscriptions WHERE shard = $1 AND id = $2 FOR UPDATE";
+    let id: SubscriptionId = old[0].id.parse().unwrap();
+    sqlx::query(locked).bind(id.shard()).bind(id.0).execute(&mut *gate).await.unwrap();
+    let answered = async {
+        until_waiting(&app.pool, 1).await;
+        let to = if to_all { json!({"all": true}) } else { json!({"subscriptions": [old[0].id]}) };
+        let message = app.send(to, json!({})).await;
+        until_waiting(&app.pool, 2).await;
+        gate.commit().await.unwrap();
+        message
+    };
+    let (new, message) = tokio::join!(replace(&app, &old[0], 500), answered);
+    app.run_until_idle().await;
+    app.advance(Duration::from_secs(1)).await;
+    let n = i64::from(subscribers);
+    assert_eq!(app.counts(&message).await, counts(&[("targeted", n), ("accepted", n), ("awaiting_ack", n)]));
+    let delivery = app.delivery(&message, &new.id).await;
+    assert_eq!((&delivery["state"], &delivery["attempts"][0]["attempt"]), (&json!("accepted"), &json!(1)));
+    // The delivery keeps its id, so the simulator lists it where it came first. That endpoint never accepts.
+    let received = app.simulator.received(&old[0].endpoint).unwrap();
+    let statuses: Vec<_> = received.iter().flat_map(|it| &it.attempts).map(|attempt| attempt.status).collect();
+    assert_eq!(statuses, [Some(410), Some(201)]);
+    let pruned = "SELECT count(*) FROM subscriptions WHERE state = 'gone'";
+    assert_eq!(scalar(&app.pool, pruned).await, 0);
+    app.finish().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_in_flight_to_the_old_endpoint_ends_by_its_answer() {
+async fn gone_row_goes_to_an_unread_successor() {
+    replaced_before_gone_is_settled(1, false).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gone_in_batch_goes_to_unread_successor() {
+    replaced_before_gone_is_settled(120, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delivery_in_flight_ends_by_its_response() {
     let app = TestApp::start().await;
     let old = app.subscribe("fcm", 0..1).await.remove(0);
     let rule = hold(&app);
@@ -124,7 +168,7 @@ async fn what_was_in_flight_to_the_old_endpoint_ends_by_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_while_it_is_replaced_is_signed_for_whoever_gets_it() {
+async fn send_during_replacement_is_signed_for_successor() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await; // so that rows wait
     let old = app.subscribe("fcm", 0..1).await.remove(0);
@@ -150,7 +194,7 @@ async fn what_is_sent_while_it_is_replaced_is_signed_for_whoever_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_worker_held_reaches_the_last_of_several_successors() {
+async fn dead_workers_rows_reach_the_last_successor() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let all = app.subscribe("fcm", 0..120).await;
@@ -168,7 +212,7 @@ async fn what_a_dead_worker_held_reaches_the_last_of_several_successors() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_follows_to_a_successor_that_ended_or_to_another_user() {
+async fn ended_or_foreign_successor_inherits_nothing() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let all = app.subscribe_with("fcm", 0..2, json!({"user_id": "ann"})).await;
@@ -187,7 +231,7 @@ async fn nothing_follows_to_a_successor_that_ended_or_to_another_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_that_was_gone_and_comes_again_is_in_its_topics_by_whatever_endpoint() {
+async fn returned_browser_keeps_its_topics() {
     let app = TestApp::start().await;
     let all = app.subscribe_with("fcm", 0..4, json!({"topics": ["news", "sport"]})).await;
     app.simulator.add_rule(Rule { count: Some(3), ..Rule::always(answer(410)) }).unwrap();
@@ -214,7 +258,7 @@ async fn a_browser_that_was_gone_and_comes_again_is_in_its_topics_by_whatever_en
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_waits_for_a_paused_message_moves_and_waits_on() {
+async fn paused_delivery_moves_to_the_successor() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await; // so that rows wait
     let old = app.subscribe("fcm", 0..1).await.remove(0);
@@ -232,7 +276,7 @@ async fn what_waits_for_a_paused_message_moves_and_waits_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_successor_was_sent_already_is_not_sent_to_it_again_nor_taken_for_forged() {
+async fn successor_gets_no_message_twice() {
     let app = TestApp::start().await;
     let all = app.subscribe("fcm", 0..2).await;
     let later = Rule { endpoints: Some([1].into()), ..Rule::always(answer(503)) };
@@ -281,7 +325,7 @@ async fn seed_and_last(app: &TestApp) -> (Vec<Subscriber>, Subscriber, u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_known_one_that_a_fan_out_has_still_to_come_to_is_reached_once() {
+async fn unreached_known_successor_is_sent_once() {
     // What waits for the old one has been attempted, or is deferred.
     for is_attempted in [true, false] {
         let app = TestApp::start().await;
@@ -315,7 +359,7 @@ async fn a_known_one_that_a_fan_out_has_still_to_come_to_is_reached_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_known_one_that_is_in_an_open_batch_is_reached_by_that_alone() {
+async fn known_successor_in_open_batch_sends_once() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let (all, known, index) = seed_and_last(&app).await;
@@ -349,7 +393,7 @@ async fn a_known_one_that_is_in_an_open_batch_is_reached_by_that_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_known_one_that_a_fan_out_has_passed_is_reached_in_place_of_another_that_it_has_not() {
+async fn passed_known_successor_is_reached_instead() {
     // It was no member of the topic, or it was unsubscribed.
     for is_member in [false, true] {
         let app = TestApp::start().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -53,7 +53,7 @@ async fn letters(app: &TestApp, message: &str) -> Vec<Value> {
 const GREETING: &str = "Hello {{ attributes.name }}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_campaign_tells_everybody_their_own_in_their_language_whether_by_rows_or_by_batches() {
+async fn template_reaches_each_in_their_language() {
     let app = TestApp::start().await;
     let mut all = Vec::new();
     for n in 0..120 {
@@ -88,7 +88,7 @@ async fn a_campaign_tells_everybody_their_own_in_their_language_whether_by_rows_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_template_that_asks_for_nobody_sends_what_the_literal_content_would() {
+async fn impersonal_template_equals_literal_content() {
     let app = TestApp::start().await;
     let to = one(&app, 0, json!({})).await;
     let template = json!({"content": {"title": "{{ data.word | upper }}", "body": "{{ app.name }}", "url": "https://a.example/{{ data.word }}"}});
@@ -102,7 +102,7 @@ async fn a_template_that_asks_for_nobody_sends_what_the_literal_content_would() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recipient_who_lacks_something_is_dead_with_a_reason_that_tells_nothing_of_anybody_and_the_others_go_on() {
+async fn missing_attribute_is_dead_without_details() {
     let app = TestApp::start().await;
     // The first few are those that a message is tried on.
     let known = app.subscribe_with("fcm", 0..5, json!({"attributes": {"name": "s3cr3t"}})).await;
@@ -137,7 +137,7 @@ async fn a_recipient_who_lacks_something_is_dead_with_a_reason_that_tells_nothin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_long_for_somebody_is_cut_or_dead_as_the_author_chose_and_never_stops_the_campaign() {
+async fn overlong_text_is_cut_or_dead_by_choice() {
     let app = TestApp::start().await;
     let short = one(&app, 0, json!({"attributes": {"text": "short"}})).await;
     let long = one(&app, 1, json!({"attributes": {"text": "x".repeat(1_900)}})).await;
@@ -158,7 +158,7 @@ async fn what_is_too_long_for_somebody_is_cut_or_dead_as_the_author_chose_and_ne
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_says_what_is_known_by_then_and_keeps_its_delivery_id() {
+async fn retry_renders_current_data_under_same_id() {
     let app = TestApp::start().await;
     let to = one(&app, 0, json!({"attributes": {"name": "Ann"}})).await;
     let rule = Rule { attempts: Some([1, 1]), ..Rule::always(Action::Unavailable { retry_after_s: None }) };
@@ -176,7 +176,7 @@ async fn a_retry_says_what_is_known_by_then_and_keeps_its_delivery_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_gateway_finds_too_large_shrinks_for_its_recipient_alone() {
+async fn too_large_rendering_shrinks_per_recipient() {
     let app = TestApp::start().await;
     let [first, second] = [("Ann", 0), ("Bea", 1)].map(|(name, index)| (json!({"attributes": {"name": name}}), index));
     let (first, second) = (one(&app, first.1, first.0).await, one(&app, second.1, second.0).await);
@@ -195,7 +195,7 @@ async fn what_a_gateway_finds_too_large_shrinks_for_its_recipient_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_keeps_its_own_copy_of_a_stored_template_sealed() {
+async fn message_keeps_a_sealed_template_copy() {
     let app = TestApp::start().await;
     let to = one(&app, 0, json!({"attributes": {"name": "Ann"}})).await;
     let path = "/v1/apps/shop/templates/welcome";
@@ -222,7 +222,7 @@ async fn a_message_keeps_its_own_copy_of_a_stored_template_sealed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_attributes_of_thousands_change_nothing_but_their_own_text() {
+async fn hostile_attributes_change_only_their_text() {
     let app = TestApp::start().await;
     let hostile = [
         "\"}],\"navigate\":\"https://evil.example/\"",

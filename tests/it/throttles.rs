@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::model::clock::Clock;
+use bellwire_core::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -50,7 +50,7 @@ async fn what_exceeds_the_rate_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn what_waited_while_no_worker_was_there_does_not_leave_in_one_instant() {
+async fn throttled_backlog_leaves_spread_out() {
     let app = TestApp::start().await;
     let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
     for _ in 0..9 {
@@ -91,7 +91,7 @@ async fn replicas_share_the_rate_over_a_long_run() {
 }
 
 #[tokio::test]
-async fn what_would_expire_before_its_turn_expires_and_takes_none() {
+async fn throttled_delivery_expiring_early_takes_no_slot() {
     let app = TestApp::start().await;
     let to = json!({"subscriptions": [app.subscribe("fcm", 0..1).await[0].id]});
     let brief = json!({"ttl": 2, "policy": {"throttlePolicy": {"maxReceivesPerSecond": 1}}});

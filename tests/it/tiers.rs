@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::dispatch::Settings;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::{LaneId, SubscriptionId};
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Report, Rule};
 use bellwire::testkit::store::queue::claims::{self, LEASE, Span};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{LaneId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Report, Rule};
 use serde_json::{Value, json};
 
 use crate::support::app::{PATIENCE, Setup, Subscriber, TestApp};
@@ -46,7 +46,7 @@ async fn until_accepted(app: &TestApp, n: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_code_gets_through_while_a_campaign_saturates_its_lane() {
+async fn code_passes_a_saturated_lane() {
     for tier in ["promotional", "engagement"] {
         let (app, hold, campaign) = saturated(tier).await;
         let subscribers = app.subscribe("fcm", 1_000..1_006).await;
@@ -71,7 +71,7 @@ async fn codes_to_several_browsers_pass_a_campaign_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_promotion_does_not_take_the_place_that_is_kept_for_codes() {
+async fn promotion_leaves_the_reserved_permit() {
     let (app, hold, campaign) = saturated("promotional").await;
     let subscriber = app.subscribe("fcm", 1_000..1_001).await.remove(0);
     let to = json!({"subscriptions": [subscriber.id]});
@@ -83,7 +83,7 @@ async fn a_promotion_does_not_take_the_place_that_is_kept_for_codes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_of_a_code_overtakes_a_campaign_as_well() {
+async fn retried_code_overtakes_a_campaign() {
     let (app, hold, campaign) = saturated("promotional").await;
     let subscriber = app.subscribe("fcm", 1_010..1_011).await.remove(0);
     let code = app.send(json!({"subscriptions": [subscriber.id]}), json!({"tier": "transactional"})).await;
@@ -117,7 +117,7 @@ async fn waiting(app: &TestApp, subscribers: &[Subscriber]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_what_is_due_fewer_retries_are_claimed_first_and_nothing_is_passed_for_longer_than_in_memory() {
+async fn fewer_retries_are_claimed_first_within_bounds() {
     const LIMIT: usize = 6;
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..40).await;
@@ -151,7 +151,7 @@ async fn of_what_is_due_fewer_retries_are_claimed_first_and_nothing_is_passed_fo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_campaign_begins_while_more_waits_in_the_queue_than_its_lane_has_room_for() {
+async fn campaign_begins_behind_a_long_queue() {
     let dispatch = Settings { lane_limit_max: 6, ..Settings::default() };
     let app = TestApp::with(Setup { dispatch, ..Setup::default() }).await;
     app.subscribe_with("fcm", 1_000..1_120, json!({"topics": ["news"]})).await;

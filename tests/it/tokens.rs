@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::delivery::counts;
@@ -70,7 +70,7 @@ async fn a_row_changed_by_hand_is_never_sent() {
 }
 
 #[tokio::test]
-async fn a_row_of_another_message_or_subscription_is_never_sent() {
+async fn row_of_another_message_is_never_sent() {
     let (app, _, _) = with_a_retry().await;
     let stranger = app.subscribe("fcm", 1..2).await.remove(0);
     let uuid = stranger.id.strip_prefix("sub_").unwrap();
@@ -85,7 +85,7 @@ async fn a_row_of_another_message_or_subscription_is_never_sent() {
 }
 
 #[tokio::test]
-async fn a_settled_row_put_back_is_not_sent_again() {
+async fn settled_row_put_back_is_not_resent() {
     let (app, message, _) = with_a_retry().await;
     run(&app, "CREATE TABLE kept AS TABLE queue").await;
     app.advance(LATER).await;
@@ -101,7 +101,7 @@ async fn a_settled_row_put_back_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_row_set_back_to_an_earlier_retry_ends() {
+async fn row_with_lowered_retry_count_ends() {
     let (app, message, _) = with_a_retry().await;
     app.simulator.add_rule(unavailable()).unwrap();
     run(&app, "CREATE TABLE kept AS TABLE queue").await;
@@ -126,7 +126,7 @@ async fn a_late_retry_is_signed_again_and_sent() {
 }
 
 #[tokio::test]
-async fn a_retry_is_still_good_after_its_subscription_was_replaced() {
+async fn retry_stays_valid_after_replacement() {
     let (app, message, old) = with_a_retry().await;
     app.subscribe_with("fcm", 1..2, json!({"replaces": {"id": old}})).await;
     app.advance(LATER).await;

@@ -8,7 +8,7 @@ use tower::ServiceExt as _;
 use crate::support::TestApp;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_to_an_imported_subscription_is_signed_with_the_key_that_it_was_made_with() {
+async fn imported_subscription_uses_its_own_key() {
     let app = TestApp::start().await;
     app.subscribe("fcm", 0..2).await;
     let left = app.subscribe("mozilla", 0..1).await.remove(0);

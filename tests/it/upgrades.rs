@@ -9,7 +9,7 @@ use crate::crash::{held, hold_after, release, until};
 use crate::support::app::{MASTER_KEY, PATIENCE, Setup};
 use crate::support::{Server, TempDir, TestApp, TestDatabase, seed};
 
-use bellwire::testkit::model::clock::Clock;
+use bellwire_core::clock::Clock;
 
 /// Where the last release's program is.
 const LAST_RELEASE: &str = "BELLWIRE_LAST_RELEASE";
@@ -33,7 +33,7 @@ async fn migrate(program: &str, database: &TestDatabase) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_the_last_release_and_one_of_this_version_share_a_campaign_on_the_newer_schema() {
+async fn two_releases_share_a_campaign() {
     const N: u32 = 600;
     let database = TestDatabase::empty().await;
     migrate(&last_release(), &database).await;

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::hooks::{Sender, pack};
-use bellwire::testkit::model::id::{AppId, MessageId, SubscriptionId};
-use bellwire::testkit::model::lane::Gateway;
 use bellwire::testkit::server::maintenance;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
-use bellwire::testkit::webpush::stamp::receipt_token;
+use bellwire::testkit::vault::delivery_token::receipt_token;
+use bellwire_core::id::{AppId, MessageId, SubscriptionId};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -132,7 +132,7 @@ fn three_retries() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_becomes_of_deliveries_is_told_in_one_signed_request() {
+async fn delivery_outcomes_are_sent_signed_together() {
     let stage = Stage::set().await;
     let app = &stage.app;
     let known = ["delivery.accepted", "delivery.gone", "delivery.dead"];
@@ -180,7 +180,7 @@ async fn what_becomes_of_deliveries_is_told_in_one_signed_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_fails_is_made_again_by_its_policy_under_the_same_id_and_replayed_when_it_was_given_up() {
+async fn failed_webhook_is_retried_then_replayable() {
     let stage = Stage::set().await;
     let webhook = stage.webhook(URL, &["delivery.accepted"], three_retries()).await;
     stage.app.subscribe("fcm", 0..1).await;
@@ -222,7 +222,7 @@ async fn a_request_that_fails_is_made_again_by_its_policy_under_the_same_id_and_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_that_hangs_holds_up_neither_pushes_nor_another_webhook() {
+async fn hanging_receiver_delays_nothing_else() {
     let stage = Stage::set().await;
     let hanging = stage.webhook("https://slow.example.com/", &["delivery.accepted"], json!({"max_events": 1})).await;
     let working = stage.webhook(URL, &["delivery.accepted"], json!({"max_events": 1})).await;
@@ -281,7 +281,7 @@ async fn while_a_secret_is_rotated_both_sign() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_somebody_is_told_of_is_noted_and_many_events_share_a_request() {
+async fn only_subscribed_events_are_stored_and_grouped() {
     let stage = Stage::set().await;
     let app = &stage.app;
     seed(app, "fcm", 0..250).await;
@@ -314,7 +314,7 @@ async fn only_what_somebody_is_told_of_is_noted_and_many_events_share_a_request(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn receipts_campaigns_messages_and_alerts_are_told_to_who_asked_for_them() {
+async fn all_event_kinds_reach_their_webhooks() {
     let stage = Stage::set().await;
     let app = &stage.app;
     let subscription = app.subscribe("fcm", 0..1).await.remove(0);
@@ -377,7 +377,7 @@ async fn receipts_campaigns_messages_and_alerts_are_told_to_who_asked_for_them()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_receiver_must_be_at_a_public_address_over_tls() {
+async fn receiver_must_be_public_with_tls() {
     let stage = Stage::set().await;
     for url in [
         "http://hooks.example.com/",
@@ -424,7 +424,7 @@ fn id_of(webhook: &Value) -> uuid::Uuid {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_still_to_be_told_forgets_an_erased_user_and_old_rows_go() {
+async fn pending_events_forget_erased_users_and_expire() {
     let stage = Stage::set().await;
     let app = &stage.app;
     let webhook = stage.webhook(URL, &["delivery.accepted"], three_retries()).await;

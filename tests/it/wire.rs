@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use bellwire::testkit::model::lane::Gateway;
+use bellwire_core::lane::Gateway;
 use serde_json::{Value, json};
 
 use crate::support::app::{Setup, TestApp};
@@ -47,7 +47,7 @@ fn parsed(plaintext: &[u8]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_arrives_is_opened_by_another_implementation_and_by_its_own_browser_only() {
+async fn push_decrypts_elsewhere_and_for_its_browser_only() {
     let (app, service) = start().await;
     let mut browsers = Vec::new();
     for (host, _) in HOSTS {
@@ -83,7 +83,7 @@ async fn what_arrives_is_opened_by_another_implementation_and_by_its_own_browser
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_header_is_right_and_none_is_too_many() {
+async fn push_has_exactly_the_right_headers() {
     let (app, service) = start().await;
     let browser = Browser::new("mozilla.wire.test", "b");
     let id = register(&app, &browser, json!({})).await;
@@ -123,7 +123,7 @@ async fn every_header_is_right_and_none_is_too_many() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collapse_key_becomes_the_same_32_characters_every_time_and_everywhere() {
+async fn collapse_key_maps_to_stable_32_characters() {
     let (app, service) = start().await;
     let browsers = HOSTS.map(|(host, _)| Browser::new(host, "b"));
     for browser in &browsers {
@@ -145,7 +145,7 @@ async fn a_collapse_key_becomes_the_same_32_characters_every_time_and_everywhere
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_subscription_is_signed_for_with_the_key_that_it_was_made_with() {
+async fn subscription_is_signed_with_its_own_key() {
     let (app, service) = start().await;
     let old = [Browser::new("fcm.wire.test", "old"), Browser::new("wns.wire.test", "old")];
     for browser in &old {
@@ -207,7 +207,7 @@ async fn padding_hides_small_differences_in_length() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_raw_payload_arrives_as_it_is_or_in_its_envelope() {
+async fn raw_payload_arrives_plain_or_enveloped() {
     let (app, service) = start().await;
     let browser = Browser::new("other.wire.test", "b");
     let id = register(&app, &browser, json!({})).await;
@@ -239,7 +239,7 @@ fn envelopes(service: &PushService, browser: &Browser) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delivery_keeps_its_id_whenever_it_is_repeated() {
+async fn repeated_delivery_keeps_its_id() {
     let (app, service) = start().await;
     let browser = Browser::new("fcm.wire.test", "b");
     let id = register(&app, &browser, json!({})).await;
@@ -266,7 +266,7 @@ async fn a_delivery_keeps_its_id_whenever_it_is_repeated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_browser_that_takes_anothers_place_inherits_the_ids_of_its_deliveries() {
+async fn replacement_inherits_the_delivery_ids() {
     let (app, service) = start().await;
     let (first, second) = (Browser::new("mozilla.wire.test", "first"), Browser::new("mozilla.wire.test", "second"));
     let replaced = register(&app, &first, json!({})).await;

@@ -5,7 +5,8 @@ use axum::http::request::Builder;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::Settings;
 use bellwire::testkit::api::limits::Rate;
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
+use bellwire_core::scope::Scope;
 use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 use super::{HERE, ORIGIN, Reply, TestApi, content, fcm, registration};
 
 #[tokio::test]
-async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
+async fn scopes_limit_a_key_to_its_app() {
     let api = TestApi::start().await;
     let mut keys = Vec::new();
     for scope in Scope::OF_APPS {
@@ -61,7 +62,7 @@ async fn a_key_does_what_its_scopes_say_and_nothing_in_another_app() {
 }
 
 #[tokio::test]
-async fn revoked_expired_and_made_up_keys_are_refused_at_once() {
+async fn revoked_expired_and_invented_keys_are_refused() {
     let api = TestApi::start().await;
     let made = api
         .post("/api-keys", json!({"name": "n", "scopes": ["read"], "expires_at": "2027-01-15T09:00:00Z"}))
@@ -176,7 +177,7 @@ async fn each_key_has_a_rate_of_its_own() {
 }
 
 #[tokio::test]
-async fn every_answer_carries_its_request_id_and_keeps_browsers_safe() {
+async fn responses_carry_request_id_and_security_headers() {
     let api = TestApi::start().await;
     let reply = api.call_with(Method::GET, "/healthz", None, None, &[("x-request-id", "abc-1")]).await;
     assert_eq!((reply.status, reply.header("x-request-id")), (200, "abc-1"));
@@ -236,7 +237,7 @@ async fn held_back(api: &TestApi, request: Builder, body: Value, meanwhile: impl
 }
 
 #[tokio::test]
-async fn a_right_has_to_hold_still_when_the_body_has_come() {
+async fn permission_is_rechecked_after_the_body() {
     let api = TestApi::start().await;
     let ann = api.teammate("ann@example.com", json!([{"role": "admin"}])).await;
     let roles = |roles: Value| {

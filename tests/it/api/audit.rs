@@ -6,12 +6,12 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::Settings;
-use bellwire::testkit::model::clock::uuid_of;
-use bellwire::testkit::model::id::{DeadLetterId, MessageId, SubscriptionId};
 use bellwire::testkit::server::maintenance::{self, Retention};
 use bellwire::testkit::store::keys::audit::Action;
 use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
-use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire_core::clock::uuid_of;
+use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId};
+use bellwire_webpush::keys::SigningKey;
 use serde_json::{Value, json};
 
 use super::passkeys::{self, named};
@@ -21,10 +21,12 @@ use crate::support::app::{DAY, RETENTION};
 use crate::support::authenticator::Authenticator;
 
 /// Operations that are no GET and have no entry, and why. All others are deeds of [`stage`].
-const UNLOGGED: [(&str, &str); 21] = [
+const UNLOGGED: [(&str, &str); 23] = [
     ("POST /v1/apps/{app}/subscriptions", "single registrations are many, and browsers' own"),
     ("PATCH /v1/apps/{app}/subscriptions/{subscription}", "the same"),
     ("DELETE /v1/apps/{app}/subscriptions/{subscription}", "the same"),
+    ("POST /v1/apps/{app}/subscriptions/{subscription}/diagnoses", "browsers diagnose themselves"),
+    ("PATCH /v1/apps/{app}/diagnoses/{code}", "the same"),
     ("PUT /v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", "single memberships are many"),
     ("DELETE /v1/apps/{app}/topics/{topic}/subscriptions/{subscription}", "the same"),
     ("POST /v1/apps/{app}/messages", "a message is its own record"),
@@ -166,6 +168,12 @@ async fn stage() -> (TestApi, String, Vec<Deed>) {
         ),
         (Method::GET, shop("/export"), Value::Null, &[Action::AppExported]),
         (post.clone(), shop("/imports"), json!([]), &[Action::ImportBegun, Action::ImportFinished]),
+        (
+            post.clone(),
+            shop("/subscriptions/restore"),
+            json!({"since": "2020-01-01T00:00:00Z"}),
+            &[Action::SubscriptionsRestored],
+        ),
         (put.clone(), shop("/calendar"), window, &[Action::CalendarChanged]),
         (put.clone(), shop("/slas"), json!({"transactional": 10}), &[Action::SlasChanged]),
         (post.clone(), shop("/release"), Value::Null, &[Action::AppReleased]),
@@ -284,7 +292,7 @@ async fn log(api: &TestApi, query: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn whatever_people_do_with_keys_is_logged_once_and_nothing_is_done_that_cannot_be_logged() {
+async fn key_actions_are_logged_or_do_not_happen() {
     let (api, admin, deeds) = stage().await;
     // What comes of an OpenID provider is looked at where there is one; what the command line alone does has no request.
     let elsewhere = [
@@ -343,7 +351,7 @@ fn likeness(template: &str, path: &str) -> Option<usize> {
 }
 
 #[tokio::test]
-async fn every_operation_that_changes_something_is_logged_or_known_by_name_as_one_that_is_not() {
+async fn each_changing_operation_is_logged_or_listed() {
     let (api, _, deeds) = stage().await;
     let all = operations(&description(&api).await);
     let mut logged = BTreeSet::new();
@@ -366,7 +374,7 @@ async fn every_operation_that_changes_something_is_logged_or_known_by_name_as_on
 }
 
 #[tokio::test]
-async fn an_entry_says_who_from_where_to_what_and_how_many() {
+async fn entry_names_actor_origin_target_and_count() {
     let settings = Settings { trusted_proxies: 1, ..Settings::default() };
     let api = TestApi::with(settings, None).await;
     for name in ["a", "b"] {
@@ -409,7 +417,7 @@ async fn an_entry_says_who_from_where_to_what_and_how_many() {
 }
 
 #[tokio::test]
-async fn an_app_reads_its_own_log_only_and_wrong_filters_are_named() {
+async fn app_reads_only_its_own_log() {
     let api = TestApi::start().await;
     let (other, stranger) = api.make_app("other").await;
     let theirs = api.call(Method::GET, "/v1/apps/other/audit-log", Some(&stranger), None).await.ok(200);
@@ -431,7 +439,7 @@ async fn an_app_reads_its_own_log_only_and_wrong_filters_are_named() {
 }
 
 #[tokio::test]
-async fn nobody_changes_the_log_and_only_retention_takes_the_oldest_away() {
+async fn only_retention_removes_log_entries() {
     let api = TestApi::start().await;
     for statement in ["UPDATE audit_log SET n = 7", "DELETE FROM audit_log", "TRUNCATE audit_log"] {
         let refused = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&api.pool).await.unwrap_err();
@@ -454,7 +462,7 @@ async fn nobody_changes_the_log_and_only_retention_takes_the_oldest_away() {
 
 /// The address of a peer that no proxy stands before.
 #[tokio::test]
-async fn without_a_proxy_the_peer_is_the_client_whatever_it_claims() {
+async fn peer_is_the_client_without_a_proxy() {
     let api = TestApi::start().await;
     let request = Request::builder()
         .method(Method::POST)

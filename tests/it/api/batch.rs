@@ -3,7 +3,7 @@
 use axum::http::Method;
 use bellwire::testkit::api::Settings;
 use bellwire::testkit::api::limits::Rate;
-use bellwire::testkit::store::queue::idempotency::{self, Claim, KeyScope};
+use bellwire::testkit::store::operations::idempotency::{self, Claim};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ fn to(subscription: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn each_message_is_accepted_or_refused_for_itself_in_its_place() {
+async fn batch_items_are_accepted_or_refused_separately() {
     let api = TestApi::start().await;
     let id = subscriber(&api).await;
     let ann = json!({"to": {"users": ["ann", "bob"]}, "content": {"title": "Hi"}, "tier": "transactional", "ttl": 60});
@@ -98,7 +98,7 @@ async fn each_message_is_accepted_or_refused_for_itself_in_its_place() {
 }
 
 #[tokio::test]
-async fn a_batch_has_limits_and_counts_as_many_requests_as_it_has_messages() {
+async fn batch_size_counts_as_its_messages() {
     let per_key = Rate { burst: 8, per_minute: 1 };
     let api = TestApi::with(Settings { per_key, body_max_bytes: 1_000, ..Settings::default() }, None).await;
     let one = json!({"to": {"users": ["ann"]}, "content": content()});
@@ -120,7 +120,7 @@ async fn a_batch_has_limits_and_counts_as_many_requests_as_it_has_messages() {
 }
 
 #[tokio::test]
-async fn the_retry_headers_hold_for_each_message_of_a_batch() {
+async fn retry_headers_apply_to_each_batch_item() {
     let api = TestApi::start().await;
     let id = subscriber(&api).await;
     let messages = [to(&id, json!({})), to(&id, json!({"policy": {"retries": 4, "retryDelay": "1000"}}))];
@@ -139,7 +139,7 @@ async fn the_retry_headers_hold_for_each_message_of_a_batch() {
 }
 
 #[tokio::test]
-async fn a_message_sent_again_in_a_batch_is_answered_as_the_first_time() {
+async fn repeated_batch_item_gets_its_first_response() {
     let api = TestApi::start().await;
     let id = subscriber(&api).await;
     let unknown = "sub_019aa000-0000-7000-8000-000000000000";
@@ -172,7 +172,7 @@ async fn a_message_sent_again_in_a_batch_is_answered_as_the_first_time() {
 }
 
 #[tokio::test]
-async fn batches_with_the_same_keys_at_the_same_time_do_not_collide_and_send_each_message_once() {
+async fn concurrent_equal_batches_send_each_message_once() {
     let api = TestApi::start().await;
     let id = subscriber(&api).await;
     let mut batch: Vec<_> = (0..150).map(|n| to(&id, json!({"idempotency_key": format!("k{n}")}))).collect();
@@ -189,11 +189,10 @@ async fn batches_with_the_same_keys_at_the_same_time_do_not_collide_and_send_eac
     assert_eq!(scalar(&api.pool, "SELECT count(*) FROM messages").await, 150);
 
     // A first request that takes too long: the second is told to come again, in its place.
-    let place = KeyScope { app: api.app_id(), route: ROUTE };
-    let slow = [idempotency::Key { key: "slow", body_hash: &[0; 32] }];
+    let slow = api.keyed_request(ROUTE, "slow", &[]).await;
     let mut tx = api.pool.begin().await.unwrap();
     let patience = std::time::Duration::from_secs(1);
-    let claimed = idempotency::claim(&mut tx, place, &slow, patience, api.clock.now()).await.unwrap();
+    let claimed = idempotency::claim(&mut tx, &[&slow], patience, api.clock.now()).await.unwrap();
     assert!(matches!(claimed.unwrap()[..], [Claim::First]));
     let keyed = |key: &str| to(&id, json!({"idempotency_key": key}));
     let results = results(&api, &[keyed("x"), keyed("slow"), keyed("y")]).await;
@@ -202,7 +201,7 @@ async fn batches_with_the_same_keys_at_the_same_time_do_not_collide_and_send_eac
 }
 
 #[tokio::test]
-async fn of_those_with_one_key_the_first_that_is_not_refused_has_it() {
+async fn first_accepted_item_gets_the_shared_key() {
     let api = TestApi::start().await;
     let id = subscriber(&api).await;
     let unknown = "sub_019aa000-0000-7000-8000-000000000000";
@@ -217,13 +216,12 @@ async fn of_those_with_one_key_the_first_that_is_not_refused_has_it() {
 }
 
 #[tokio::test]
-async fn who_has_waited_for_an_idempotency_key_still_waits_for_the_key_of_their_message() {
+async fn idempotency_wait_precedes_the_message_key_wait() {
     let api = TestApi::start().await;
     let id = subscriber(&api).await;
     let [mut slow, mut other] = [api.pool.begin().await.unwrap(), api.pool.begin().await.unwrap()];
-    let place = KeyScope { app: api.app_id(), route: ROUTE };
-    let first = [idempotency::Key { key: "slow", body_hash: &[0; 32] }];
-    idempotency::claim(&mut slow, place, &first, std::time::Duration::from_secs(1), api.clock.now()).await.unwrap();
+    let first = api.keyed_request(ROUTE, "slow", &[]).await;
+    idempotency::claim(&mut slow, &[&first], std::time::Duration::from_secs(1), api.clock.now()).await.unwrap();
     let claim = "INSERT INTO message_keys (app, key, message) VALUES ($1, 'booking/7', gen_random_uuid())";
     sqlx::query(claim).bind(api.app_id().0).execute(&mut *other).await.unwrap();
     let batch =

@@ -31,7 +31,7 @@ fn with_nul(path: &str, operation: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nul_in_any_path_or_query_is_refused_and_never_our_fault() {
+async fn nul_in_path_or_query_is_refused() {
     let api = TestApi::with(roomy(), None).await;
     let description = api.call(Method::GET, "/openapi.json", None, None).await.ok(200);
     let mut tried = 0;
@@ -56,7 +56,7 @@ async fn nul_in_any_path_or_query_is_refused_and_never_our_fault() {
 }
 
 #[tokio::test]
-async fn whoever_makes_up_keys_is_soon_refused_and_valid_keys_are_not() {
+async fn guessed_keys_are_limited_valid_keys_not() {
     let guesses_per_client = Rate { burst: 60, per_minute: 1 };
     let api = TestApi::with(Settings { guesses_per_client, ..Settings::default() }, None).await;
     let ask = async |path: &str, key: &str| api.call(Method::GET, path, Some(key), None).await;
@@ -76,7 +76,7 @@ async fn whoever_makes_up_keys_is_soon_refused_and_valid_keys_are_not() {
 }
 
 #[tokio::test]
-async fn whoever_makes_up_cookies_is_soon_refused_and_whoever_is_signed_in_is_not() {
+async fn guessed_cookies_are_limited_valid_sessions_not() {
     let guesses_per_client = Rate { burst: 60, per_minute: 1 };
     let api = TestApi::with(Settings { guesses_per_client, ..Settings::default() }, None).await;
     let ann = api.teammate("ann@example.com", json!([{"role": "viewer"}])).await;
@@ -127,7 +127,92 @@ async fn browsers_send_small_bodies_and_servers_larger_ones() {
 }
 
 #[tokio::test]
-async fn pages_may_read_why_and_until_when_they_are_refused() {
+async fn subscribed_browsers_behind_one_address_go_on() {
+    let per_client = Rate { burst: 20, per_minute: 1 };
+    let api = TestApi::with(Settings { per_client, ..roomy() }, None).await;
+    let mut made = Vec::new();
+    for n in 0..40 {
+        made.push(api.subscribe(&fcm(&format!("{n}")), json!({})).await);
+    }
+    let place = |of: &Value| format!("/subscriptions/{}", of["id"].as_str().unwrap());
+    for of in &made {
+        let token = of["token"].as_str();
+        let shown = api.browse(Method::GET, &place(of), token, None).await;
+        assert_eq!(shown.status, 200, "{}", shown.json);
+        assert!(shown.header("ratelimit").starts_with("\"subscription\";r=59"), "{:?}", shown.headers);
+        assert_eq!(api.browse(Method::GET, "/config", token, None).await.status, 200, "a known token needs no id");
+        assert_eq!(api.browse(Method::PATCH, &place(of), token, Some(json!({"topics": []}))).await.status, 200);
+        let headers = [("origin", ORIGIN), ("access-control-request-method", "GET")];
+        let preflight = api.call_with(Method::OPTIONS, "/v1/apps/shop/config", None, None, &headers).await;
+        assert_eq!(preflight.status, 204);
+    }
+    let (one, other) = (&made[0], &made[1]);
+    let own = place(one);
+    let mine = (0..80).map(|_| api.browse(Method::GET, &own, one["token"].as_str(), None));
+    let statuses: Vec<u16> = futures_util::future::join_all(mine).await.iter().map(|reply| reply.status).collect();
+    assert!(statuses.contains(&200) && statuses.contains(&429), "each has a limit of its own: {statuses:?}");
+    assert_eq!(api.browse(Method::GET, &place(other), other["token"].as_str(), None).await.status, 200);
+
+    // Whatever this server has not signed counts for the address.
+    let made_up = format!("bt_{}", "A".repeat(43));
+    let (mut refused, mut unknown) = (0, 0);
+    for n in 0..40 {
+        let token = if n % 2 == 0 { made_up.as_str() } else { one["token"].as_str().unwrap() };
+        let of = if n % 2 == 0 { one } else { other };
+        match api.browse(Method::GET, &place(of), Some(token), None).await.status {
+            429 if n % 2 == 0 => refused += 1,
+            404 if n % 2 == 0 => unknown += 1,
+            status => assert!(matches!(status, 404 | 429), "another one's token: {status}"),
+        }
+    }
+    assert_eq!((unknown, refused), (20, 0), "the burst of the address");
+    assert_eq!(api.browse(Method::GET, &place(one), Some(&made_up), None).await.status, 429);
+    assert_eq!(api.browse(Method::GET, "/config", None, None).await.status, 429);
+    assert_eq!(api.browse(Method::GET, &place(other), other["token"].as_str(), None).await.status, 200);
+}
+
+#[tokio::test]
+async fn revoked_token_costs_its_successor_nothing() {
+    let api = TestApi::with(Settings { per_client: Rate { burst: 1, per_minute: 1 }, ..roomy() }, None).await;
+    let made = api.subscribe(&fcm("a"), json!({"user_id": "ann"})).await;
+    let place = format!("/subscriptions/{}", made["id"].as_str().unwrap());
+    let renewed = api.subscribe(&fcm("a"), json!({"user_id": "bob"})).await;
+    assert_ne!(made["token"], renewed["token"]);
+    for _ in 0..70 {
+        let status = api.browse(Method::GET, &place, made["token"].as_str(), None).await.status;
+        assert!(matches!(status, 404 | 429), "{status}");
+    }
+    assert_eq!(api.browse(Method::GET, &place, renewed["token"].as_str(), None).await.status, 200);
+}
+
+#[tokio::test]
+async fn advice_for_a_foreign_origin_works() {
+    let api = TestApi::with(roomy(), None).await;
+    let config = async |origin: &str| {
+        let refused = api.call_with(Method::GET, "/v1/apps/shop/config", None, None, &[("origin", origin)]).await;
+        refused.json["detail"].as_str().unwrap_or_default().to_owned()
+    };
+    let add = async |origin: &str| {
+        let body = Some(json!({"add_origins": [origin]}));
+        api.call(Method::PATCH, "/v1/apps/shop", Some(&api.key), body).await
+    };
+    for origin in ["http://shop.localhost:3000", "http://localhost", "http://127.0.0.1:8080", "https://m.shop.example"]
+    {
+        assert!(config(origin).await.ends_with(&format!("--add-origin {origin}`")), "{origin}");
+        assert!(add(origin).await.ok(200)["origins"].to_string().contains(origin));
+        assert_eq!(config(origin).await, "", "{origin} is let in");
+    }
+    for origin in ["http://shop.example", "http://192.168.1.7:3000", "http://localhost.shop.example"] {
+        let advice = config(origin).await;
+        assert!(advice.contains("serve it over HTTPS") && !advice.contains("--add-origin"), "{advice}");
+        let refused = add(origin).await;
+        assert_eq!(refused.refusal(), (422, "invalid", vec!["/add_origins/0"]), "{origin}");
+        assert!(refused.json.to_string().contains("serve it over HTTPS"), "{}", refused.json);
+    }
+}
+
+#[tokio::test]
+async fn pages_may_read_refusal_headers() {
     const EXPOSED: &str = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy";
     let tight = Rate { burst: 1, per_minute: 1 };
     let settings = Settings { receipts_per_client: tight, per_client: Rate { burst: 2, per_minute: 1 }, ..roomy() };

@@ -22,7 +22,7 @@ async fn show(api: &TestApi) -> Reply {
 }
 
 #[tokio::test]
-async fn whoever_has_not_seen_the_last_change_does_not_undo_it() {
+async fn stale_edit_is_refused() {
     let api = TestApi::start().await;
     set(&api, "tag(\"a\")", &[]).await.ok(201);
     let seen = show(&api).await.header("etag").to_owned();
@@ -37,7 +37,7 @@ async fn whoever_has_not_seen_the_last_change_does_not_undo_it() {
 }
 
 #[tokio::test]
-async fn of_many_who_have_seen_the_same_one_makes_the_change() {
+async fn one_of_many_concurrent_edits_wins() {
     let api = TestApi::start().await;
     set(&api, "tag(\"a\")", &[]).await.ok(201);
     let seen = show(&api).await.header("etag").to_owned();
@@ -60,7 +60,7 @@ async fn something_new_can_be_made_without_overwriting() {
 }
 
 #[tokio::test]
-async fn a_condition_tells_nobody_what_they_may_not_read() {
+async fn conditional_request_reveals_no_unreadable_resource() {
     let api = TestApi::start().await;
     set(&api, "tag(\"a\")", &[]).await.ok(201);
     let (_, stranger) = api.make_app("other").await;
@@ -83,7 +83,7 @@ async fn what_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn an_app_whose_changes_wait_for_one_another_keeps_no_other_app_from_changing_anything() {
+async fn waiting_edits_do_not_block_other_apps() {
     let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
     let (_, other) = api.make_app("other").await;
     set(&api, "tag(\"a\")", &[]).await.ok(201);
@@ -115,7 +115,7 @@ async fn an_app_whose_changes_wait_for_one_another_keeps_no_other_app_from_chang
 }
 
 #[tokio::test]
-async fn who_names_another_ones_app_takes_none_of_its_turns() {
+async fn foreign_app_name_takes_none_of_its_turns() {
     let api = TestApi::with(Settings { place_patience: Duration::ZERO, ..Settings::default() }, None).await;
     let (_, stranger) = api.make_app("other").await;
     set(&api, "tag(\"a\")", &[]).await.ok(201);

@@ -5,13 +5,13 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::{Method, Request};
 use bellwire::testkit::api::Settings;
-use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire_webpush::keys::SigningKey;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
-use super::{HERE, Reply, TestApi, fcm, push_subscription};
+use super::{HERE, Reply, TestApi, fcm, push_subscription, same_browser};
 
-async fn send(api: &TestApi, path: &str, kind: &str, body: impl Into<Body>) -> Reply {
+pub(super) async fn send(api: &TestApi, path: &str, kind: &str, body: impl Into<Body>) -> Reply {
     send_as(api, &api.key, path, kind, body).await
 }
 
@@ -32,21 +32,21 @@ async fn ndjson(api: &TestApi, path: &str, lines: &[Value]) -> Value {
 
 /// A line of a file with further members.
 fn line(name: &str, more: Value) -> Value {
-    let mut line = push_subscription(&fcm(name));
+    let mut line = same_browser(&fcm(name));
     line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     line
 }
 
-fn counts(import: &Value) -> [i64; 5] {
+pub(super) fn counts(import: &Value) -> [i64; 5] {
     ["lines", "added", "known", "left_out", "refused"].map(|name| import[name].as_i64().unwrap())
 }
 
-async fn subscriptions(api: &TestApi) -> Vec<Value> {
+pub(super) async fn subscriptions(api: &TestApi) -> Vec<Value> {
     api.get("/subscriptions?limit=250").await.ok(200)["data"].as_array().unwrap().clone()
 }
 
 #[tokio::test]
-async fn a_line_makes_what_a_registration_makes_and_the_same_file_twice_makes_nothing_new() {
+async fn import_equals_registration_and_repeats_change_nothing() {
     let api = TestApi::start().await;
     let said = json!({"user_id": "ann", "tags": ["vip", "beta"], "attributes": {"plan": "pro", "n": 3}, "topics": ["sports", "news"],
         "locale": "de-AT", "timezone": "Europe/Vienna"});
@@ -68,7 +68,7 @@ async fn a_line_makes_what_a_registration_makes_and_the_same_file_twice_makes_no
 }
 
 #[tokio::test]
-async fn a_wrong_line_is_told_of_by_its_number_and_field_without_its_value_and_the_others_are_taken() {
+async fn wrong_line_is_reported_without_its_value() {
     let api = TestApi::start().await;
     let mut no_keys = line("no-keys", json!({}));
     no_keys.as_object_mut().unwrap().remove("keys");
@@ -89,7 +89,7 @@ async fn a_wrong_line_is_told_of_by_its_number_and_field_without_its_value_and_t
     assert_eq!(counts(&import), [8, 2, 0, 0, 5]);
     let faults = import["faults"].as_array().unwrap();
     let places: Vec<_> = faults.iter().map(|f| (f["line"].as_i64().unwrap(), f["field"].as_str().unwrap())).collect();
-    let expected = [(2, ""), (3, "p256dh"), (3, "auth"), (4, "auth"), (5, "endpoint"), (6, "tags/0"), (6, "vapid_key")];
+    let expected = [(2, ""), (3, "p256dh"), (3, "auth"), (4, "auth"), (5, "endpoint"), (6, "vapid_key")];
     assert_eq!(places, expected, "{faults:?}");
     assert!(!import.to_string().contains("hush"), "{import}");
     assert_eq!(import["ignored"], json!(["shoe_size"]));
@@ -98,7 +98,7 @@ async fn a_wrong_line_is_told_of_by_its_number_and_field_without_its_value_and_t
 }
 
 #[tokio::test]
-async fn csv_and_the_array_of_web_push_say_the_same_as_lines_of_json() {
+async fn csv_and_web_push_arrays_import_alike() {
     let api = TestApi::start().await;
     let key = SigningKey::generate();
     let body = json!({"private_key": *key.expose_raw(), "state": "retired"});
@@ -123,11 +123,11 @@ async fn csv_and_the_array_of_web_push_say_the_same_as_lines_of_json() {
     let import = send(&api, "", "application/json", array.to_string()).await.ok(201);
     assert_eq!(counts(&import), [2, 1, 1, 0, 0], "{import}");
     assert_eq!(send(&api, "", "text/html", "x").await.refusal().0, 415);
-    assert_eq!(send(&api, "", "application/json", "{}").await.refusal().0, 400);
+    assert_eq!(send(&api, "", "application/json", "[{}").await.refusal().0, 400);
 }
 
 #[tokio::test]
-async fn a_dry_run_tells_what_would_be_and_leaves_nothing() {
+async fn dry_run_reports_and_stores_nothing() {
     let api = TestApi::start().await;
     api.subscribe(&fcm("known"), json!({})).await;
     let before = subscriptions(&api).await;
@@ -139,7 +139,7 @@ async fn a_dry_run_tells_what_would_be_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_has_unsubscribed_is_not_brought_back_by_a_list() {
+async fn import_leaves_the_unsubscribed_alone() {
     let api = TestApi::start().await;
     let file = [line("left", json!({}))];
     ndjson(&api, "", &file).await;
@@ -152,7 +152,7 @@ async fn whoever_has_unsubscribed_is_not_brought_back_by_a_list() {
 }
 
 #[tokio::test]
-async fn a_file_that_broke_off_goes_on_after_the_last_line_that_was_stored() {
+async fn interrupted_import_resumes_after_last_stored_line() {
     let api = TestApi::start().await;
     let lines: Vec<String> = (0..2_500).map(|n| format!("{}\n", line(&n.to_string(), json!({})))).collect();
     let broken = [Ok(Bytes::from(lines[..2_200].concat())), Err(std::io::Error::other("gone"))];
@@ -173,7 +173,7 @@ async fn a_file_that_broke_off_goes_on_after_the_last_line_that_was_stored() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_a_file_names_twice_is_one_subscription() {
+async fn repeated_endpoint_is_one_subscription() {
     let api = TestApi::start().await;
     let (first, mut second) = (line("twice", json!({"user_id": "ann"})), line("twice", json!({"user_id": "ben"})));
     second["keys"] = first["keys"].clone();
@@ -188,7 +188,7 @@ fn many(n: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_file_that_broke_off_between_its_halves_nobody_is_counted_twice_or_lost() {
+async fn import_resumed_between_halves_counts_each_once() {
     const N: usize = 2_500;
     let api = TestApi::start().await;
     ndjson(&api, "", &[line("0", json!({}))]).await;
@@ -225,7 +225,7 @@ async fn of_a_file_that_broke_off_between_its_halves_nobody_is_counted_twice_or_
 }
 
 #[tokio::test]
-async fn the_later_line_of_an_endpoint_wins_wherever_both_stand() {
+async fn later_line_of_an_endpoint_wins() {
     let api = TestApi::start().await;
     let mut lines = many(40);
     let later: Vec<String> = lines
@@ -248,7 +248,7 @@ async fn the_later_line_of_an_endpoint_wins_wherever_both_stand() {
 }
 
 #[tokio::test]
-async fn of_more_topics_than_fit_the_first_lines_get_theirs() {
+async fn first_lines_get_the_topics_that_fit() {
     let api = TestApi::start().await;
     let full = "INSERT INTO topics (app, name, made_by, created_at)
                 SELECT a.id, 't' || i, 'server', now() FROM apps a, generate_series(1, 9998) i";
@@ -271,7 +271,7 @@ async fn of_more_topics_than_fit_the_first_lines_get_theirs() {
 }
 
 #[tokio::test]
-async fn notes_of_who_is_new_are_of_minutes_hours_and_days_and_not_one_for_each() {
+async fn newcomer_notes_are_grouped_by_time() {
     let api = TestApi::start().await;
     let at = |n: i64, ago: i64| chrono::Utc::now() - chrono::TimeDelta::days(ago) + chrono::TimeDelta::microseconds(n);
     let lines: Vec<Value> = (0..60)
@@ -297,7 +297,7 @@ fn endless() -> Body {
 }
 
 #[tokio::test]
-async fn an_import_ends_with_the_right_to_it_whether_its_file_drips_or_stands_still() {
+async fn import_ends_with_its_permission() {
     let api = TestApi::start().await;
     for body in [Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>()), endless()] {
         let made = api.post("/api-keys", json!({"name": "n", "scopes": ["subscribers"]})).await.ok(201);
@@ -314,7 +314,7 @@ async fn an_import_ends_with_the_right_to_it_whether_its_file_drips_or_stands_st
 }
 
 #[tokio::test]
-async fn a_file_that_drips_for_ever_loses_its_place_and_can_go_on_later() {
+async fn dripping_import_loses_its_slot_and_resumes() {
     let settings = Settings { body_timeout: Duration::from_millis(50), ..Settings::default() };
     let api = TestApi::with(settings, None).await;
     let first = Bytes::from(format!("{}\n", line("0", json!({}))));
@@ -323,4 +323,48 @@ async fn a_file_that_drips_for_ever_loses_its_place_and_can_go_on_later() {
     assert_eq!(reply.refusal(), (408, "body_too_slow", vec![]));
     let id = reply.header("location").strip_prefix("/v1/apps/shop/imports").unwrap().to_owned();
     assert_eq!(counts(&send(&api, &id, "application/x-ndjson", first).await.ok(200)), [1, 1, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn import_gets_past_lines_that_postgres_rejects() {
+    let api = TestApi::start().await;
+    let policy = json!({"healthyRetryPolicy": {"a\u{0}": 1}});
+    let lines = [
+        json!({"user_id": "a\u{0}"}),
+        json!({"attributes": {"a\u{0}": 1}}),
+        json!({"attributes.a\u{0}": "x"}),
+        json!({"attributes": {"a": {"b": ["\u{0}"]}}}),
+        json!({"tags": ["a\u{0}"]}),
+        json!({"topics": ["a\u{0}"]}),
+        json!({"policy": policy}),
+        json!({"policy": policy.to_string()}),
+        json!({"vapid_key": "\u{0}"}),
+        json!({"consent": {"at": "2025-01-01T00:00:00Z", "source": "\u{0}"}}),
+        json!({"a\u{0}": 1, "attributes.\u{0}": {}}),
+        json!({"created_at": "0000-01-01T00:00:00Z"}),
+        json!({"consent_at": "-200000-01-01T00:00:00Z"}),
+        json!({"created_at": "-4714-01-01 00:00:00"}),
+        json!({"type": "subscription", "state": "unsubscribed", "unsubscribed_at": "-20000-01-01T00:00:00Z"}),
+        json!({"expires_at": "+10000-01-01T00:00:00Z"}),
+    ];
+    for (i, more) in lines.iter().enumerate() {
+        let file = [line(&format!("bad-{i}"), more.clone()), line(&format!("good-{i}"), json!({}))];
+        let import = ndjson(&api, "", &file).await;
+        let [lines, added, known, left_out, refused] = counts(&import);
+        assert_eq!((lines, known, left_out), (2, 0, 0), "{more}: {import}");
+        assert_eq!(added, if refused == 0 { 2 } else { 1 }, "{more}: {import}");
+        let fault = &import[if refused == 0 { "warnings" } else { "faults" }][0];
+        let plain = |name: &str| !fault[name].as_str().unwrap().contains(char::is_control);
+        assert!(fault["line"] == 1 && plain("field") && plain("reason"), "{more}: {fault}");
+    }
+    let keys = &same_browser(&fcm("csv"))["keys"];
+    let row = |end: &str, user: &str| {
+        format!("{},{},{},{user}\n", fcm(end), keys["p256dh"].as_str().unwrap(), keys["auth"].as_str().unwrap())
+    };
+    let file = format!("endpoint,p256dh,auth,user_id\n{}{}", row("csv-bad", "a\0b"), row("csv-good", "ann"));
+    let import = send(&api, "", "text/csv", file).await.ok(201);
+    assert_eq!((counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(1)), "{import}");
+    let file = format!("endpoint,p256dh,auth,attributes.a\0b\n{}{}", row("csv-name", "x"), row("csv-none", ""));
+    let import = send(&api, "", "text/csv", file).await.ok(201);
+    assert_eq!((counts(&import), &import["warned"]), ([3, 2, 0, 0, 0], &json!(1)), "{import}");
 }

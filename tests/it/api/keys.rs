@@ -1,7 +1,7 @@
 //! VAPID keys rotate without silent death, move in and move out; apps and gateways are listed.
 
 use axum::http::Method;
-use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire_webpush::keys::SigningKey;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn states(keys: &Value) -> Vec<(&str, i64)> {
 }
 
 #[tokio::test]
-async fn a_new_key_serves_new_subscriptions_while_the_old_one_keeps_its_own() {
+async fn rotated_key_serves_new_subscriptions_only() {
     let api = TestApi::start().await;
     let old = api.app["vapid_key"]["id"].clone();
     let before = api.subscribe(&fcm("before"), json!({})).await;
@@ -67,7 +67,7 @@ async fn keys_move_in_and_out_with_their_subscribers() {
 }
 
 #[tokio::test]
-async fn rotations_at_the_same_time_leave_one_active_key() {
+async fn concurrent_rotations_leave_one_active_key() {
     let api = TestApi::start().await;
     let rotations = futures_util::future::join_all((0..8).map(|_| api.post("/vapid-keys", json!({})))).await;
     assert!(rotations.iter().all(|reply| reply.status == 201));
@@ -76,7 +76,7 @@ async fn rotations_at_the_same_time_leave_one_active_key() {
 }
 
 #[tokio::test]
-async fn apps_are_found_by_id_and_slug_and_listed_page_by_page() {
+async fn apps_are_found_by_id_and_slug() {
     let api = TestApi::start().await;
     let body = json!({"slug": "shop", "name": "x", "subject": "mailto:a@bellwire.dev"});
     let taken = api.call(Method::POST, "/v1/apps", Some(&api.operator), Some(body)).await;
@@ -105,7 +105,7 @@ async fn apps_are_found_by_id_and_slug_and_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn those_who_change_an_app_at_the_same_time_all_have_their_way() {
+async fn concurrent_app_changes_all_succeed() {
     let api = TestApi::start().await;
     api.get("").await.ok(200); // the key and the app are known from here on, as they were before all of it
     let mut held = api.pool.begin().await.unwrap();
@@ -135,7 +135,7 @@ async fn those_who_change_an_app_at_the_same_time_all_have_their_way() {
 }
 
 #[tokio::test]
-async fn origins_are_added_once_and_removed_only_if_they_are_there() {
+async fn origin_is_added_once_and_removed_if_present() {
     let api = TestApi::start().await;
     let change = |body| api.call(Method::PATCH, "/v1/apps/shop", Some(&api.key), Some(body));
     let added = change(json!({"add_origins": ["https://a.example", ORIGIN, "https://a.example"]})).await.ok(200);
@@ -157,7 +157,7 @@ async fn origins_are_added_once_and_removed_only_if_they_are_there() {
 }
 
 #[tokio::test]
-async fn only_an_operator_changes_the_weight_of_an_app() {
+async fn only_operators_change_app_weight() {
     let api = TestApi::start().await;
     assert_eq!(api.app["weight"], 1);
     let set = async |key: &str, weight: i64| {
@@ -175,7 +175,7 @@ async fn only_an_operator_changes_the_weight_of_an_app() {
 }
 
 #[tokio::test]
-async fn only_an_operator_lets_an_app_in_other_gateways() {
+async fn only_operators_allow_other_gateways() {
     let api = TestApi::start().await;
     let set = async |key: &str, allow: bool| {
         let change = Some(json!({"name": "Shop", "allow_other_gateways": allow}));
@@ -192,7 +192,7 @@ async fn only_an_operator_lets_an_app_in_other_gateways() {
 }
 
 #[tokio::test]
-async fn a_key_tells_on_which_day_it_was_last_used() {
+async fn key_shows_its_last_day_of_use() {
     let api = TestApi::start().await;
     let made = api.post("/api-keys", json!({"name": "nightly report", "scopes": ["read"]})).await.ok(201);
     let secret = made["secret"].as_str().unwrap();

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::clock::Timestamp;
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
+use bellwire_core::clock::Timestamp;
+use bellwire_core::scope::Scope;
 use serde_json::{Value, json};
 
 use super::{Reply, TestApi};
@@ -39,7 +40,7 @@ async fn lives(api: &TestApi, key: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_key_makes_none_that_may_do_more_or_lasts_longer_than_itself() {
+async fn key_cannot_exceed_its_creator() {
     let api = TestApi::start().await;
     let hour = api.clock.now() + Duration::from_secs(3_600);
     let (maker, key) = made(&api, &[Scope::Keys, Scope::Read], Some(hour)).await;
@@ -69,7 +70,7 @@ async fn a_key_makes_none_that_may_do_more_or_lasts_longer_than_itself() {
 }
 
 #[tokio::test]
-async fn nothing_that_an_operators_key_makes_outlasts_it_either_be_it_shown_or_signed_in_with() {
+async fn nothing_outlasts_the_operator_key_it_came_from() {
     let api = TestApi::start().await;
     let hour = api.clock.now() + Duration::from_secs(3_600);
     let scope = [Scope::Operator];
@@ -95,7 +96,7 @@ async fn nothing_that_an_operators_key_makes_outlasts_it_either_be_it_shown_or_s
 }
 
 #[tokio::test]
-async fn revoking_a_key_takes_along_what_descends_from_it() {
+async fn revoking_a_key_revokes_its_descendants() {
     let api = TestApi::start().await;
     let all = json!(["keys", "read"]);
     let (thief, key) = made(&api, &[Scope::Keys, Scope::Read], None).await;
@@ -115,7 +116,7 @@ async fn revoking_a_key_takes_along_what_descends_from_it() {
 }
 
 #[tokio::test]
-async fn what_a_key_made_is_kept_where_that_is_asked_for_and_can_be_revoked_later() {
+async fn kept_descendants_can_be_revoked_later() {
     let api = TestApi::start().await;
     let (old, key) = made(&api, &[Scope::Keys, Scope::Read], None).await;
     let child = make(&api, &key, json!({"name": "n", "scopes": ["read"]})).await.ok(201);
@@ -129,7 +130,7 @@ async fn what_a_key_made_is_kept_where_that_is_asked_for_and_can_be_revoked_late
 }
 
 #[tokio::test]
-async fn an_operators_keys_end_with_the_operators_own_in_every_app() {
+async fn operator_revocation_ends_keys_in_all_apps() {
     let api = TestApi::start().await;
     api.make_app("other").await;
     let child = make(&api, &api.operator, json!({"name": "n", "scopes": ["keys", "read"]})).await.ok(201);
@@ -150,7 +151,7 @@ async fn an_operators_keys_end_with_the_operators_own_in_every_app() {
 
 /// A thief's key that makes another one at the very moment when it is revoked.
 #[tokio::test]
-async fn a_key_makes_nothing_once_its_revocation_has_begun() {
+async fn revoking_key_creates_no_key() {
     let api = TestApi::start().await;
     let (_, key) = made(&api, &[Scope::Keys], None).await;
     let mut revocation = api.pool.begin().await.unwrap();
@@ -173,7 +174,7 @@ async fn a_key_makes_nothing_once_its_revocation_has_begun() {
 }
 
 #[tokio::test]
-async fn webhooks_outlive_a_key_and_show_what_it_made_and_what_it_led_elsewhere() {
+async fn webhooks_outlive_keys_and_show_creator() {
     let api = TestApi::start().await;
     let hook =
         |host: &str| json!({"name": host, "url": format!("https://{host}.example.com/"), "events": ["delivery.gone"]});
@@ -197,7 +198,7 @@ async fn webhooks_outlive_a_key_and_show_what_it_made_and_what_it_led_elsewhere(
 }
 
 #[tokio::test]
-async fn a_stolen_key_leaves_no_identity_key_behind_and_revokes_nobody_who_may_more() {
+async fn stolen_key_leaves_no_identity_key() {
     let api = TestApi::start().await;
     let identity = async |key: &str| {
         let body = Some(json!({"name": "n"}));
@@ -230,7 +231,7 @@ async fn a_stolen_key_leaves_no_identity_key_behind_and_revokes_nobody_who_may_m
 }
 
 #[tokio::test]
-async fn a_key_that_is_believed_for_a_second_after_its_revocation_elsewhere_makes_no_identity_key() {
+async fn cached_revoked_key_creates_no_identity_key() {
     let api = TestApi::start().await;
     let (maker, key) = made(&api, &[Scope::Keys], None).await;
     make(&api, &key, json!({"name": "n", "scopes": ["keys"]})).await.ok(201);
@@ -245,7 +246,7 @@ async fn a_key_that_is_believed_for_a_second_after_its_revocation_elsewhere_make
 
 /// The same at the very moment when it is revoked.
 #[tokio::test]
-async fn a_key_makes_no_identity_key_once_its_revocation_has_begun() {
+async fn revoking_key_creates_no_identity_key() {
     let api = TestApi::start().await;
     let (_, key) = made(&api, &[Scope::Keys], None).await;
     let mut revocation = api.pool.begin().await.unwrap();
@@ -264,4 +265,24 @@ async fn a_key_makes_no_identity_key_once_its_revocation_has_begun() {
     assert_eq!(refused.refusal(), (401, "unauthorized", vec![]));
     let left: i64 = sqlx::query_scalar("SELECT count(*) FROM identity_keys").fetch_one(&api.pool).await.unwrap();
     assert_eq!(left, 0);
+}
+
+#[tokio::test]
+async fn webhook_url_is_shown_in_full_to_managers() {
+    let api = TestApi::start().await;
+    let url = "https://hooks.example.com/services/T0/secret?token=abc";
+    let webhook = json!({"name": "n", "url": url, "events": ["delivery.gone"]});
+    let made_webhook = api.post("/webhooks", webhook).await.ok(201);
+    assert_eq!(made_webhook["url"], url, "by a key that has `keys`");
+    let path = format!("/v1/apps/shop/webhooks/{}", id(&made_webhook));
+    let (_, reader) = made(&api, &[Scope::Read], None).await;
+    let (_, manager) = made(&api, &[Scope::Read, Scope::Keys], None).await;
+    for (key, shown) in [(&reader, "https://hooks.example.com"), (&manager, url)] {
+        let one = api.call(Method::GET, &path, Some(key), None).await.ok(200);
+        let list = api.call(Method::GET, "/v1/apps/shop/webhooks", Some(key), None).await.ok(200);
+        assert_eq!((&one["url"], &list["data"][0]["url"]), (&json!(shown), &json!(shown)));
+    }
+    let named = json!({"name": "renamed"});
+    let changed = api.call(Method::PATCH, &path, Some(&manager), Some(named)).await.ok(200);
+    assert_eq!(changed["url"], url, "a change of the name keeps the URL");
 }

@@ -20,7 +20,7 @@ async fn sent(api: &TestApi, to: Value, tier: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_list_is_narrowed_by_state_tier_and_topic() {
+async fn list_filters_by_state_tier_and_topic() {
     let api = TestApi::start().await;
     let ann = api.subscribe(&fcm("ann"), json!({"topics": ["news", "offers"]})).await["id"].clone();
     let code = sent(&api, json!({"subscriptions": [ann]}), "transactional").await;
@@ -53,7 +53,7 @@ async fn the_list_is_narrowed_by_state_tier_and_topic() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_narrowed_list_looks_at_so_many_messages_and_leads_on() {
+async fn filtered_page_scans_a_bounded_number() {
     let api = TestApi::start().await;
     let rare = sent(&api, json!({"users": ["nobody"]}), "engagement").await;
     sqlx::query(
@@ -72,7 +72,7 @@ async fn a_page_of_a_narrowed_list_looks_at_so_many_messages_and_leads_on() {
 }
 
 #[tokio::test]
-async fn each_message_of_the_list_says_how_far_it_has_come() {
+async fn listed_message_shows_its_progress() {
     let api = TestApi::start().await;
     for n in 0..4 {
         api.subscribe(&fcm(&n.to_string()), json!({})).await;
@@ -89,7 +89,7 @@ async fn each_message_of_the_list_says_how_far_it_has_come() {
 }
 
 #[tokio::test]
-async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_anybody() {
+async fn broadcast_content_needs_the_send_scope() {
     let api = TestApi::start().await;
     let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann", "topics": ["news", "few"]})).await["id"].clone();
     for n in 0..10 {
@@ -139,7 +139,7 @@ async fn what_was_said_to_many_is_shown_to_whoever_may_send_and_nothing_else_to_
 }
 
 #[tokio::test]
-async fn a_message_says_who_sent_it_whatever_way_it_goes() {
+async fn message_shows_its_sender_on_all_paths() {
     let api = TestApi::with(roomy(), None).await;
     let ann = api.subscribe(&fcm("ann"), json!({"user_id": "ann"})).await["id"].clone();
     for n in 0..100 {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::{Settings, Work};
-use bellwire::testkit::model::id::MessageId;
-use bellwire::testkit::model::message::Content;
-use bellwire::testkit::store::queue::idempotency::{self, Claim, KeyScope};
+use bellwire::testkit::store::operations::idempotency::{self, Claim};
 use bellwire::testkit::vault::CONTENT;
+use bellwire_core::id::MessageId;
+use bellwire_core::message::Content;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -65,7 +65,7 @@ async fn named_subscriptions_users_topics_and_everyone_are_reached() {
 }
 
 #[tokio::test]
-async fn an_audience_over_a_hundred_becomes_one_cursor_for_each_lane() {
+async fn large_audience_becomes_one_cursor_per_lane() {
     let api = TestApi::with(roomy(), None).await;
     subscribers(&api, 99, json!({"topics": ["news"]})).await;
     let mozilla = "https://updates.push.services.mozilla.com/wpush/v2";
@@ -119,7 +119,7 @@ async fn what_is_stored_is_sealed_and_complete() {
 }
 
 #[tokio::test]
-async fn a_single_send_is_born_leased_where_dispatch_has_room() {
+async fn single_send_is_born_leased_with_room() {
     let lease = Uuid::now_v7();
     let api = TestApi::with(Settings::default(), Some(lease)).await;
     let to = subscribers(&api, 2, json!({})).await;
@@ -140,7 +140,7 @@ async fn a_single_send_is_born_leased_where_dispatch_has_room() {
 }
 
 #[tokio::test]
-async fn what_goes_to_a_few_is_born_leased_by_whatever_name_they_are_reached() {
+async fn few_recipients_are_born_leased_by_any_address() {
     let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
     let ann = subscribers(&api, 2, json!({"user_id": "ann"})).await;
     let ben = subscribers(&api, 3, json!({"user_id": "ben"})).await;
@@ -174,7 +174,7 @@ async fn what_goes_to_a_few_is_born_leased_by_whatever_name_they_are_reached() {
 }
 
 #[tokio::test]
-async fn of_a_few_only_those_are_born_who_can_be_reached() {
+async fn only_reachable_recipients_are_born() {
     let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
     let ids = subscribers(&api, 3, json!({"user_id": "ann"})).await;
     sqlx::query("UPDATE subscriptions SET expires_at = $1 WHERE id = (SELECT max(id::text)::uuid FROM subscriptions)")
@@ -197,7 +197,7 @@ async fn of_a_few_only_those_are_born_who_can_be_reached() {
 }
 
 #[tokio::test]
-async fn a_request_made_twice_is_answered_as_the_first_time() {
+async fn repeated_request_gets_the_first_response() {
     let api = TestApi::start().await;
     let to = subscribers(&api, 1, json!({})).await;
     let body = json!({"to": {"subscriptions": to}, "content": content()});
@@ -221,15 +221,13 @@ async fn a_request_made_twice_is_answered_as_the_first_time() {
 
     // A first request that takes too long: the second waits for a while, then is told to come again.
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, body.to_string().as_bytes());
-    let route = "POST /v1/apps/{app}/messages";
-    let (place, slow) =
-        (KeyScope { app: api.app_id(), route }, [idempotency::Key { key: "slow", body_hash: hash.as_ref() }]);
+    let slow = api.keyed_request("POST /v1/apps/{app}/messages", "slow", &[hash.as_ref()]).await;
     let mut tx = api.pool.begin().await.unwrap();
-    let claimed = idempotency::claim(&mut tx, place, &slow, Duration::from_secs(1), api.clock.now()).await.unwrap();
+    let claimed = idempotency::claim(&mut tx, &[&slow], Duration::from_secs(1), api.clock.now()).await.unwrap();
     assert!(matches!(claimed.unwrap()[..], [Claim::First]));
     let waited = send("slow", &body).await;
     assert_eq!((waited.refusal(), waited.header("retry-after")), ((409, "idempotency_key_in_progress", vec![]), "1"));
-    idempotency::remember(&mut tx, place, &[("slow", json!({"id": "the first one's"}))], 202).await.unwrap();
+    idempotency::store(&mut tx, &api.vault, &[(&slow, r#"{"id":"the first one's"}"#)], 202).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(send("slow", &body).await.ok(202)["id"], "the first one's");
 
@@ -239,7 +237,7 @@ async fn a_request_made_twice_is_answered_as_the_first_time() {
 }
 
 #[tokio::test]
-async fn the_account_adds_up_over_batches_rows_endings_and_receipts() {
+async fn account_adds_up_over_all_records() {
     let api = TestApi::start().await;
     let to = subscribers(&api, 4, json!({})).await;
     let body = json!({"to": {"subscriptions": to}, "content": content(), "ttl": 60});

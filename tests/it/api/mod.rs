@@ -4,16 +4,19 @@ mod access;
 mod audit;
 mod batch;
 mod consent;
+mod diagnoses;
 mod door;
 mod edits;
 mod exports;
+mod idempotency;
+mod import_dialects;
+mod import_round_trips;
 mod imports;
 mod keys;
 mod lineage;
 mod message_list;
 mod messages;
 mod oidc;
-mod once;
 mod onlookers;
 mod pages;
 mod paging;
@@ -27,6 +30,7 @@ mod steering;
 mod subscriptions;
 mod team;
 mod templates;
+mod topic_policies;
 mod validation;
 mod walk;
 
@@ -34,7 +38,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use axum::response::Response;
@@ -42,16 +46,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bellwire::testkit::api::limits::Rate;
 use bellwire::testkit::api::{ApiState, Engine, Settings, Work, local_router, router};
-use bellwire::testkit::gateway::{Gateways, Settings as GatewaySettings};
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::model::id::AppId;
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
+use bellwire::testkit::store::operations::idempotency::{KeyScope, KeyedRequest};
 use bellwire::testkit::store::{self, operations::partitions};
 use bellwire::testkit::vault::Vault;
-use bellwire::testkit::webpush::keys::SigningKey;
+use bellwire_core::clock::Clock;
+use bellwire_core::id::AppId;
+use bellwire_core::scope::Scope;
+use bellwire_gateway::{Gateways, Settings as GatewaySettings};
+use bellwire_webpush::keys::SigningKey;
 use chrono::{DateTime, Utc};
+use p256::elliptic_curve::sec1::ToSec1Point as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 use tokio::time::timeout;
 use tower::ServiceExt as _;
@@ -90,6 +98,7 @@ pub struct TestApi {
 pub struct Reply {
     pub status: u16,
     pub headers: HeaderMap,
+    pub body: Bytes,
     pub json: Value,
 }
 
@@ -171,6 +180,13 @@ impl TestApi {
         self.app["id"].as_str().unwrap().parse().unwrap()
     }
 
+    /// A request with the app's own key and an idempotency key.
+    pub async fn keyed_request(&self, route: &str, key: &str, parts: &[&[u8]]) -> KeyedRequest {
+        let caller = sqlx::query_scalar("SELECT id FROM api_keys WHERE app = $1").bind(self.app_id().0);
+        let caller = caller.fetch_one(&self.pool).await.unwrap();
+        KeyedRequest::new(&self.vault, KeyScope { caller, app: Some(self.app_id()), route }, key, parts)
+    }
+
     /// Any request.
     pub async fn send(&self, request: Request<Body>) -> Reply {
         read(self.router.clone().oneshot(request).await.unwrap()).await
@@ -223,7 +239,9 @@ impl TestApi {
 
     /// Registers a subscription by the server's key; `more` adds members to the request.
     pub async fn subscribe(&self, endpoint: &str, more: Value) -> Value {
-        let reply = self.post("/subscriptions", registration(endpoint, more)).await;
+        let mut body = json!({"subscription": same_browser(endpoint)});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let reply = self.post("/subscriptions", body).await;
         assert!(matches!(reply.status, 200 | 201), "{}", reply.json);
         reply.json
     }
@@ -282,7 +300,7 @@ async fn read(response: Response) -> Reply {
         }
         _ => serde_json::from_slice(&body).expect("JSON"),
     };
-    Reply { status, headers, json }
+    Reply { status, headers, body, json }
 }
 
 /// The cookie that a response sets, as a request shows it.
@@ -331,6 +349,15 @@ impl Browser<'_> {
 pub fn push_subscription(endpoint: &str) -> Value {
     let p256dh = SigningKey::generate().public_base64();
     let auth = URL_SAFE_NO_PAD.encode(Uuid::now_v7().as_bytes());
+    json!({"endpoint": endpoint, "expirationTime": null, "keys": {"p256dh": p256dh, "auth": auth}})
+}
+
+/// Subscription of the one browser that has this endpoint: its keys derive from the endpoint, so each call returns the same.
+pub fn same_browser(endpoint: &str) -> Value {
+    let seed = Sha256::digest(endpoint);
+    let key = p256::SecretKey::from_slice(&seed).expect("nearly every 32 octets are a key");
+    let p256dh = URL_SAFE_NO_PAD.encode(key.public_key().to_sec1_point(false));
+    let auth = URL_SAFE_NO_PAD.encode(&seed[..16]);
     json!({"endpoint": endpoint, "expirationTime": null, "keys": {"p256dh": p256dh, "auth": auth}})
 }
 

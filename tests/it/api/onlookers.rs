@@ -50,7 +50,7 @@ fn lanes(page: &Value) -> Vec<(Value, i64)> {
 }
 
 #[tokio::test]
-async fn lanes_are_listed_and_shown_to_those_who_may_look_at_their_app() {
+async fn watchers_see_lanes_of_their_apps() {
     let api = start().await;
     let ids = ids(&api).await;
     let ann = api
@@ -86,7 +86,7 @@ async fn lanes_are_listed_and_shown_to_those_who_may_look_at_their_app() {
 }
 
 #[tokio::test]
-async fn a_stream_tells_whoever_has_roles_for_some_apps_of_those_alone() {
+async fn stream_is_limited_to_apps_of_the_role() {
     let api = start().await;
     let ann = api
         .teammate("ann@example.com", json!([{"role": "viewer", "app": "shop"}, {"role": "viewer", "app": "other"}]))

@@ -28,7 +28,7 @@ fn links(html: &str) -> impl Iterator<Item = &str> {
 }
 
 #[tokio::test]
-async fn every_operation_has_a_page_and_every_link_leads_somewhere() {
+async fn each_operation_has_a_page_without_dead_links() {
     let api = TestApi::start().await;
     let (mut open, mut seen) = (vec!["/docs/".to_owned()], BTreeSet::new());
     while let Some(path) = open.pop() {
@@ -53,7 +53,7 @@ async fn every_operation_has_a_page_and_every_link_leads_somewhere() {
 }
 
 #[tokio::test]
-async fn the_type_of_a_problem_leads_to_its_page() {
+async fn problem_type_links_to_its_page() {
     let api = TestApi::start().await;
     for (path, body) in [("/topics", json!({"name": "!"})), ("/nothing", json!({})), ("/messages", json!({}))] {
         let problem = api.call(Method::POST, &format!("/v1/apps/shop{path}"), Some(&api.key), Some(body)).await.json;

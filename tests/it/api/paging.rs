@@ -149,7 +149,7 @@ async fn every_list_is_the_same_back_as_forward() {
 }
 
 #[tokio::test]
-async fn what_comes_between_pages_is_found_before_the_first_and_nowhere_else() {
+async fn new_rows_appear_before_the_first_page() {
     let api = TestApi::start().await;
     for n in 0..4 {
         api.post("/topics", json!({"name": format!("old{n}")})).await.ok(201);

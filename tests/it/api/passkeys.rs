@@ -116,7 +116,7 @@ async fn a_passkey_is_added_named_used_and_removed() {
 }
 
 #[tokio::test]
-async fn whoever_finds_a_browser_signed_in_cannot_stay_by_a_passkey_of_their_own_nor_take_one_away() {
+async fn unlocked_browser_cannot_change_passkeys() {
     let api = TestApi::with(named(), None).await;
     let (ann, mut key) = (come(&api, ANN).await, Authenticator::new(1));
     let added = add(&ann, &mut key).await;
@@ -171,7 +171,7 @@ async fn a_challenge_may_be_answered_for_five_minutes() {
 }
 
 #[tokio::test]
-async fn an_answer_that_another_origins_page_asked_for_is_refused() {
+async fn passkey_response_for_another_origin_is_refused() {
     let (api, mut key) = with_ann().await;
     for origin in
         ["https://push.example.evil", "http://push.example", "https://push.example:8443", "https://x.push.example"]
@@ -182,14 +182,14 @@ async fn an_answer_that_another_origins_page_asked_for_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_made_for_another_host_is_refused() {
+async fn passkey_response_for_another_host_is_refused() {
     let (api, mut key) = with_ann().await;
     key.host = Some("example");
     is_refused(&api, &answer(&api, key.sign(&asked(&api, ANN).await)).await, "relying_party").await;
 }
 
 #[tokio::test]
-async fn an_authenticator_that_does_not_count_on_may_be_a_copy_and_is_refused() {
+async fn stalled_authenticator_counter_is_refused() {
     let (api, mut key) = with_ann().await;
     key.counter = 6;
     answer(&api, key.sign(&asked(&api, ANN).await)).await.ok(201);
@@ -222,7 +222,7 @@ async fn another_teammates_passkey_lets_nobody_in_but_them() {
 }
 
 #[tokio::test]
-async fn a_challenge_serves_what_it_was_given_for_alone() {
+async fn challenge_serves_only_its_purpose() {
     let (api, mut key) = with_ann().await;
     let ann = answer(&api, key.sign(&asked(&api, ANN).await)).await;
     let ann = Browser { api: &api, cookie: super::cookie(&ann), session: ann.ok(201) };
@@ -248,7 +248,7 @@ async fn a_challenge_serves_what_it_was_given_for_alone() {
 }
 
 #[tokio::test]
-async fn what_an_authenticator_made_for_another_page_or_host_is_not_added() {
+async fn passkey_for_another_page_is_not_added() {
     let api = TestApi::with(named(), None).await;
     let ann = come(&api, ANN).await;
     let mut elsewhere = Authenticator::new(1);
@@ -271,7 +271,7 @@ async fn what_an_authenticator_made_for_another_page_or_host_is_not_added() {
 }
 
 #[tokio::test]
-async fn a_teammate_has_ten_passkeys_at_most_and_nobody_adds_one_twice() {
+async fn teammate_has_ten_distinct_passkeys_at_most() {
     let api = TestApi::with(named(), None).await;
     let (ann, elsewhere) = (come(&api, ANN).await, api.sign_in(json!({"email": ANN, "password": PASSWORD})).await);
     for n in 1..10 {
@@ -289,7 +289,7 @@ async fn a_teammate_has_ten_passkeys_at_most_and_nobody_adds_one_twice() {
 }
 
 #[tokio::test]
-async fn without_the_password_nobody_learns_who_has_a_passkey() {
+async fn passkey_existence_needs_the_password() {
     let (api, _) = with_ann().await;
     come(&api, BEN).await;
     let guess = async |email: &str| {
@@ -305,7 +305,7 @@ async fn without_the_password_nobody_learns_who_has_a_passkey() {
 }
 
 #[tokio::test]
-async fn a_link_asks_for_the_passkey_and_is_used_up_and_sets_its_password_only_then() {
+async fn link_with_passkey_sets_password_at_the_end() {
     let (api, mut key) = with_ann().await;
     let ann = api.locally(Method::GET, "/v1/team", Value::Null).await.ok(200)["data"][0].clone();
     assert_eq!(ann["passkeys"], 1);
@@ -328,7 +328,7 @@ async fn a_link_asks_for_the_passkey_and_is_used_up_and_sets_its_password_only_t
 }
 
 #[tokio::test]
-async fn a_link_that_was_replaced_or_a_password_that_was_changed_is_worth_nothing_with_the_passkey() {
+async fn replaced_link_is_useless_with_the_passkey() {
     let (api, mut key) = with_ann().await;
     let ann = api.locally(Method::GET, "/v1/team", Value::Null).await.ok(200)["data"][0]["id"].clone();
     let path = format!("/v1/team/{}", ann.as_str().unwrap());
@@ -348,7 +348,7 @@ async fn a_link_that_was_replaced_or_a_password_that_was_changed_is_worth_nothin
 }
 
 #[tokio::test]
-async fn whoever_lost_their_passkey_comes_back_by_an_admin() {
+async fn admin_restores_access_after_a_lost_passkey() {
     let (api, mut key) = with_ann().await;
     let ben = come(&api, BEN).await;
     let entered = answer(&api, key.sign(&asked(&api, ANN).await)).await;
@@ -370,7 +370,7 @@ async fn whoever_lost_their_passkey_comes_back_by_an_admin() {
 }
 
 #[tokio::test]
-async fn a_server_without_a_name_has_no_passkeys_and_lets_nobody_in_without_the_one_they_have() {
+async fn server_without_name_has_no_passkeys() {
     let api = TestApi::start().await;
     let ann = come(&api, ANN).await;
     let refused = ann.call(Method::POST, "/v1/session/passkeys/options", None).await;

@@ -57,7 +57,7 @@ async fn keep_house(api: &TestApi) {
 }
 
 #[tokio::test]
-async fn a_browser_joins_open_topics_and_says_nothing_else_of_itself() {
+async fn browser_may_only_join_open_topics() {
     let api = strict().await;
     let wish = json!({"topics": ["vip", "news", "staff"], "tags": ["is_admin"], "attributes": {"plan": "pro"},
         "locale": "de-AT", "timezone": "Europe/Vienna"});
@@ -88,7 +88,7 @@ async fn a_browser_joins_open_topics_and_says_nothing_else_of_itself() {
 }
 
 #[tokio::test]
-async fn each_right_is_given_by_itself_and_named_beside_those_there_are() {
+async fn browser_rights_are_granted_separately() {
     let api = strict().await;
     let wish = json!({"topics": ["made"], "tags": ["t"], "attributes": {"n": 1}});
     let made = register(&api, "a", wish.clone()).await.ok(201);
@@ -111,7 +111,7 @@ async fn each_right_is_given_by_itself_and_named_beside_those_there_are() {
 }
 
 #[tokio::test]
-async fn a_browser_neither_changes_nor_removes_what_a_server_said_of_it() {
+async fn browser_cannot_change_server_values() {
     let api = strict().await;
     let made = register(&api, "a", json!({"topics": ["news"]})).await.ok(201);
     let details = json!({"topics": ["news", "staff"], "tags": ["employee"], "attributes": {"team": 7}});
@@ -132,7 +132,7 @@ async fn a_browser_neither_changes_nor_removes_what_a_server_said_of_it() {
 }
 
 #[tokio::test]
-async fn a_browser_that_subscribes_anew_keeps_what_a_server_said_of_it_and_nobody_else_gets_it() {
+async fn resubscribed_browser_keeps_its_server_values() {
     let api = strict().await;
     let old = register(&api, "old", json!({})).await.ok(201);
     change_as_server(&api, &old, json!({"topics": ["staff"], "tags": ["employee"]})).await;
@@ -147,7 +147,7 @@ async fn a_browser_that_subscribes_anew_keeps_what_a_server_said_of_it_and_nobod
 }
 
 #[tokio::test]
-async fn a_server_says_everything_and_makes_topics_by_naming_them() {
+async fn server_may_set_everything_and_create_topics() {
     let api = strict().await;
     let made =
         api.subscribe(&fcm("a"), json!({"topics": ["vip", "staff"], "tags": ["t"], "attributes": {"n": 1}})).await;
@@ -194,7 +194,7 @@ async fn topics_are_made_changed_and_removed() {
 }
 
 #[tokio::test]
-async fn a_topic_stays_while_a_message_is_fanned_out_to_it() {
+async fn topic_stays_while_a_message_fans_out() {
     let api = strict().await;
     for n in 0..101 {
         api.subscribe(&fcm(&n.to_string()), json!({"topics": ["news"]})).await;
@@ -211,7 +211,7 @@ async fn a_topic_stays_while_a_message_is_fanned_out_to_it() {
 }
 
 #[tokio::test]
-async fn nobody_is_left_in_a_topic_that_was_removed_while_they_joined() {
+async fn removed_topic_keeps_no_concurrent_member() {
     let api = TestApi::with(roomy(), None).await;
     let join = async |n: usize| drop(api.subscribe(&fcm(&n.to_string()), json!({"topics": ["t", "u"]})).await);
     let remove = async || {
@@ -254,7 +254,7 @@ async fn topics_that_browsers_make_leave_servers_their_share() {
 }
 
 #[tokio::test]
-async fn topics_that_browsers_made_and_nobody_uses_are_cleared_after_a_week() {
+async fn unused_browser_topics_end_after_a_week() {
     let api = strict().await;
     allow(&api, json!(["create_topics"])).await;
     let all = ["unused", "joined", "closed", "with-policy", "sent-to"];
@@ -282,7 +282,7 @@ async fn topics_that_browsers_made_and_nobody_uses_are_cleared_after_a_week() {
 }
 
 #[tokio::test]
-async fn an_app_begins_with_its_topics_and_what_its_browsers_may() {
+async fn app_begins_with_topics_and_rights() {
     let api = TestApi::start().await;
     let new = json!({"slug": "new", "name": "New", "subject": "mailto:push@bellwire.dev", "topics": ["b", "a", "a"],
         "browsers_may": ["set_tags"]});

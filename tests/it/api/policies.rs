@@ -49,7 +49,7 @@ fn sns(member: &str, n: u32) -> Value {
 }
 
 #[tokio::test]
-async fn a_tiers_policy_is_set_by_name_or_number_shown_with_what_holds_and_taken_away() {
+async fn tier_policy_is_set_shown_and_removed() {
     let api = TestApi::start().await;
     let untouched = api.get("/policies/tiers/transactional").await.ok(200);
     assert_eq!(
@@ -59,7 +59,7 @@ async fn a_tiers_policy_is_set_by_name_or_number_shown_with_what_holds_and_taken
             "circuitFailureThreshold": 0.25, "circuitMinAttempts": 400, "circuitConsecutiveFailures": 5,
             "circuitOpenMs": 30000, "circuitOpenMaxMs": 60000, "retryTokenTtlSec": 300}})
     );
-    let policy = json!({"healthyRetryPolicy": {"minDelayTarget": 0, "numRetries": 2}, "sicklyRetryPolicy": {"a": "\0"},
+    let policy = json!({"healthyRetryPolicy": {"minDelayTarget": 0, "numRetries": 2}, "sicklyRetryPolicy": {"a": "x"},
         "guaranteed": false, "circuitOpenMs": 60000});
     let set = api.put("tiers/1", policy).await.ok(200);
     let warned: Vec<_> = set["warnings"].as_array().unwrap().iter().map(|w| w["pointer"].as_str().unwrap()).collect();
@@ -87,7 +87,7 @@ async fn a_tiers_policy_is_set_by_name_or_number_shown_with_what_holds_and_taken
 }
 
 #[tokio::test]
-async fn a_topic_may_have_a_policy_before_anybody_joins_and_a_replaced_subscription_hands_its_on() {
+async fn topic_policy_precedes_members_and_survives_replacement() {
     let api = TestApi::start().await;
     assert_eq!(api.get("/policies/topics/news").await.status, 404);
     assert_eq!(api.delete("topics/news").await.status, 404);
@@ -131,7 +131,7 @@ async fn a_topic_may_have_a_policy_before_anybody_joins_and_a_replaced_subscript
 }
 
 #[tokio::test]
-async fn a_wrong_policy_is_refused_at_every_place_with_pointers_into_it() {
+async fn wrong_policy_is_refused_with_pointers_everywhere() {
     let api = TestApi::start().await;
     let subscription = api.subscribe(&fcm("a"), json!({})).await;
     let subscription = format!("subscriptions/{}", subscription["id"].as_str().unwrap());
@@ -182,7 +182,7 @@ async fn a_wrong_policy_is_refused_at_every_place_with_pointers_into_it() {
 }
 
 #[tokio::test]
-async fn a_subscription_is_registered_with_a_policy_by_who_may_set_policies() {
+async fn registering_a_policy_needs_its_scope() {
     let app = crate::support::TestApp::start().await;
     let known = app.subscribe("fcm", 0..1).await.remove(0);
     let minted = app.simulator.mint("fcm.bellwire.test", 0, Some(&app.application_server_key)).unwrap();
@@ -209,7 +209,7 @@ async fn a_subscription_is_registered_with_a_policy_by_who_may_set_policies() {
 }
 
 #[tokio::test]
-async fn a_policy_is_said_to_leave_retries_open_unless_headers_set_them() {
+async fn policy_without_retries_is_reported() {
     let api = TestApi::start().await;
     let policy = json!({"policy": sns("throttle", 4)});
     let open = async |headers: &[(&str, &str)]| {
@@ -222,7 +222,7 @@ async fn a_policy_is_said_to_leave_retries_open_unless_headers_set_them() {
 }
 
 #[tokio::test]
-async fn a_breaker_by_the_guides_names_alone_has_the_guides_figures_for_the_rest() {
+async fn guide_breaker_names_use_guide_defaults() {
     let api = TestApi::start().await;
     for (policy, threshold) in [
         (json!({"circuitOpenMs": 45_000}), 0.05),
@@ -236,7 +236,7 @@ async fn a_breaker_by_the_guides_names_alone_has_the_guides_figures_for_the_rest
 }
 
 #[tokio::test]
-async fn a_tier_goes_by_its_number_and_a_wrong_one_is_told_what_there_is() {
+async fn tier_is_read_by_number_or_refused() {
     let api = TestApi::start().await;
     let preview = api.preview(json!({"tier": 1})).await;
     assert_eq!(preview["tier"], "transactional");
@@ -249,7 +249,7 @@ async fn a_tier_goes_by_its_number_and_a_wrong_one_is_told_what_there_is() {
 }
 
 #[tokio::test]
-async fn an_apps_maximum_of_retries_bounds_what_is_given_and_cuts_what_is_stored() {
+async fn app_maximum_bounds_and_cuts_retries() {
     let api = TestApi::start().await;
     assert_eq!(api.get("").await.ok(200)["max_retries"], 5);
     for bad in [-1, 1_001, 70_000] {
@@ -270,7 +270,7 @@ async fn an_apps_maximum_of_retries_bounds_what_is_given_and_cuts_what_is_stored
 }
 
 #[tokio::test]
-async fn for_each_member_the_first_place_that_sets_it_wins() {
+async fn first_layer_that_sets_a_member_wins() {
     let api = TestApi::start().await;
     let subscription = api.subscribe(&fcm("a"), json!({})).await["id"].as_str().unwrap().to_owned();
     for member in ["retry", "throttle", "request"] {
@@ -337,7 +337,8 @@ async fn a_preview_shows_the_timetable_and_sends_nothing() {
     assert_eq!(shown["set_by"], json!({"retry": "message", "throttle": "message", "request": "default"}));
 
     let long = api.preview(json!({"policy": {"preset": "sns-aws-managed"}})).await;
-    assert_eq!((&long["timetable"]["retries"], &long["when_throttled"]["retries"]), (&json!(100_015), &json!(50)));
+    assert_eq!((&long["timetable"]["retries"], &long["when_throttled"]["retries"]), (&json!(4_332), &json!(50)));
+    assert_eq!(long["timetable"]["cut_short"]["retries_allowed"], 100_015, "the time to live of a day ends before");
     assert!(long.to_string().len() < 8_192, "equal steps share a row");
     let presets = api.get("/policies/presets").await.ok(200);
     assert!(close(&presets[0]["timetable"]["window_s"], 2_000_049.67), "{presets}");
@@ -359,7 +360,7 @@ async fn a_preview_shows_the_timetable_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_preview_answers_as_text_and_as_a_chart_and_refuses_what_is_not_there() {
+async fn preview_returns_text_or_chart() {
     let api = TestApi::start().await;
     let ask = |format: &str| {
         axum::http::Request::post(format!("/v1/apps/shop/policies/preview?format={format}"))
@@ -397,7 +398,7 @@ async fn a_preview_answers_as_text_and_as_a_chart_and_refuses_what_is_not_there(
 }
 
 #[tokio::test]
-async fn a_stored_policy_that_cannot_be_read_is_told_and_skipped() {
+async fn unreadable_stored_policy_is_reported_and_skipped() {
     let api = TestApi::start().await;
     api.put("tiers/2", guide(2)).await.ok(200);
     sqlx::query("UPDATE tier_settings SET policy = '{\"maxAttempts\": \"many\"}'").execute(&api.pool).await.unwrap();
@@ -410,7 +411,7 @@ async fn a_stored_policy_that_cannot_be_read_is_told_and_skipped() {
 }
 
 #[tokio::test]
-async fn headers_set_retries_beat_the_body_and_are_shown_as_part_of_the_policy() {
+async fn retry_headers_override_the_body() {
     let api = TestApi::start().await;
     let sns = json!({"healthyRetryPolicy": {"numRetries": 9}, "throttlePolicy": {"maxReceivesPerSecond": 2},
         "guaranteed": true});
@@ -436,7 +437,7 @@ async fn headers_set_retries_beat_the_body_and_are_shown_as_part_of_the_policy()
 }
 
 #[tokio::test]
-async fn wrong_headers_are_named_and_other_headers_make_another_request() {
+async fn wrong_retry_headers_are_named() {
     let api = TestApi::start().await;
     for (headers, name, word) in [
         (&[("bellwire-retries", "x")][..], "Bellwire-Retries", "integer"),
@@ -462,7 +463,7 @@ async fn wrong_headers_are_named_and_other_headers_make_another_request() {
 }
 
 #[tokio::test]
-async fn a_raw_payload_must_leave_room_for_the_content_type_that_its_own_policy_names() {
+async fn raw_payload_leaves_room_for_content_type() {
     let api = TestApi::start().await;
     let policy = json!({"requestPolicy": {"headerContentType": "application/json"}});
     let send = async |octets: usize, envelope: bool, policy: Value| {

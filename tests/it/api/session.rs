@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use axum::http::Method;
 use bellwire::testkit::api::Settings;
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
+use bellwire_core::scope::Scope;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -56,7 +57,7 @@ const PASSWORD: &str = "correct horse battery";
 const HOME: &str = "192.0.2.1";
 
 #[tokio::test]
-async fn a_link_lets_its_teammate_in_once_and_a_password_from_then_on() {
+async fn link_works_once_then_the_password() {
     let api = TestApi::start().await;
     let (invited, link) = api.invite(" Ann@Example.com", everything()).await;
     assert_eq!(invited["link"]["path"], format!("/admin/invite#{link}"));
@@ -92,7 +93,7 @@ async fn a_link_lets_its_teammate_in_once_and_a_password_from_then_on() {
     for secret in [link.as_str(), PASSWORD] {
         let team = api.locally(Method::GET, "/v1/team", Value::Null).await.ok(200);
         assert!(!team.to_string().contains(secret));
-        let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM teammates WHERE password_hash LIKE '%' || $1 || '%'")
+        let kept: i64 = sqlx::query_scalar("SELECT count(*) FROM teammates t WHERE t::text LIKE '%' || $1 || '%'")
             .bind(secret)
             .fetch_one(&api.pool)
             .await
@@ -102,7 +103,7 @@ async fn a_link_lets_its_teammate_in_once_and_a_password_from_then_on() {
 }
 
 #[tokio::test]
-async fn a_link_that_expired_was_replaced_or_made_up_lets_nobody_in() {
+async fn expired_replaced_and_invented_links_are_refused() {
     let api = TestApi::start().await;
     let (invited, first) = api.invite("ann@example.com", everything()).await;
     let reset = format!("/v1/team/{}/reset", invited["id"].as_str().unwrap());
@@ -118,7 +119,7 @@ async fn a_link_that_expired_was_replaced_or_made_up_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn an_operators_key_signs_in_and_acts_as_itself_while_it_is_valid() {
+async fn operator_key_signs_in_while_valid() {
     let api = TestApi::start().await;
     let soon = api.clock.now() + MINUTE * 10;
     let make = async |app, scope, expires_at| {
@@ -148,7 +149,7 @@ async fn an_operators_key_signs_in_and_acts_as_itself_while_it_is_valid() {
 }
 
 #[tokio::test]
-async fn a_session_is_renewed_while_it_is_used_and_ends_after_half_an_hour_or_twelve() {
+async fn session_ends_when_idle_or_after_twelve_hours() {
     let api = TestApi::start().await;
     let mut ann = api.teammate("ann@example.com", everything()).await;
     let idle = Browser { api: &api, cookie: ann.cookie.clone(), session: Value::Null };
@@ -168,7 +169,7 @@ async fn a_session_is_renewed_while_it_is_used_and_ends_after_half_an_hour_or_tw
 }
 
 #[tokio::test]
-async fn what_another_site_sends_with_the_cookie_is_refused_and_keys_are_not_affected() {
+async fn cross_site_request_with_cookie_is_refused() {
     let api = TestApi::start().await;
     let ann = api.teammate("ann@example.com", everything()).await;
     let message = || Some(json!({"to": {"all": true}, "content": content()}));
@@ -210,7 +211,7 @@ async fn what_another_site_sends_with_the_cookie_is_refused_and_keys_are_not_aff
 }
 
 #[tokio::test]
-async fn a_server_that_is_reached_by_tls_takes_only_the_cookie_that_nobody_else_can_plant() {
+async fn tls_server_accepts_only_host_cookies() {
     let settings = Settings { cookies: bellwire::testkit::api::Cookies { secure: true }, ..Settings::default() };
     let api = TestApi::with(settings, None).await;
     let ann = api.teammate("ann@example.com", everything()).await;
@@ -221,7 +222,7 @@ async fn a_server_that_is_reached_by_tls_takes_only_the_cookie_that_nobody_else_
 }
 
 #[tokio::test]
-async fn whoever_guesses_waits_longer_each_time_and_learns_nothing() {
+async fn guessing_is_slowed_and_reveals_nothing() {
     let api = with_ann().await;
     let guess =
         async |email: &str, client: &str| try_from(&api, client, with_password(email, "wrong horse battery")).await;
@@ -244,7 +245,7 @@ async fn whoever_guesses_waits_longer_each_time_and_learns_nothing() {
 }
 
 #[tokio::test]
-async fn strangers_with_many_addresses_do_not_lock_anybody_out() {
+async fn many_addresses_lock_no_account_out() {
     let api = with_ann().await;
     let right = || with_password("ann@example.com", PASSWORD);
     for n in 0..50 {
@@ -266,7 +267,7 @@ async fn strangers_with_many_addresses_do_not_lock_anybody_out() {
 }
 
 #[tokio::test]
-async fn a_password_is_changed_by_whoever_knows_it_and_ends_all_other_sessions() {
+async fn password_change_ends_other_sessions() {
     let api = with_ann().await;
     let (here, there) = (
         api.sign_in(with_password("ann@example.com", PASSWORD)).await,
@@ -297,7 +298,7 @@ async fn a_password_is_changed_by_whoever_knows_it_and_ends_all_other_sessions()
 }
 
 #[tokio::test]
-async fn people_see_where_they_are_signed_in_and_end_it() {
+async fn people_list_and_end_their_sessions() {
     let api = TestApi::start().await;
     let (_, link) = api.invite("ann@example.com", json!([{"role": "viewer", "app": "shop"}])).await;
     let agent = [("user-agent", "Firefox/140")];
@@ -324,7 +325,7 @@ async fn people_see_where_they_are_signed_in_and_end_it() {
 }
 
 #[tokio::test]
-async fn the_log_tells_of_every_sign_in_and_strangers_cannot_fill_it() {
+async fn sign_ins_are_logged_within_bounds() {
     let api = TestApi::with(roomy(), None).await;
     let ann = api.teammate("ann@example.com", everything()).await;
     api.clock.advance(Duration::from_secs(1));
@@ -356,7 +357,7 @@ async fn the_log_tells_of_every_sign_in_and_strangers_cannot_fill_it() {
 }
 
 #[tokio::test]
-async fn nobody_learns_by_the_time_of_an_answer_whether_it_has_an_entry_in_the_log() {
+async fn response_time_hides_log_entries() {
     let api = TestApi::start().await;
     let ann = api.teammate("ann@example.com", everything()).await;
     let mut standing = api.pool.begin().await.unwrap();
@@ -392,7 +393,7 @@ async fn nobody_is_signed_in_everywhere_at_once() {
 }
 
 #[tokio::test]
-async fn a_sign_in_says_one_thing_and_nothing_unknown() {
+async fn sign_in_refuses_ambiguous_or_unknown_members() {
     let api = TestApi::start().await;
     let enter = async |body: Value| api.call(Method::POST, "/v1/session", None, Some(body)).await;
     for body in [
@@ -409,4 +410,23 @@ async fn a_sign_in_says_one_thing_and_nothing_unknown() {
     assert_eq!(enter(json!({"linc": "x"})).await.refusal(), (422, "invalid", vec!["/linc"]));
     let long = enter(with_password("ann@example.com", &"x".repeat(4_000))).await;
     assert_eq!(long.refusal(), (401, "sign_in_refused", vec![]), "what is too long is not hashed");
+}
+
+/// Whether a row of the team's tables contains an argon2 hash in clear, as text or as octets.
+async fn shows_hash(api: &TestApi) -> bool {
+    let rows = "SELECT count(*) FROM (SELECT t::text AS r FROM teammates t UNION ALL SELECT c::text FROM passkey_challenges c) AS rows
+        WHERE r LIKE '%argon2%' OR r LIKE '%' || encode('argon2', 'hex') || '%'";
+    sqlx::query_scalar::<_, i64>(rows).fetch_one(&api.pool).await.unwrap() > 0
+}
+
+#[tokio::test]
+async fn password_hashes_are_sealed_in_the_database() {
+    let api = with_ann().await;
+    assert!(!shows_hash(&api).await);
+    let (id, sealed): (uuid::Uuid, Vec<u8>) =
+        sqlx::query_as("SELECT id, password_sealed FROM teammates").fetch_one(&api.pool).await.unwrap();
+    let hash = api.vault.open("teammates.password_sealed", id, &sealed).unwrap();
+    assert!(api.vault.open("teammates.password_sealed", uuid::Uuid::nil(), &sealed).is_err(), "for its teammate alone");
+    assert!(hash.starts_with(b"$argon2id$"));
+    try_from(&api, HOME, with_password("ann@example.com", PASSWORD)).await.ok(201);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use bellwire::testkit::api::{Settings, Work};
-use bellwire::testkit::store::queue::idempotency::{self, KeyScope};
+use bellwire::testkit::store::operations::idempotency;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};
@@ -58,7 +58,7 @@ async fn all_under(api: &TestApi, requests: Vec<(Option<String>, Value)>) -> Vec
 }
 
 #[tokio::test]
-async fn sends_that_arrive_while_a_commit_is_under_way_share_the_next_one() {
+async fn sends_during_a_commit_share_the_next() {
     let api = TestApi::start().await;
     let ids = subscribers(&api, 4).await;
     let some = ids.iter().cycle().take(36).map(|id| to(id));
@@ -79,7 +79,7 @@ async fn sends_that_arrive_while_a_commit_is_under_way_share_the_next_one() {
 }
 
 #[tokio::test]
-async fn sends_with_idempotency_keys_share_commits_and_each_is_answered_again_as_the_first_time() {
+async fn idempotent_sends_share_commits() {
     let api = TestApi::start().await;
     let ids = subscribers(&api, 4).await;
     let keyed = |n: usize| {
@@ -103,7 +103,7 @@ async fn sends_with_idempotency_keys_share_commits_and_each_is_answered_again_as
 }
 
 #[tokio::test]
-async fn of_sends_with_idempotency_keys_each_is_refused_for_itself_and_one_at_a_time_has_a_key() {
+async fn idempotent_sends_are_refused_separately() {
     let api = TestApi::start().await;
     let ids = subscribers(&api, 2).await;
     sqlx::query("ALTER TABLE messages ADD CHECK (ttl_s <> 7)").execute(&api.pool).await.unwrap();
@@ -132,15 +132,14 @@ async fn of_sends_with_idempotency_keys_each_is_refused_for_itself_and_one_at_a_
 }
 
 #[tokio::test]
-async fn who_has_one_key_for_long_holds_up_nobody_else() {
+async fn long_key_holder_blocks_no_other_send() {
     let api = TestApi::start().await;
     let ids = subscribers(&api, 1).await;
     api.get("").await.ok(200);
     // Another process has a key of each kind, and comes to no end.
     let mut elsewhere = api.pool.begin().await.unwrap();
-    let place = KeyScope { app: api.app_id(), route: "POST /v1/apps/{app}/messages" };
-    let slow = [idempotency::Key { key: "slow", body_hash: &[0; 32] }];
-    idempotency::claim(&mut elsewhere, place, &slow, PATIENCE, api.clock.now()).await.unwrap();
+    let slow = api.keyed_request("POST /v1/apps/{app}/messages", "slow", &[]).await;
+    idempotency::claim(&mut elsewhere, &[&slow], PATIENCE, api.clock.now()).await.unwrap();
     sqlx::query("INSERT INTO message_keys (app, key, message) SELECT id, 'reminder', gen_random_uuid() FROM apps")
         .execute(&mut *elsewhere)
         .await
@@ -181,7 +180,7 @@ async fn a_message_that_is_refused_fails_alone() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_leaves_no_delivery_that_nobody_sends() {
+async fn aborted_send_leaves_no_unsent_delivery() {
     let lease = Uuid::now_v7();
     let api = TestApi::with(Settings::default(), Some(lease)).await;
     let ids = subscribers(&api, 1).await;
@@ -214,7 +213,7 @@ async fn a_client_that_hangs_up_leaves_no_delivery_that_nobody_sends() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_on_an_idempotent_send_leaves_none_either() {
+async fn aborted_idempotent_send_leaves_no_delivery() {
     let api = TestApi::with(Settings::default(), Some(Uuid::now_v7())).await;
     let ids = subscribers(&api, 1).await;
     let stalled = stall(&api.pool).await;
@@ -240,7 +239,7 @@ async fn a_client_that_hangs_up_on_an_idempotent_send_leaves_none_either() {
 }
 
 #[tokio::test]
-async fn more_than_can_wait_is_refused_for_the_moment() {
+async fn full_waiting_line_is_refused() {
     let api = TestApi::with(Settings { sends_waiting_max: 2, ..Settings::default() }, None).await;
     let ids = subscribers(&api, 1).await;
     let bodies = (0..5).map(|_| to(&ids[0])).collect();
@@ -253,7 +252,7 @@ async fn more_than_can_wait_is_refused_for_the_moment() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_just_shown_is_refused_at_once_if_it_is_revoked_here_and_within_a_second_elsewhere() {
+async fn cached_key_is_refused_after_revocation() {
     let api = TestApi::start().await;
     let ask = async |key: &str| api.call(Method::GET, "/v1/apps/shop", Some(key), None).await;
     let mut keys = Vec::new();
@@ -276,7 +275,7 @@ async fn a_key_that_was_just_shown_is_refused_at_once_if_it_is_revoked_here_and_
 }
 
 #[tokio::test]
-async fn an_app_that_was_just_named_shows_its_changes_and_its_end_at_once() {
+async fn cached_app_shows_changes_at_once() {
     let api = TestApi::start().await;
     assert_eq!(api.get("").await.ok(200)["name"], "shop");
     let change = Some(json!({"name": "Shop"}));

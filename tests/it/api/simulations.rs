@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::TestApi;
 
 #[tokio::test]
-async fn a_policy_is_tried_against_an_outage_beside_the_one_that_holds_today() {
+async fn policy_is_simulated_beside_the_current_one() {
     let api = TestApi::start().await;
     let simulate = async |query: &str, body: Value| api.post(&format!("/policies/simulate?{query}"), body).await;
     let body =
@@ -41,7 +41,7 @@ async fn a_policy_is_tried_against_an_outage_beside_the_one_that_holds_today() {
 }
 
 #[tokio::test]
-async fn a_simulation_is_bounded_and_says_what_is_wrong_with_what_is_tried() {
+async fn simulation_is_bounded_and_reports_errors() {
     let api = TestApi::start().await;
     let simulate = async |query: &str, body: Value| api.post(&format!("/policies/simulate?{query}"), body).await;
     for (query, body, refusal) in [
@@ -61,7 +61,7 @@ async fn a_simulation_is_bounded_and_says_what_is_wrong_with_what_is_tried() {
 }
 
 #[tokio::test]
-async fn simulations_beyond_those_that_are_made_at_a_time_are_to_come_back() {
+async fn excess_simulations_are_asked_to_retry() {
     let api = TestApi::with(
         Settings { simulations_at_once: 0, place_patience: std::time::Duration::ZERO, ..Settings::default() },
         None,
@@ -73,7 +73,7 @@ async fn simulations_beyond_those_that_are_made_at_a_time_are_to_come_back() {
 }
 
 #[tokio::test]
-async fn a_simulation_that_takes_too_many_steps_is_given_up() {
+async fn endless_simulation_is_aborted() {
     let api = TestApi::with(Settings { simulation_steps_max: 1_000, ..Settings::default() }, None).await;
     let refused = api.post("/policies/simulate?scenario=calm", json!({})).await;
     assert_eq!((refused.status, &refused.json["code"]), (422, &json!("simulation_too_long")));

@@ -2,9 +2,9 @@
 
 use axum::http::Method;
 use bellwire::testkit::api::Work;
-use bellwire::testkit::model::id::{MessageId, SubscriptionId};
 use bellwire::testkit::store::queue::stops::StopKind;
 use bellwire::testkit::store::{Progress, keys::audit, queue::steering};
+use bellwire_core::id::{MessageId, SubscriptionId};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -49,7 +49,7 @@ fn kinds(told: &[Work]) -> Vec<StopKind> {
 }
 
 #[tokio::test]
-async fn a_paused_message_waits_and_a_resumed_one_goes_on() {
+async fn paused_message_waits_until_resumed() {
     let api = TestApi::start().await;
     let message = sent(&api, 3).await;
     add_cursor(&api, &message).await;
@@ -79,7 +79,7 @@ async fn a_paused_message_waits_and_a_resumed_one_goes_on() {
 }
 
 #[tokio::test]
-async fn a_cancelled_message_is_over_but_for_what_a_worker_holds() {
+async fn cancelled_message_ends_except_leased_deliveries() {
     let api = TestApi::start().await;
     let message = sent(&api, 3).await;
     add_cursor(&api, &message).await;
@@ -101,7 +101,7 @@ async fn a_cancelled_message_is_over_but_for_what_a_worker_holds() {
 }
 
 #[tokio::test]
-async fn what_is_done_cannot_be_steered_and_what_is_not_there_is_not_found() {
+async fn finished_or_missing_message_cannot_be_steered() {
     let api = TestApi::start().await;
     let nobody = json!({"to": {"topic": "nobody"}, "content": content()});
     let done = api.post("/messages", nobody).await.ok(202)["id"].as_str().unwrap().to_owned();
@@ -146,7 +146,7 @@ async fn a_long_queue_is_turned_in_chunks() {
 }
 
 #[tokio::test]
-async fn single_deliveries_are_hurried_cancelled_and_listed_page_by_page() {
+async fn single_deliveries_are_hurried_cancelled_and_listed() {
     let api = TestApi::start().await;
     let message = sent(&api, 5).await;
     let later = "UPDATE queue SET retries = 1, due_at = due_at + interval '1 hour'";

@@ -29,7 +29,7 @@ async fn waiting(api: &TestApi, subscription: &Value) -> i64 {
 }
 
 #[tokio::test]
-async fn a_browser_registers_and_looks_after_its_subscription_with_its_token_alone() {
+async fn browser_manages_its_subscription_by_token() {
     let api = TestApi::with(roomy(), None).await;
     let details = json!({"tags": ["b", "a", "a"], "attributes": {"plan": "pro", "n": 3, "ok": true}, "topics": ["news"],
         "locale": "de-AT", "timezone": "Europe/Vienna"});
@@ -67,7 +67,7 @@ async fn a_browser_registers_and_looks_after_its_subscription_with_its_token_alo
 }
 
 #[tokio::test]
-async fn what_browsers_add_is_ignored_and_their_expiry_honoured() {
+async fn extra_browser_members_are_ignored_expiry_honoured() {
     let api = TestApi::start().await;
     let mut push = push_subscription(&fcm("a"));
     push["options"] = json!({"userVisibleOnly": true});
@@ -101,7 +101,7 @@ async fn only_a_server_says_whose_a_subscription_is() {
 }
 
 #[tokio::test]
-async fn a_known_endpoint_is_refreshed_with_its_keys_its_token_or_a_server_key_only() {
+async fn known_endpoint_is_refreshed_only_with_proof() {
     let api = TestApi::with(roomy(), None).await;
     let push = push_subscription(&fcm("a"));
     let post =
@@ -117,18 +117,21 @@ async fn a_known_endpoint_is_refreshed_with_its_keys_its_token_or_a_server_key_o
         "nothing said, nothing changed"
     );
 
-    sqlx::query("UPDATE subscriptions SET keys_proven_at = since").execute(&api.pool).await.unwrap();
     let other_keys = json!({"subscription": push_subscription(&fcm("a")), "tags": ["stolen"]});
+    let made = post(token(&made), json!({"subscription": push})).await.ok(200);
     assert_eq!(post(None, other_keys.clone()).await.refusal(), (409, "endpoint_taken", vec![]));
     let stranger = post(None, registration(&fcm("b"), json!({}))).await.ok(201);
     assert_eq!(post(token(&stranger), other_keys.clone()).await.refusal(), (409, "endpoint_taken", vec![]));
-    let changed = post(token(&made), other_keys).await.ok(200);
-    assert_eq!((id(&changed), token(&changed) == token(&made)), (id(&made), false), "other keys, another token");
-    sqlx::query("UPDATE subscriptions SET keys_proven_at = since").execute(&api.pool).await.unwrap();
+    let changed = post(token(&made), other_keys).await.ok(201);
+    assert_ne!(id(&changed), id(&made), "other keys, another subscription");
     assert_eq!(post(None, json!({"subscription": push})).await.status, 409, "the keys are others now");
-    assert_eq!(id(&api.subscribe(&fcm("a"), json!({})).await), id(&made), "a server may");
+    let by_server = json!({"subscription": push});
+    assert_ne!(id(&api.post("/subscriptions", by_server.clone()).await.ok(201)), id(&changed), "a server may");
+    sqlx::query("UPDATE subscriptions SET keys_proven_at = since").execute(&api.pool).await.unwrap();
+    let by_server_too = api.post("/subscriptions", registration(&fcm("a"), json!({}))).await;
+    assert_eq!(by_server_too.refusal(), (409, "endpoint_taken", vec![]), "a receipt outranks a server");
     let new_key = api.post("/vapid-keys", json!({})).await.ok(201);
-    let moved = api.post("/subscriptions", registration(&fcm("a"), json!({"vapid_key_id": new_key["id"]}))).await;
+    let moved = api.post("/subscriptions", json!({"subscription": push, "vapid_key_id": new_key["id"]})).await;
     assert_eq!(moved.refusal(), (409, "vapid_key_differs", vec![]));
     let (_, theirs) = api.make_app("other").await;
     let body = Some(registration(&fcm("a"), json!({})));
@@ -137,7 +140,7 @@ async fn a_known_endpoint_is_refreshed_with_its_keys_its_token_or_a_server_key_o
 }
 
 #[tokio::test]
-async fn the_same_browser_registering_many_times_at_once_stands_once() {
+async fn concurrent_registrations_of_one_browser_make_one() {
     let api = TestApi::start().await;
     let body = registration(&fcm("a"), json!({"topics": ["t1", "t2"]}));
     let replies = futures_util::future::join_all((0..12).map(|_| api.post("/subscriptions", body.clone()))).await;
@@ -208,7 +211,7 @@ async fn replacing_keeps_the_identity_and_what_waits() {
 }
 
 #[tokio::test]
-async fn unsubscribing_ends_what_waits_and_tells_dispatch_before_the_answer() {
+async fn unsubscribing_ends_waiting_deliveries_before_the_response() {
     let api = TestApi::start().await;
     let made = api.subscribe(&fcm("a"), json!({"topics": ["news"]})).await;
     let to = json!({"to": {"subscriptions": [id(&made)]}, "content": content()});
@@ -237,7 +240,7 @@ async fn unsubscribing_ends_what_waits_and_tells_dispatch_before_the_answer() {
 }
 
 #[tokio::test]
-async fn erasing_a_user_leaves_nothing_that_says_who_it_was() {
+async fn erased_user_leaves_no_trace() {
     let api = TestApi::start().await;
     let details = json!({"user_id": "ann@example.org", "tags": ["vip"], "attributes": {"city": "Graz"}, "topics": ["news"], "locale": "de"});
     let one = api.subscribe(&fcm("1"), details.clone()).await;
@@ -300,7 +303,7 @@ async fn lists_are_narrowed_and_paged() {
 }
 
 #[tokio::test]
-async fn servers_put_subscriptions_into_topics_and_take_them_out() {
+async fn servers_add_and_remove_topic_members() {
     let api = TestApi::start().await;
     let made = api.subscribe(&fcm("a"), json!({"topics": ["own"]})).await;
     let path = format!("/v1/apps/shop/topics/sport/subscriptions/{}", id(&made));

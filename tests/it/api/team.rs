@@ -8,7 +8,7 @@ use super::{TestApi, content};
 use crate::support::app::{DAY, RETENTION};
 
 #[tokio::test]
-async fn a_role_is_for_its_apps_and_what_is_taken_away_is_gone_at_once() {
+async fn role_covers_its_apps_until_removed() {
     let api = TestApi::start().await;
     api.make_app("other").await;
     let admin = api.teammate("admin@example.com", json!([{"role": "admin"}])).await;
@@ -48,7 +48,7 @@ async fn a_role_is_for_its_apps_and_what_is_taken_away_is_gone_at_once() {
 }
 
 #[tokio::test]
-async fn nobody_comes_in_who_is_shut_out_or_removed() {
+async fn suspended_or_removed_teammates_cannot_sign_in() {
     let api = TestApi::start().await;
     let (invited, link) = api.invite("ann@example.com", json!([{"role": "viewer"}])).await;
     let path = format!("/v1/team/{}", invited["id"].as_str().unwrap());
@@ -74,7 +74,7 @@ async fn nobody_comes_in_who_is_shut_out_or_removed() {
 }
 
 #[tokio::test]
-async fn an_admin_is_left_whatever_admins_do_to_one_another() {
+async fn last_admin_cannot_be_removed() {
     let api = TestApi::start().await;
     let ann = api.teammate("ann@example.com", json!([{"role": "admin"}])).await;
     let own = format!("/v1/team/{}", ann.teammate());
@@ -91,7 +91,7 @@ async fn an_admin_is_left_whatever_admins_do_to_one_another() {
 }
 
 #[tokio::test]
-async fn whoever_finds_an_admins_browser_signed_in_gets_no_link_that_sets_a_password_without_the_one_before() {
+async fn open_admin_browser_cannot_make_reset_links() {
     let api = TestApi::start().await;
     let ann = api.teammate("ann@example.com", json!([{"role": "admin"}])).await;
     let own = format!("/v1/team/{}", ann.teammate());
@@ -127,7 +127,7 @@ async fn an_invitation_names_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_teammate_made_says_so_and_outlives_them() {
+async fn key_names_its_teammate_and_outlives_them() {
     let api = TestApi::start().await;
     let ann = api.teammate("ann@example.com", json!([{"role": "admin", "app": "shop"}])).await;
     let body = json!({"name": "n", "scopes": ["read", "keys"]});

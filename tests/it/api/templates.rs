@@ -18,7 +18,7 @@ async fn count(api: &TestApi, sql: &'static str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_template_is_put_listed_shown_and_removed_and_the_log_names_it_without_its_words() {
+async fn template_is_stored_listed_and_removed() {
     let api = TestApi::start().await;
     let made = put(&api, "welcome", template("wh1sper {{ user_id }}")).await.ok(201);
     assert_eq!(
@@ -55,7 +55,7 @@ async fn a_template_is_put_listed_shown_and_removed_and_the_log_names_it_without
 }
 
 #[tokio::test]
-async fn a_template_that_is_wrong_is_refused_with_pointer_line_and_column_before_it_is_stored() {
+async fn wrong_template_is_refused_with_line_and_column() {
     let api = TestApi::start().await;
     let wrong = json!({
         "content": {"title": "{{ name }}", "body": "a\n{{ user_id | shout }}", "url": "ftp://a.example/"},
@@ -76,7 +76,7 @@ async fn a_template_that_is_wrong_is_refused_with_pointer_line_and_column_before
 }
 
 #[tokio::test]
-async fn a_message_with_a_template_is_checked_with_its_data_and_tried_on_real_recipients_before_it_is_taken() {
+async fn templated_message_is_tried_on_real_recipients() {
     let api = TestApi::start().await;
     put(&api, "city", template("In {{ data.city }}")).await.ok(201);
     let refusal = async |body: Value| {
@@ -131,7 +131,7 @@ async fn a_message_with_a_template_is_checked_with_its_data_and_tried_on_real_re
 }
 
 #[tokio::test]
-async fn messages_of_a_batch_may_share_a_stored_template_or_bring_their_own() {
+async fn batch_messages_use_stored_or_own_templates() {
     let api = TestApi::with(roomy(), None).await;
     api.subscribe(&fcm("ann"), json!({"user_id": "ann", "attributes": {"name": "Ann"}})).await;
     put(&api, "code", template("{{ attributes.name }}: {{ data.code }}")).await.ok(201);
@@ -150,7 +150,7 @@ async fn messages_of_a_batch_may_share_a_stored_template_or_bring_their_own() {
 }
 
 #[tokio::test]
-async fn a_preview_shows_every_language_with_its_size_for_whoever_is_meant() {
+async fn preview_shows_each_language_with_its_size() {
     let api = TestApi::start().await;
     let made =
         api.subscribe(&fcm("ann"), json!({"user_id": "ann", "locale": "de-AT", "attributes": {"name": "Ann"}})).await;
@@ -198,7 +198,7 @@ async fn a_preview_shows_every_language_with_its_size_for_whoever_is_meant() {
 }
 
 #[tokio::test]
-async fn a_check_tries_a_template_on_everybody_and_tells_the_first_failures() {
+async fn check_tries_all_recipients_and_lists_failures() {
     let api = TestApi::with(roomy(), None).await;
     for n in 0..30 {
         let attributes = match n {
@@ -234,7 +234,7 @@ async fn a_check_tries_a_template_on_everybody_and_tells_the_first_failures() {
 }
 
 #[tokio::test]
-async fn what_a_templated_message_says_is_shown_to_whom_its_content_would_be() {
+async fn templated_content_follows_content_permission() {
     let api = TestApi::start().await;
     // What is for ten or fewer may be for one.
     for user in ["ann", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"] {
@@ -251,7 +251,7 @@ async fn what_a_templated_message_says_is_shown_to_whom_its_content_would_be() {
 }
 
 #[tokio::test]
-async fn the_examples_of_the_guide_come_out_as_it_says() {
+async fn guide_examples_render_as_documented() {
     let api = TestApi::start().await;
     let guide = include_str!("../../../docs/templates.md");
     let blocks: Vec<Value> = guide
@@ -270,7 +270,7 @@ async fn the_examples_of_the_guide_come_out_as_it_says() {
 }
 
 #[tokio::test]
-async fn whom_the_app_knows_is_shown_in_a_preview_only_to_whoever_may_read_and_somebody_made_up_to_all() {
+async fn preview_of_known_people_needs_read_permission() {
     let api = TestApi::start().await;
     let attributes = json!({"user_id": "ann", "attributes": {"city": "Linz"}});
     let ann = api.subscribe(&fcm("ann"), attributes).await;

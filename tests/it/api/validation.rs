@@ -25,7 +25,7 @@ async fn check(api: &TestApi, method: Method, path: &str, key: &str, cases: Vec<
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_app_is_pointed_to() {
+async fn app_faults_are_pointed_to() {
     let api = TestApi::start().await;
     let good = json!({"slug": "a", "name": "A", "origins": ["https://a.example"], "subject": "mailto:a@bellwire.dev"});
     let cases: Vec<Case> = vec![
@@ -51,7 +51,7 @@ async fn what_is_wrong_with_an_app_is_pointed_to() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_key_is_pointed_to() {
+async fn key_faults_are_pointed_to() {
     let api = TestApi::start().await;
     let cases: Vec<Case> = vec![
         ("name", json!({"name": "", "scopes": ["read"]}), &["/name"]),
@@ -73,7 +73,7 @@ async fn what_is_wrong_with_a_key_is_pointed_to() {
         (
             "mismatch",
             json!({"private_key": "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE",
-            "public_key": bellwire::testkit::webpush::keys::SigningKey::generate().public_base64()}),
+            "public_key": bellwire_webpush::keys::SigningKey::generate().public_base64()}),
             &["/public_key"],
         ),
     ];
@@ -81,7 +81,7 @@ async fn what_is_wrong_with_a_key_is_pointed_to() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_subscription_is_pointed_to() {
+async fn subscription_faults_are_pointed_to() {
     let api = TestApi::with(roomy(), None).await;
     let good = registration(&fcm("x"), json!({}));
     let push = |change: Value| json!({"subscription": with(&push_subscription(&fcm("x")), change)});
@@ -107,23 +107,7 @@ async fn what_is_wrong_with_a_subscription_is_pointed_to() {
         ("off the curve", keys(json!({"p256dh": format!("BA{}", "A".repeat(85))})), &["/subscription/keys/p256dh"]),
         ("short", keys(json!({"auth": "AAAA"})), &["/subscription/keys/auth"]),
         ("base64", keys(json!({"auth": "*"})), &["/subscription/keys/auth"]),
-        ("past", push(json!({"expirationTime": 1_000})), &["/subscription/expirationTime"]),
-        ("huge", push(json!({"expirationTime": 1e30})), &["/subscription/expirationTime"]),
-        ("user", with(&good, json!({"user_id": ""})), &["/user_id"]),
-        ("user", with(&good, json!({"user_id": "é".repeat(256)})), &["/user_id"]),
         ("token", with(&good, json!({"user_token": "x"})), &["/user_token"]),
-        ("tags", with(&good, json!({"tags": vec!["t"; 51]})), &["/tags"]),
-        ("tag", with(&good, json!({"tags": ["a", "t".repeat(65)]})), &["/tags/1"]),
-        ("tag", with(&good, json!({"tags": ["a", 1]})), &["/tags/1"]),
-        ("attribute", with(&good, json!({"attributes": {"a/b": [1]}})), &["/attributes/a~1b"]),
-        ("null", with(&good, json!({"attributes": {"a": null}})), &["/attributes/a"]),
-        ("NUL", with(&good, json!({"attributes": {"a": "\u{0}"}})), &["/attributes/a"]),
-        ("name", with(&good, json!({"attributes": {"": 1}})), &["/attributes/"]),
-        ("large", with(&good, json!({"attributes": {"a": "x".repeat(2048)}})), &["/attributes"]),
-        ("topics", with(&good, json!({"topics": vec!["t"; 51]})), &["/topics"]),
-        ("topic", with(&good, json!({"topics": ["a", "b c"]})), &["/topics/1"]),
-        ("locale", with(&good, json!({"locale": "e_n"})), &["/locale"]),
-        ("timezone", with(&good, json!({"timezone": "+02:00"})), &["/timezone"]),
         ("key id", with(&good, json!({"vapid_key_id": "x"})), &["/vapid_key_id"]),
         ("key", with(&good, json!({"vapid_key_id": "vk_019aa000-0000-7000-8000-000000000000"})), &["/vapid_key_id"]),
         ("replaces", with(&good, json!({"replaces": {"id": nowhere}})), &["/replaces"]),
@@ -132,12 +116,49 @@ async fn what_is_wrong_with_a_subscription_is_pointed_to() {
         ("unknown", with(&good, json!({"colour": 1})), &["/colour"]),
         (
             "several",
-            with(&push(json!({"endpoint": "x"})), json!({"tags": [""], "locale": ""})),
-            &["/locale", "/tags/0", "/subscription/endpoint"],
+            with(
+                &push(json!({"endpoint": "x"})),
+                json!({"tags": [""], "vapid_key_id": "vk_019aa000-0000-7000-8000-000000000000"}),
+            ),
+            &["/vapid_key_id", "/subscription/endpoint"],
         ),
     ];
     check(&api, Method::POST, "/v1/apps/shop/subscriptions", &api.key, cases).await;
 
+    for (name, details, at) in [
+        (
+            "past",
+            json!({"subscription": with(&push_subscription(&fcm("past")), json!({"expirationTime": 1_000}))}),
+            "/subscription/expirationTime",
+        ),
+        (
+            "huge",
+            json!({"subscription": with(&push_subscription(&fcm("huge")), json!({"expirationTime": 1e30}))}),
+            "/subscription/expirationTime",
+        ),
+        ("tags", json!({"tags": vec!["t"; 51]}), "/tags"),
+        ("tag", json!({"tags": ["a", "t".repeat(65)]}), "/tags/1"),
+        ("number", json!({"tags": ["a", 1]}), "/tags/1"),
+        ("attribute", json!({"attributes": {"a/b": [1]}}), "/attributes/a~1b"),
+        ("null", json!({"attributes": {"a": null}}), "/attributes/a"),
+        ("name", json!({"attributes": {"": 1}}), "/attributes/"),
+        ("large", json!({"attributes": {"a": "x".repeat(2048)}}), "/attributes"),
+        ("topics", json!({"topics": vec!["t"; 51]}), "/topics"),
+        ("topic", json!({"topics": ["a", "b c"]}), "/topics/1"),
+        ("locale", json!({"locale": "e_n"}), "/locale"),
+        ("timezone", json!({"timezone": "-03:30"}), "/timezone"),
+        ("user", json!({"user_id": ""}), "/user_id"),
+        ("long user", json!({"user_id": "é".repeat(256), "user_token": "x"}), "/user_id"),
+        ("consent", json!({"consent": "yes"}), "/consent"),
+        ("consented", json!({"consent": {"at": "yesterday"}}), "/consent/at"),
+    ] {
+        let made = api
+            .post("/subscriptions", with(&registration(&fcm(&name.replace(' ', "-")), json!({})), details))
+            .await
+            .ok(201);
+        assert_eq!(made["refused"][0]["pointer"], at, "{name}: {made}");
+        assert_eq!(made["refused"].as_array().unwrap().len(), 1, "{name}: {made}");
+    }
     let there = api.subscribe(&fcm("there"), json!({"attributes": {"kept": "x".repeat(1500)}})).await;
     let path = format!("/v1/apps/shop/subscriptions/{}", there["id"].as_str().unwrap());
     let cases: Vec<Case> = vec![
@@ -154,7 +175,7 @@ async fn what_is_wrong_with_a_subscription_is_pointed_to() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_message_is_pointed_to() {
+async fn message_faults_are_pointed_to() {
     let api = TestApi::start().await;
     let known = api.subscribe(&fcm("a"), json!({})).await["id"].as_str().unwrap().to_owned();
     let unknown = "sub_019aa000-0000-7000-8000-000000000000";
@@ -269,7 +290,7 @@ async fn wrong_parameters_and_headers_are_named() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_json_are_told_from_wrong_json() {
+async fn invalid_json_differs_from_wrong_json() {
     let api = TestApi::start().await;
     let post = |kind: &'static str, body: Vec<u8>| {
         let request = Request::post("/v1/apps/shop/messages")
@@ -297,7 +318,7 @@ async fn bodies_that_are_no_json_are_told_from_wrong_json() {
 }
 
 #[tokio::test]
-async fn a_topic_that_is_not_there_is_refused_or_warned_of_where_browsers_may_make_topics() {
+async fn missing_topic_is_refused_or_warned_about() {
     let api = TestApi::start().await;
     let send = json!({"to": {"topic": "nwes"}, "content": content()});
     for path in ["/messages", "/messages?dry_run=true"] {

@@ -3,6 +3,8 @@
 
 mod bodies;
 mod foreign;
+mod hostile;
+mod keys;
 mod repeats;
 mod security;
 mod things;
@@ -14,10 +16,11 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::Settings;
-use bellwire::testkit::model::clock::uuid_of;
-use bellwire::testkit::model::id::{DeadLetterId, MessageId, SubscriptionId, TeammateId};
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
 use bellwire::testkit::store::outcomes::alerts::{self, Alert, Kind};
+use bellwire_core::clock::uuid_of;
+use bellwire_core::id::{DeadLetterId, MessageId, SubscriptionId, TeammateId};
+use bellwire_core::scope::Scope;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -207,6 +210,10 @@ impl Walk {
                 "{passkey}" => self.passkey(shown).await,
                 "{alert}" => self.alert(n).await,
                 "{import}" => text(&self.api.post("/imports", json!([])).await.ok(201)["id"]),
+                "{code}" => {
+                    let begin = format!("/v1/apps/shop/subscriptions/{subscription_id}/diagnoses");
+                    text(&self.api.call(Method::POST, &begin, Some(&self.api.key), None).await.ok(200)["code"])
+                }
                 "{erasure}" => {
                     let erase = format!("/v1/apps/shop/users/user-{n}");
                     text(&self.api.call(Method::DELETE, &erase, Some(&self.api.key), None).await.ok(200)["id"])
@@ -342,7 +349,7 @@ pub async fn description(api: &TestApi) -> Value {
 }
 
 #[tokio::test]
-async fn every_route_lets_in_whom_its_description_names_and_nobody_else() {
+async fn each_route_admits_only_documented_callers() {
     let walk = Walk::begin().await;
     let mut operations = operations(&description(&walk.api).await);
     // Last what is the end of the app that all the others are about.
@@ -377,7 +384,7 @@ const OF_VIEWERS: [&str; 6] = [
 ];
 
 #[tokio::test]
-async fn a_viewer_is_refused_by_every_route_that_acts() {
+async fn viewer_is_refused_by_acting_routes() {
     let walk = Walk::begin().await;
     let is_theirs =
         |path: &str| OF_VIEWERS.iter().any(|theirs| path == *theirs || path.starts_with(&format!("{theirs}/")));
@@ -400,7 +407,7 @@ async fn a_viewer_is_refused_by_every_route_that_acts() {
 }
 
 #[tokio::test]
-async fn what_is_open_to_everybody_is_known_by_name_and_scopes_are_those_that_keys_may_have() {
+async fn public_routes_and_scopes_are_listed() {
     let api = TestApi::start().await;
     let mut public = BTreeSet::new();
     let known: BTreeSet<&str> = Scope::OF_APPS.into_iter().chain(Scope::OF_SERVER).map(Scope::name).collect();
@@ -419,7 +426,7 @@ async fn what_is_open_to_everybody_is_known_by_name_and_scopes_are_those_that_ke
     assert_eq!(
         public,
         PUBLIC.map(str::to_owned).into(),
-        "declare `security` in its utoipa::path, or name it in PUBLIC"
+        "give its handler an argument that authenticates, or name it in PUBLIC"
     );
 }
 

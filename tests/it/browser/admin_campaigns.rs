@@ -2,8 +2,8 @@
 //! started by its number, watched to its end, copied and deleted; who only looks is offered nothing that acts.
 
 use axum::http::Method;
-use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::server::campaigns;
+use bellwire_core::clock::Clock;
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ async fn campaign(site: &Site, slug: &str) -> Value {
 }
 
 #[tokio::test]
-async fn in_chromium_a_segment_is_made_by_rows_and_as_text_and_shows_its_members() {
+async fn in_chromium_a_segment_is_built_and_shown() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe_with("fcm", 0..20, json!({"tags": ["beta"], "topics": ["news"]})).await;
     site.app.subscribe_with("mozilla", 100..104, json!({"topics": ["news"]})).await;
@@ -88,7 +88,7 @@ fn is_noted(said: &str) -> bool {
 }
 
 #[tokio::test]
-async fn in_chromium_a_campaign_is_written_tried_started_watched_to_its_end_and_copied() {
+async fn in_chromium_a_campaign_runs_and_is_copied() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe_with("fcm", 0..20, json!({"tags": ["beta"]})).await;
     site.app.subscribe_with("mozilla", 104..105, json!({"user_id": "ann"})).await;
@@ -195,7 +195,7 @@ async fn in_chromium_a_campaign_is_written_tried_started_watched_to_its_end_and_
 }
 
 #[tokio::test]
-async fn in_chromium_a_viewer_sees_what_is_planned_and_is_offered_no_act() {
+async fn in_chromium_a_viewer_sees_plans_without_actions() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe_with("fcm", 0..3, json!({"tags": ["beta"]})).await;
     let plan = json!({"slug": "spring", "message": {"to": {"all": true}, "content": {"title": "Spring"}}});

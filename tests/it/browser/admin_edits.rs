@@ -29,7 +29,7 @@ async fn until_member(site: &Site, path: &str, pointer: &str, wanted: Value) {
 }
 
 #[tokio::test]
-async fn in_chromium_two_who_change_the_same_thing_do_not_overwrite_each_other() {
+async fn in_chromium_concurrent_edits_do_not_overwrite() {
     let (site, home, elsewhere) = (Site::for_admins().await, TempDir::new(), TempDir::new());
     let template = |title: &str| json!({"content": {"title": title}});
     site.call(Method::PUT, "/templates/welcome", template("Hello")).await;

@@ -2,10 +2,10 @@
 //! caps that are set.
 
 use axum::http::Method;
-use bellwire::testkit::model::delivery::{Ending, ReceiptKind};
-use bellwire::testkit::policy::runaway::Guard;
 use bellwire::testkit::server::maintenance;
 use bellwire::testkit::store::queue::guards;
+use bellwire_core::delivery::{Ending, ReceiptKind};
+use bellwire_rules::policy::runaway::Guard;
 use serde_json::{Value, json};
 
 use super::admin_stories::{look_at, says};
@@ -46,7 +46,7 @@ async fn guard(site: &Site) -> Value {
 }
 
 #[tokio::test]
-async fn in_chromium_an_app_that_is_held_is_released_and_caps_are_set_where_people_do_not_want_more() {
+async fn in_chromium_a_held_app_is_released() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe("fcm", 0..3).await;
     site.app.subscribe("mozilla", 100..101).await;

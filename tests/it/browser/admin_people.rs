@@ -2,8 +2,8 @@
 //! key, and as a viewer.
 
 use axum::http::Method;
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use super::admin_stories::{invite, look_at, says};
@@ -85,7 +85,7 @@ async fn sign_in_with_key(chromium: &mut Chromium, story: &Story) {
 }
 
 #[tokio::test]
-async fn in_chromium_it_is_told_why_somebody_did_not_get_a_message_and_it_is_sent_or_called_off() {
+async fn in_chromium_a_missed_delivery_is_explained() {
     let (story, home) = (with_an_outage().await, TempDir::new());
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
@@ -155,7 +155,7 @@ async fn in_chromium_it_is_told_why_somebody_did_not_get_a_message_and_it_is_sen
 }
 
 #[tokio::test]
-async fn in_chromium_the_base_is_told_of_and_one_person_is_tested_and_erased_but_not_by_a_viewer() {
+async fn in_chromium_a_person_is_tested_and_erased() {
     let (story, home) = (with_an_outage().await, TempDir::new());
     let link = invite(&story.site, "vic@example.com", json!([{"role": "viewer"}])).await;
     let mut chromium = Chromium::start(home.path()).await;

@@ -37,7 +37,7 @@ async fn click(chromium: &mut Chromium, selector: &str) {
 const MAY_SAVE: &str = "document.getElementById('save-policy') && !document.getElementById('save-policy').disabled";
 
 #[tokio::test]
-async fn in_chromium_a_policy_is_written_tried_against_an_outage_saved_and_removed() {
+async fn in_chromium_a_policy_is_simulated_and_saved() {
     let (site, home) = (with_a_campaign().await, TempDir::new());
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
@@ -111,7 +111,7 @@ fn is_noted(said: &str) -> bool {
 }
 
 #[tokio::test]
-async fn in_chromium_checks_come_with_what_mends_them_and_a_single_dead_letter_can_be_put_aside() {
+async fn in_chromium_checks_name_their_remedy() {
     let (site, home) = (with_a_campaign().await, TempDir::new());
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
@@ -145,7 +145,7 @@ const ACTS: &str = "^(Save|Send|Hold|Release|Open the breaker|Close the breaker|
 Invite|Delete|Remove|Retry|Create|Import|Disable|Reset|Unsubscribe|Resolve)";
 
 #[tokio::test]
-async fn in_chromium_a_viewer_is_offered_no_act_on_any_page() {
+async fn in_chromium_a_viewer_has_no_actions() {
     let (site, home) = (with_a_campaign().await, TempDir::new());
     let mut chromium = Chromium::start(home.path()).await;
     let link = invite(&site, "ann@example.com", json!([{"role": "viewer", "app": "shop"}])).await;

@@ -2,8 +2,8 @@
 //! empty server is led to a notification in their own browser.
 
 use axum::http::Method;
-use bellwire::testkit::model::base64url;
-use bellwire::testkit::simulate::gateways::Minted;
+use bellwire_core::base64url;
+use bellwire_simulator::gateways::Minted;
 use chrono::{TimeDelta, Utc};
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ fn page(site: &Site, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_does() {
+async fn in_chromium_an_admin_changes_keys_and_team() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe("fcm", 0..24).await;
     site.call(Method::POST, "/vapid-keys", json!({})).await;
@@ -188,7 +188,7 @@ async fn in_chromium_an_admin_changes_keys_and_team_and_is_told_first_what_that_
 }
 
 #[tokio::test]
-async fn in_chromium_a_viewer_sees_settings_and_is_told_who_may_change_them() {
+async fn in_chromium_a_viewer_sees_read_only_settings() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe("fcm", 0..3).await;
     let mut chromium = Chromium::start(home.path()).await;
@@ -232,7 +232,7 @@ async fn subscribe(site: &Site, chromium: &mut Chromium, minted: &Minted) {
 }
 
 #[tokio::test]
-async fn in_chromium_whoever_comes_to_an_empty_server_is_led_to_a_notification() {
+async fn in_chromium_first_run_leads_to_a_notification() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     empty(&site).await;
     let mut chromium = Chromium::start(home.path()).await;
@@ -299,7 +299,7 @@ async fn in_chromium_whoever_comes_to_an_empty_server_is_led_to_a_notification()
 }
 
 #[tokio::test]
-async fn in_firefox_the_first_run_ends_with_a_push_that_really_came() {
+async fn in_firefox_first_run_ends_with_a_push() {
     let (site, profile) = (Site::for_admins().await, TempDir::new());
     let origin = json!({"add_origins": [site.origin]});
     site.app.operate(Method::PATCH, "/v1/apps/shop", origin).await.ok(200);

@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::rollups;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -80,7 +80,7 @@ async fn lanes(site: &Site) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn in_chromium_an_operator_sees_a_campaign_and_holds_a_lane() {
+async fn in_chromium_an_operator_holds_a_lane() {
     let (site, home) = (with_a_campaign().await, TempDir::new());
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
@@ -184,7 +184,7 @@ pub(super) async fn invite(site: &Site, email: &str, roles: Value) -> String {
 }
 
 #[tokio::test]
-async fn in_firefox_whoever_is_invited_sets_a_password_and_sees_what_the_role_allows() {
+async fn in_firefox_an_invited_teammate_sets_a_password() {
     let (site, profile) = (with_a_campaign().await, TempDir::new());
     let link = invite(&site, "ann@example.com", json!([{"role": "viewer"}])).await;
     let mut firefox = start_with(&site, &profile.path().join("profile"), &json!({})).await;

@@ -1,14 +1,16 @@
 //! Files of subscriptions on the admin page, in Chromium: one is tried, its columns are named, it is taken in, one that broke off
 //! goes on, and all is taken out again; a composer leaves out who does not click.
 
-use axum::http::Method;
+use axum::http::{Method, Request};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 use super::admin_stories::{look_at, says};
 use super::chromium::Chromium;
 use super::hands::{appears, choose, click, sign_in, sign_in_as_viewer, write};
 use super::site::Site;
 use super::{until, when};
+use crate::api::HERE;
 use crate::support::TempDir;
 use crate::support::push_service::Browser;
 
@@ -32,7 +34,7 @@ async fn subscriptions(site: &Site) -> usize {
 }
 
 #[tokio::test]
-async fn in_chromium_a_file_is_tried_its_columns_are_named_it_is_taken_in_and_one_that_broke_off_goes_on() {
+async fn in_chromium_an_interrupted_import_resumes() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     let mut chromium = Chromium::start(home.path()).await;
     chromium.listen().await;
@@ -86,8 +88,12 @@ async fn in_chromium_a_file_is_tried_its_columns_are_named_it_is_taken_in_and_on
 
     // Another file broke off; with its file chosen once more it goes on where it was.
     let lines: Vec<String> = ["cid", "dan"].iter().map(|name| subscription(name).to_string()).collect();
-    let broken = site.app.call(Method::POST, "/v1/apps/shop/imports", json!({"no": "array"})).await;
-    assert_eq!(broken.status, 400, "{}", broken.json);
+    let broken = Request::post("/v1/apps/shop/imports").header("content-type", "application/json");
+    let broken = broken.header("authorization", format!("Bearer {}", site.key)).extension(HERE);
+    assert_eq!(
+        site.app.router.clone().oneshot(broken.body(axum::body::Body::from("[")).unwrap()).await.unwrap().status(),
+        400
+    );
     let import = site.get("/imports").await["data"][0].clone();
     assert_eq!((&import["format"], &import["finished_at"]), (&json!("json"), &Value::Null), "{import}");
     let id = import["id"].as_str().unwrap();
@@ -124,7 +130,7 @@ async fn in_chromium_a_file_is_tried_its_columns_are_named_it_is_taken_in_and_on
 }
 
 #[tokio::test]
-async fn in_chromium_composers_leave_out_who_does_not_click_and_give_each_their_own_hour() {
+async fn in_chromium_composer_sets_sunset_and_own_hour() {
     let (site, home) = (Site::for_admins().await, TempDir::new());
     site.app.subscribe("fcm", 0..2).await;
     let mut chromium = Chromium::start(home.path()).await;

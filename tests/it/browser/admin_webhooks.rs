@@ -3,7 +3,7 @@
 
 use axum::http::Method;
 use bellwire::testkit::hooks::Sender;
-use bellwire::testkit::model::lane::Gateway;
+use bellwire_core::lane::Gateway;
 use serde_json::{Value, json};
 
 use super::admin_stories::{look_at, says};
@@ -33,7 +33,7 @@ async fn trial(chromium: &mut Chromium, words: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_chromium_a_webhook_is_made_tried_changed_and_deleted_and_what_failed_is_replayed() {
+async fn in_chromium_a_webhook_is_replayed() {
     let receiver = PushService::start(&[(HOST, Gateway::Other)]).await;
     let site = Site::for_admins_beside((receiver.hosts.clone(), receiver.ca_pem.clone())).await;
     let home = TempDir::new();

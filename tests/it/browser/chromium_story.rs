@@ -12,8 +12,7 @@ use crate::support::TempDir;
 /// The plaintext that a gateway is given for a message, and the message's id.
 pub(super) async fn pushed(site: &Site, message: Value) -> (String, String) {
     let config = site.get("/config").await;
-    let key =
-        bellwire::testkit::model::base64url::decode_any(config["application_server_key"].as_str().unwrap()).unwrap();
+    let key = bellwire_core::base64url::decode_any(config["application_server_key"].as_str().unwrap()).unwrap();
     let minted = site.app.simulator.mint("fcm.bellwire.test", 1, Some(&key)).unwrap();
     let keys = json!({"p256dh": minted.p256dh, "auth": minted.auth});
     let subscription = json!({"subscription": {"endpoint": minted.endpoint, "keys": keys}});

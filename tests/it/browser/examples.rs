@@ -6,9 +6,9 @@ use std::process::Stdio;
 
 use axum::http::Method;
 use bellwire::testkit::hooks::{Sender, pack};
-use bellwire::testkit::model::lane::Gateway;
+use bellwire_core::lane::Gateway;
 use bytes::Bytes;
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
@@ -27,15 +27,15 @@ use crate::support::push_service::PushService;
 
 /// Where the shop's backend hears of events, as the server reaches it.
 const HOOKS: &str = "hooks.shop.test";
-/// Where the examples look for the server.
-const SERVER: &str = "http://localhost:8787";
+/// Addresses of the server in the examples, and in the recipes.
+const SERVERS: [&str; 2] = ["http://localhost:8787", "https://push.example.com"];
 
-fn root() -> &'static Path {
+pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A copy of an example for that server, without what was installed or built in it.
-fn copy(example: &str, site: &Site) -> TempDir {
+/// Copies an example for that server, with its packages and the SDK's, but without what was built in it.
+pub(super) async fn copy(example: &str, site: &Site) -> TempDir {
     let to = TempDir::new();
     let mut directories = vec![PathBuf::new()];
     while let Some(directory) = directories.pop() {
@@ -44,24 +44,42 @@ fn copy(example: &str, site: &Site) -> TempDir {
             let entry = entry.expect("an entry");
             let path = directory.join(entry.file_name());
             match entry.file_name().to_str().expect("UTF-8") {
-                "node_modules" | "dist" | "__pycache__" => {}
+                "node_modules" | "dist" | "__pycache__" | ".angular" | ".next" | ".nuxt" | ".output" => {}
                 _ if entry.path().is_dir() => directories.push(path),
                 _ => {
                     let text = std::fs::read_to_string(entry.path()).expect("a text");
-                    std::fs::write(to.path().join(path), text.replace(SERVER, &site.origin)).expect("a file of ours");
+                    let text = SERVERS.iter().fold(text, |text, server| text.replace(server, &site.origin));
+                    std::fs::write(to.path().join(path), text).expect("a file of ours");
                 }
             }
         }
     }
-    let installed = root().join("examples").join(example).join("node_modules");
-    if installed.exists() {
-        std::os::unix::fs::symlink(installed, to.path().join("node_modules")).expect("a link");
+    if to.path().join("package-lock.json").exists() {
+        install(example, &to, site).await;
     }
     to
 }
 
+/// Installs what the lock file names, from the example itself, and the SDK from the server. Bundlers refuse links that lead elsewhere.
+async fn install(example: &str, to: &TempDir, site: &Site) {
+    let installed = root().join("examples").join(example).join("node_modules");
+    let from = installed.to_str().expect("UTF-8");
+    // By hard links, or by copies where the directories are on different disks.
+    sh("cp -al \"$1\" . 2>/dev/null || cp -a \"$1\" . && rm -rf node_modules/@bellwire", from, to).await;
+    let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
+    let uri = format!("{}/sdk/bellwire-web.tgz", site.origin).parse().expect("a URL");
+    let package = client.get(uri).await.expect("it answers").into_body().collect().await.expect("a body");
+    std::fs::write(to.path().join("sdk.tgz"), package.to_bytes()).expect("a file of ours");
+    let sdk = "node_modules/@bellwire/web";
+    sh("mkdir -p \"$1\" && tar -xzf sdk.tgz -C \"$1\" --strip-components=1", sdk, to).await;
+}
+
+async fn sh(script: &str, argument: &str, at: &TempDir) {
+    run("/bin/sh", &["-c", script, "sh", argument], at).await;
+}
+
 /// Runs what is to be run once, with a tool from the repository.
-async fn run(tool: &str, arguments: &[&str], at: &TempDir) {
+pub(super) async fn run(tool: &str, arguments: &[&str], at: &TempDir) {
     let mut command = Command::new(root().join(tool));
     let output = command.args(arguments).current_dir(at.path()).output().await;
     let output = output.unwrap_or_else(|error| panic!("{tool}: {error}; `make test` installs it"));
@@ -70,15 +88,15 @@ async fn run(tool: &str, arguments: &[&str], at: &TempDir) {
 }
 
 /// A backend that runs. Dropping it kills it.
-struct Backend {
+pub(super) struct Backend {
     _process: Child,
     said: mpsc::UnboundedReceiver<String>,
-    origin: String,
+    pub(super) origin: String,
 }
 
 impl Backend {
     /// Starts it, and waits until it says, behind these words, where it listens.
-    async fn start(mut command: Command, listening: &str) -> Self {
+    pub(super) async fn start(mut command: Command, listening: &str) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().expect("it runs");
         let (tell, said) = mpsc::unbounded_channel();
@@ -263,9 +281,9 @@ async fn hear(shop: &Shop, backend: &mut Backend) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_plain_site_and_the_node_backend_make_a_shop() {
+async fn plain_site_and_node_backend_make_a_shop() {
     let shop = Shop::open().await;
-    let (pages, program) = (copy("plain-site", &shop.site), copy("node-backend", &shop.site));
+    let (pages, program) = (copy("plain-site", &shop.site).await, copy("node-backend", &shop.site).await);
     let description = shop.site.app.call(Method::GET, "/openapi.json", Value::Null).await.ok(200);
     std::fs::write(program.path().join("openapi.json"), description.to_string()).expect("a file of ours");
     run("tests/clients/node_modules/.bin/openapi-typescript", &["openapi.json", "-o", "client.d.ts"], &program).await;
@@ -278,9 +296,9 @@ async fn the_plain_site_and_the_node_backend_make_a_shop() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_react_site_and_the_python_backend_make_a_shop() {
+async fn react_site_and_python_backend_make_a_shop() {
     let shop = Shop::open().await;
-    let (pages, program) = (copy("react-site", &shop.site), copy("python-backend", &shop.site));
+    let (pages, program) = (copy("react-site", &shop.site).await, copy("python-backend", &shop.site).await);
     run("static/admin/node_modules/.bin/tsc", &[], &pages).await;
     run("static/admin/node_modules/.bin/vite", &["build", "--logLevel", "warn"], &pages).await;
     let mut command = Command::new("python3");

@@ -19,7 +19,11 @@ mod examples;
 mod firefox;
 mod firefox_story;
 mod hands;
+mod recipes;
 mod shop;
+mod shop_clicks;
+mod shop_diagnosis;
+mod shop_own_pushes;
 mod shop_stories;
 mod site;
 

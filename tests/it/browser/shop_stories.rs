@@ -44,7 +44,7 @@ fn titles(displayed: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn in_firefox_each_push_shows_one_notification_beside_a_sites_own_listener() {
+async fn in_firefox_one_notification_per_push() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", ORDINARY_WORKER);
@@ -79,7 +79,7 @@ async fn register(chromium: &mut Chromium, shop: &Shop, kind: &str) {
 }
 
 #[tokio::test]
-async fn in_chromium_each_push_shows_one_notification_beside_a_sites_own_listener() {
+async fn in_chromium_one_notification_per_push() {
     let (shop, home) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", ORDINARY_WORKER);
@@ -132,7 +132,7 @@ async fn subscriptions_registered_by_hand_send_receipts_too() {
 }
 
 #[tokio::test]
-async fn who_blocks_site_data_in_firefox_gets_values_and_the_page_goes_on() {
+async fn firefox_without_site_data_gets_values() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{ userId: null }");
     let blocked = json!({"network.cookie.cookieBehavior": 2});
@@ -162,7 +162,7 @@ const GONE_BEFORE_ANSWERED: &str = "(async () => {
 })()";
 
 #[tokio::test]
-async fn a_logout_takes_notifications_away_while_the_server_is_down_and_none_counts_as_closed() {
+async fn logout_removes_notifications_without_closed_receipts() {
     let (mut shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put_page("{}");
     shop.put("/service-worker.js", LINES_OF_INIT);
@@ -190,7 +190,7 @@ async fn a_logout_takes_notifications_away_while_the_server_is_down_and_none_cou
 }
 
 #[tokio::test]
-async fn who_logs_in_next_in_firefox_sees_nothing_of_what_was_for_somebody_else() {
+async fn firefox_shows_the_next_user_nothing_foreign() {
     let (shop, profile) = (Shop::open(Scheme::Http).await, TempDir::new());
     let made = shop.server.call(Method::POST, "/identity-keys", json!({"name": "site", "form": "hmac"})).await;
     let signed = |user: &str| plain_hmac(user, made["secret"].as_str().unwrap());
@@ -246,7 +246,7 @@ const VERSION: &str = "navigator.serviceWorker.getRegistration().then((r) => new
 }))";
 
 #[tokio::test]
-async fn over_https_a_module_worker_is_updated_in_firefox_and_no_receipt_is_lost() {
+async fn https_module_worker_updates_in_firefox() {
     let (shop, profile) = (Shop::open(Scheme::Https).await, TempDir::new());
     shop.put_page(MODULE_OPTIONS);
     shop.put("/service-worker.js", &module_worker(1));
@@ -284,7 +284,7 @@ async fn over_https_a_module_worker_is_updated_in_firefox_and_no_receipt_is_lost
 }
 
 #[tokio::test]
-async fn over_https_a_module_worker_is_updated_in_chromium_and_no_receipt_is_lost() {
+async fn https_module_worker_updates_in_chromium() {
     let (shop, home) = (Shop::open(Scheme::Https).await, TempDir::new());
     shop.put_page(MODULE_OPTIONS);
     shop.put("/service-worker.js", &module_worker(1));
@@ -316,7 +316,7 @@ async fn over_https_a_module_worker_is_updated_in_chromium_and_no_receipt_is_los
 }
 
 #[tokio::test]
-async fn what_stands_in_the_way_is_told_to_whom_it_concerns_in_chromium() {
+async fn obstacles_are_reported_in_chromium() {
     let (shop, home) = (Shop::open(Scheme::Http).await, TempDir::new());
     shop.put("/service-worker.js", LINES_OF_INIT);
     let mut chromium = Chromium::start(home.path()).await;

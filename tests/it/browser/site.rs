@@ -8,8 +8,8 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{Method, Request};
 use bellwire::testkit::api::RelyingParty;
-use bellwire::testkit::gateway::HostMapping;
-use bellwire::testkit::model::clock::Clock;
+use bellwire_core::clock::Clock;
+use bellwire_gateway::HostMapping;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -51,7 +51,7 @@ pub struct Site {
     pub origin: String,
     slug: &'static str,
     /// The secret of a key of that app.
-    key: String,
+    pub key: String,
     scheme: Scheme,
     addr: SocketAddr,
     serving: Option<JoinHandle<()>>,
@@ -65,7 +65,7 @@ impl Site {
         let visit = Request::get("/example/").header("host", host).extension(ConnectInfo(site.addr));
         let visited = site.app.router.clone().oneshot(visit.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(visited.status(), 200);
-        let key = json!({"name": "browser", "scopes": bellwire::testkit::store::keys::api_keys::Scope::OF_APPS});
+        let key = json!({"name": "browser", "scopes": bellwire_core::scope::Scope::OF_APPS});
         let made = site.app.operate(Method::POST, "/v1/apps/example/api-keys", key).await.ok(201);
         site.key = made["secret"].as_str().unwrap().to_owned();
         site

@@ -31,7 +31,7 @@ async fn topics_are_made_listed_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn segments_are_set_listed_counted_sent_to_and_deleted() {
+async fn segments_are_managed_at_the_shell() {
     let shell = Shell::with_app().await;
     let set = ["segment", "set", "paying", "plan = 'pro' or tag('beta')", "--app", "shop", "--description", "Who pays"];
     let made = shell.json(&set).await;
@@ -88,7 +88,7 @@ async fn caps_are_set_shown_and_cleared() {
 }
 
 #[tokio::test]
-async fn templates_are_put_tried_sent_and_deleted_at_the_shell() {
+async fn templates_are_managed_at_the_shell() {
     let shell = Shell::with_app().await;
     let of_shop = ["--app", "shop"];
     let put = ["template", "put", "welcome", "--app", "shop", "--file", "-"];
@@ -117,4 +117,17 @@ async fn templates_are_put_tried_sent_and_deleted_at_the_shell() {
     shell.ok(&[&["template", "delete", "welcome"][..], &of_shop].concat()).await;
     let gone = shell.refused(&[&["template", "show", "welcome"][..], &of_shop].concat()).await;
     assert!(gone.contains("There is no such template. `bellwire template list` shows those that there are."), "{gone}");
+}
+
+#[tokio::test]
+async fn pruned_subscriptions_are_counted_and_restored() {
+    let shell = Shell::with_app().await;
+    let restore = ["app", "restore-pruned", "shop", "--since", "2020-01-31"];
+    let done = shell.json(&[&restore[..], &["--dry-run"]].concat()).await;
+    assert_eq!(done, json!({"dry_run": true, "restored": 0, "more": false}));
+    let said =
+        String::from_utf8(shell.ok(&[&restore[..], &["--until", "2020-02-01"]].concat()).await.stdout).expect("UTF-8");
+    assert_eq!(said, "0 subscriptions are active again.\n");
+    let refused = shell.refused(&[&restore[..], &["--until", "2020-01-30", "--lane", "7"]].concat()).await;
+    assert!(refused.contains("--until") && refused.contains("--lane"), "{refused}");
 }

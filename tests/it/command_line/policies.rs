@@ -33,7 +33,7 @@ async fn refused(dir: &TempDir, args: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn a_preview_is_a_table_json_and_a_picture() {
+async fn preview_prints_table_json_and_picture() {
     let dir = TempDir::new();
     let table = text(&dir, &["preview", "--policy", SNS]).await;
     assert!(table.contains("10 retries, 11 POSTs at most, over 1325.00 s"), "{table}");
@@ -61,8 +61,11 @@ async fn a_preview_is_a_table_json_and_a_picture() {
 #[tokio::test]
 async fn presets_and_tiers_need_no_policy() {
     let dir = TempDir::new();
-    let preset = text(&dir, &["preview", "--preset", "sns-aws-managed"]).await;
+    let preset = text(&dir, &["preview", "--preset", "sns-aws-managed", "--ttl", "2419200"]).await;
     assert!(preset.contains("16–100015") && preset.lines().count() < 70, "{preset}");
+    let preset = text(&dir, &["preview", "--preset", "sns-aws-managed"]).await;
+    assert!(preset.contains("4333 POSTs before jitter"), "{preset}");
+    assert!(preset.contains("allows 100015 retries, but the time to live ends after 86400 s"), "{preset}");
     for (tier, last, count) in
         [("transactional", "60.00", "8 retries, 9 POSTs"), ("engagement", "960.00", "5 retries, 6 POSTs")]
     {
@@ -77,7 +80,7 @@ async fn presets_and_tiers_need_no_policy() {
 }
 
 #[tokio::test]
-async fn a_bad_policy_or_scenario_exits_with_2_and_says_where() {
+async fn bad_policy_exits_with_2_and_place() {
     let dir = TempDir::new();
     let long = r#"{"healthyRetryPolicy": {"minDelayTarget": 3600, "maxDelayTarget": 3600, "numRetries": 2}}"#;
     for (given, words) in [
@@ -135,7 +138,7 @@ async fn a_simulation_adds_up_and_repeats_itself() {
 }
 
 #[tokio::test]
-async fn a_scenario_can_be_printed_changed_and_read_again() {
+async fn scenario_prints_and_reads_back() {
     let dir = TempDir::new();
     let args = ["simulate", "--scenario", "throttled", "--tier", "engagement", "--ttl", "60", "--deliveries", "300"];
     let printed = text(&dir, &[&args[..], &["--without-breaker", "--show-scenario"]].concat()).await;

@@ -54,7 +54,7 @@ async fn everything(shell: &Shell) -> String {
     shell.ok(&["vapid", "rotate", "--app", "shop"]).await;
     let first = shell.exported("shop").await;
     let retired = lines(&first).into_iter().find(|line| line["state"] == "retired").expect("the first key");
-    let key = bellwire::testkit::webpush::keys::SigningKey::import(retired["private_key"].as_str().unwrap(), None);
+    let key = bellwire_webpush::keys::SigningKey::import(retired["private_key"].as_str().unwrap(), None);
     let key = key.expect("a key").public_base64();
     let hook = json!({"type": "webhook", "name": "CRM", "url": "https://hooks.example.com/x", "events": ["delivery.gone"],
         "max_events": 7, "policy": null, "enabled": false, "secret": "whsec_BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="});
@@ -91,7 +91,7 @@ async fn everything(shell: &Shell) -> String {
 }
 
 #[tokio::test]
-async fn a_whole_app_is_the_same_on_another_server_and_repeats_change_nothing() {
+async fn app_transfer_is_complete_and_repeatable() {
     let (here, there) = (Shell::with_app().await, Shell::new().await);
     let file = everything(&here).await;
     let at = here.write("everything.ndjson", &file);
@@ -129,10 +129,10 @@ async fn a_whole_app_is_the_same_on_another_server_and_repeats_change_nothing() 
 }
 
 #[tokio::test]
-async fn who_writes_a_list_of_subscribers_sets_nothing_of_an_app_that_exists() {
+async fn subscriber_list_does_not_change_an_app() {
     let shell = Shell::with_app().await;
     let before = shell.exported("shop").await;
-    let key = bellwire::testkit::webpush::keys::SigningKey::generate().expose_raw();
+    let key = bellwire_webpush::keys::SigningKey::generate().expose_raw();
     let settings = [
         json!({"type": "app", "slug": "shop", "name": "x", "origins": ["https://evil.example.com"], "allow_other_gateways": true}),
         json!({"type": "vapid_key", "state": "active", "subject": "mailto:e@evil.example.com", "private_key": *key}),
@@ -177,7 +177,7 @@ async fn who_writes_a_list_of_subscribers_sets_nothing_of_an_app_that_exists() {
 }
 
 #[tokio::test]
-async fn a_file_that_breaks_off_or_has_wrong_lines_ends_with_exit_code_1_and_a_report() {
+async fn faulty_file_exits_with_1_and_report() {
     let shell = Shell::with_app().await;
     let out = shell.exported("shop").await;
     let cut = out.lines().filter(|line| !line.contains("\"end\"")).map(|line| format!("{line}\n")).collect::<String>();
@@ -204,7 +204,7 @@ async fn a_file_that_breaks_off_or_has_wrong_lines_ends_with_exit_code_1_and_a_r
 }
 
 #[tokio::test]
-async fn an_import_whose_process_is_killed_goes_on_without_losing_or_doubling_anybody() {
+async fn killed_import_resumes_without_loss() {
     const N: usize = 3_500;
     let shell = Shell::with_app().await;
     let rows: Vec<String> = (0..N).map(|n| format!("{}\n", push_subscription(&fcm(&format!("k{n}"))))).collect();
@@ -237,7 +237,7 @@ async fn an_import_whose_process_is_killed_goes_on_without_losing_or_doubling_an
 }
 
 #[tokio::test]
-async fn an_export_goes_on_in_its_file_and_a_table_goes_to_standard_output() {
+async fn export_resumes_in_its_file() {
     let shell = Shell::with_app().await;
     let rows: String = (0..5).map(|n| format!("{}\n", push_subscription(&fcm(&format!("r{n}"))))).collect();
     shell.ok(&["import", &shell.write("rows.ndjson", &rows), "--app", "shop"]).await;
@@ -255,7 +255,7 @@ async fn an_export_goes_on_in_its_file_and_a_table_goes_to_standard_output() {
 }
 
 #[tokio::test]
-async fn an_import_that_cannot_begin_says_why_and_not_how_to_go_on() {
+async fn failed_import_start_gives_its_reason() {
     let shell = Shell::with_app().await;
     let row = push_subscription(&fcm("x")).to_string();
     let file = shell.write("rows.ndjson", &row);
@@ -269,7 +269,7 @@ async fn an_import_that_cannot_begin_says_why_and_not_how_to_go_on() {
         let told = shell.refused(arguments).await;
         assert!(told.contains(words) && !told.contains("goes on"), "{arguments:?}: {told}");
     }
-    let object = shell.write("object.json", &row);
+    let object = shell.write("object.json", &format!("[{row}"));
     let told = shell.refused(&["import", &object, "--app", "shop", "--dry-run"]).await;
     assert!(told.contains("JSON array") && !told.contains("--resume"), "{told}");
     let told = shell.refused(&["import", &object, "--app", "shop"]).await;
@@ -277,7 +277,7 @@ async fn an_import_that_cannot_begin_says_why_and_not_how_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_foreign_file_whose_types_are_called_as_lines_of_an_export_is_taken_in_whole() {
+async fn foreign_file_with_known_types_is_imported() {
     let shell = Shell::with_app().await;
     let rows: String = ["app", "webhook", "end"]
         .map(|kind| {
@@ -288,4 +288,33 @@ async fn a_foreign_file_whose_types_are_called_as_lines_of_an_export_is_taken_in
         .concat();
     let done = shell.json(&["import", &shell.write("rows.ndjson", &rows), "--app", "shop"]).await;
     assert_eq!((&done["added"], &done["left_out"], &done["refused"]), (&json!(3), &json!(0), &json!(0)), "{done}");
+}
+
+#[tokio::test]
+async fn files_not_understood_fail_and_dry_runs_report() {
+    let shell = Shell::with_app().await;
+    for (name, file) in [
+        ("empty.csv", include_str!("../../cases/import-nothing/empty.csv")),
+        ("no-heading.csv", include_str!("../../cases/import-nothing/no-heading.csv")),
+    ] {
+        let output = shell.run(&["import", &shell.write(name, file), "--app", "shop"]).await;
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{name}");
+        assert!(shown.contains("expected a line of names"), "{name}: {shown}");
+    }
+    let players = include_str!("../../cases/import-onesignal-opted-out/players.csv");
+    let output = shell.ok(&["import", &shell.write("players.csv", players), "--app", "shop", "--dry-run"]).await;
+    let shown = String::from_utf8_lossy(&output.stdout);
+    for cell in ["external_user_id", "user_id", "bob", "notification_types", "left_out"] {
+        assert!(shown.contains(cell), "{cell}: {shown}");
+    }
+    assert!(!shown.contains("LfTMJxOjLJ0HkOhCADcAeg"), "keys are secrets");
+    let powershell = include_bytes!("../../cases/vapid-keys/powershell-utf16.txt");
+    let file = shell.dir.path().join("powershell.txt");
+    std::fs::write(&file, powershell).expect("a file");
+    let key = shell.json(&["vapid", "import", "--app", "shop", &file.display().to_string()]).await;
+    assert_eq!(
+        key["public_key"],
+        "BFFcPW6545a5BNP-yn9U_c0MwemXvzddylFa0KbDtANfRTa-OlDzGPv5pUdZAqIhUCvvDVfgjFOyzApW8X2fk1Q"
+    );
 }

@@ -11,7 +11,7 @@ use crate::support::database::shared_postgres;
 use crate::support::{TempDir, TestDatabase};
 
 #[tokio::test]
-async fn people_are_invited_changed_reset_shut_out_and_removed() {
+async fn teammates_are_managed_at_the_shell() {
     let shell = Shell::with_app().await;
     let invited = shell.ok(&["admin", "invite", "Ann@example.com", "--role", "sender", "--app", "shop"]).await;
     let link = line(&invited);
@@ -42,7 +42,7 @@ async fn people_are_invited_changed_reset_shut_out_and_removed() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_user_is_copied_out_and_erased() {
+async fn user_data_is_exported_and_erased() {
     let shell = Shell::with_app().await;
     let user = ["ann@example.com", "--app", "shop"];
     let export = shell.ok(&[&["user", "export"], &user[..]].concat()).await;
@@ -130,7 +130,7 @@ async fn a_sunset_rule_is_given_at_the_shell() {
 }
 
 #[tokio::test]
-async fn figures_over_time_are_a_table_at_the_shell() {
+async fn metrics_are_a_table_at_the_shell() {
     let shell = Shell::with_app().await;
     let shown = shell.json(&["metrics", "--app", "shop", "--measure", "accepted,error_rate"]).await;
     assert_eq!(shown["data"][0]["metrics"], json!({"accepted": 0, "error_rate": null}));
@@ -151,7 +151,7 @@ async fn figures_over_time_are_a_table_at_the_shell() {
 }
 
 #[tokio::test]
-async fn the_audit_log_tells_what_was_done_at_the_shell() {
+async fn audit_log_is_read_at_the_shell() {
     let shell = Shell::with_app().await;
     let key = shell.json(&["key", "create", "--app", "shop", "--scope", "send", "--name", "server"]).await;
     let log = shell.json(&["audit", "list", "--app", "shop", "--actor", "local"]).await;
@@ -190,7 +190,7 @@ async fn an_app_is_made_listed_shown_and_changed() {
 }
 
 #[tokio::test]
-async fn a_site_begins_with_one_command_which_says_what_to_paste() {
+async fn init_prints_what_to_paste() {
     let shell = Shell::new().await;
     let init = ["init", "shop", "--origin", "http://localhost:3000"];
     let told = shell.ok(&[&init[..], &["--public-url", "https://push.example.com/"]].concat()).await;
@@ -225,7 +225,7 @@ async fn a_site_begins_with_one_command_which_says_what_to_paste() {
 }
 
 #[tokio::test]
-async fn an_app_is_deleted_by_whoever_says_its_name_twice() {
+async fn app_deletion_needs_its_name_twice() {
     let shell = Shell::with_app().await;
     let refused = shell.refused(&["app", "delete", "shop", "--yes-delete", "shoq"]).await;
     assert!(refused.contains("--yes-delete: must be"), "{refused}");
@@ -256,7 +256,7 @@ async fn identity_keys_are_made_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_argument_and_what_to_do() {
+async fn refusal_names_argument_and_remedy() {
     let shell = Shell::with_app().await;
     for (args, told) in [
         ("app create Shop --subject mailto:a@example.com", "bellwire: SLUG: must be 1 to 63 lower-case letters"),
@@ -331,7 +331,7 @@ async fn vapid_keys_move_from_server_to_server() {
 }
 
 #[tokio::test]
-async fn a_message_may_come_as_json_and_a_dry_run_sends_nothing() {
+async fn json_message_dry_run_sends_nothing() {
     let shell = Shell::with_app().await;
     let send = ["send", "--app", "shop"];
     let dry = shell.json(&[&send[..], &["--user", "42", "--title", "Hi", "--ttl", "2h", "--dry-run"]].concat()).await;
@@ -361,7 +361,7 @@ async fn a_message_may_come_as_json_and_a_dry_run_sends_nothing() {
 }
 
 #[tokio::test]
-async fn a_verb_does_not_begin_anew_in_a_wrong_directory() {
+async fn wrong_directory_creates_no_new_server() {
     let dir = TempDir::new();
     let output = run(bellwire(dir.path()).args(["app", "list"])).await;
     assert_eq!(output.status.code(), Some(1));
@@ -370,7 +370,7 @@ async fn a_verb_does_not_begin_anew_in_a_wrong_directory() {
 }
 
 #[tokio::test]
-async fn a_variable_that_is_no_setting_is_warned_of_by_name() {
+async fn unknown_variable_is_warned_about() {
     let shell = Shell::new().await;
     let output = run(shell.command(&["app", "list"]).env("BELLWIRE_LISSEN", "1")).await;
     assert!(output.status.success(), "{output:?}");
@@ -378,7 +378,7 @@ async fn a_variable_that_is_no_setting_is_warned_of_by_name() {
 }
 
 #[tokio::test]
-async fn a_start_waits_for_a_database_that_does_not_answer_yet() {
+async fn start_waits_for_an_unresponsive_database() {
     let (shell, database) = (Shell::new().await, TestDatabase::plain().await);
     let there = shared_postgres().socket();
     let sockets = shell.dir.path().join("sockets");

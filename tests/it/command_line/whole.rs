@@ -131,7 +131,7 @@ impl Whole {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_message_is_sent_and_steered_from_the_shell() {
+async fn first_message_is_sent_from_the_shell() {
     let whole = Whole::start().await;
     let operator = whole.line(&["key", "create", "--operator", "--name", "me"]).await;
     let apps = call(Method::GET, &whole.server, "/v1/apps", &operator, Value::Null).await;

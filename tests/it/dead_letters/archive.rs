@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
-use bellwire::testkit::store::keys::api_keys::Scope;
+use bellwire_core::scope::Scope;
+use bellwire_simulator::gateways::{Action, Rule};
 use futures_util::StreamExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -15,7 +15,7 @@ use crate::support::seed::seed;
 use crate::support::{START, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only_to_who_may_export() {
+async fn letter_content_needs_the_export_scope() {
     let app = TestApp::start().await;
     let subscriber = app.subscribe("mozilla", 0..1).await.remove(0);
     app.simulator.add_rule(Rule { attempts: Some([1, 2]), ..Rule::always(Action::TooLarge) }).unwrap();
@@ -67,7 +67,7 @@ async fn a_letter_tells_everything_that_is_known_of_a_death_and_its_content_only
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_shown_a_letters_content_as_it_is_replayed_or_discarded_is_in_the_audit_log_too() {
+async fn viewing_letter_content_is_audited() {
     let app = TestApp::start().await;
     let (subscribers, _) = letters_of(&app, 2).await;
     let [first, second] = [letter_of(&app, &subscribers[0]).await, letter_of(&app, &subscribers[1]).await];
@@ -93,7 +93,7 @@ fn path_of(letter: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_gone_or_expired_leaves_a_closed_letter_from_every_path_and_what_is_cancelled_none() {
+async fn gone_and_expired_leave_closed_letters() {
     let app = TestApp::start().await;
     seed(&app, "wns", 0..120).await;
     let some = app.subscribe("wns", 500..504).await;
@@ -149,7 +149,7 @@ async fn what_is_gone_or_expired_leaves_a_closed_letter_from_every_path_and_what
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn letters_are_found_and_counted_by_everything_they_are_filtered_by() {
+async fn letters_are_filtered_and_counted_alike() {
     let app = TestApp::start().await;
     let (subscribers, message) = letters_of(&app, 2).await;
     app.advance(Duration::from_secs(86_400)).await;
@@ -254,7 +254,7 @@ async fn a_wrong_filter_is_refused_by_its_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_holds_every_letter_that_fits_in_both_forms_and_no_formula() {
+async fn letter_export_is_complete_without_formulas() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 1).await;
     bury(&app, 4_500).await;
@@ -285,7 +285,7 @@ async fn an_export_holds_every_letter_that_fits_in_both_forms_and_no_formula() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_export_of_letters_ends_with_the_right_to_it() {
+async fn letter_export_ends_with_its_permission() {
     const N: i32 = 16_000;
     let app = TestApp::start().await;
     letters_of(&app, 1).await;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::model::id::{AppId, MessageId};
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::outcomes::events::{self, Event};
+use bellwire_core::delivery::Tier;
+use bellwire_core::id::{AppId, MessageId};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use super::{letter_of, letters_of, refusing, to};
@@ -17,7 +17,7 @@ async fn events(app: &TestApp) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deaths_of_one_reason_within_a_minute_are_one_event() {
+async fn deaths_within_a_minute_are_one_event() {
     let app = TestApp::start().await;
     let (subscribers, _) = letters_of(&app, 3).await;
     app.advance(Duration::from_secs(20)).await;
@@ -47,7 +47,7 @@ async fn deaths_of_one_reason_within_a_minute_are_one_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_subscriptions_are_told_by_lane_and_reported_by_day() {
+async fn lost_subscriptions_are_reported_by_lane_and_day() {
     let app = TestApp::start().await;
     let [fcm, mozilla] = [app.subscribe("fcm", 0..3).await, app.subscribe("mozilla", 0..1).await];
     app.simulator.add_rule(Rule::always(Action::Gone)).unwrap();
@@ -90,7 +90,7 @@ async fn lost_subscriptions_are_told_by_lane_and_reported_by_day() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missed_promise_is_told_once_a_minute_and_only_if_its_transaction_holds() {
+async fn missed_sla_is_reported_once_a_minute() {
     let app = TestApp::start().await;
     let owner: AppId = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
     let missed = |n| Event::sla_missed(owner, Tier::Transactional, 30, MessageId(uuid::Uuid::nil()), n);

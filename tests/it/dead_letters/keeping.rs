@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 
 use super::{LETTERS, bury, export, letters_of, list, open_letters, post, to};
@@ -17,7 +17,7 @@ async fn deleted(app: &TestApp, message: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_payload_goes_some_minutes_after_the_last_delivery_and_not_while_anything_moves() {
+async fn payload_is_deleted_after_the_last_delivery() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..2).await;
     let done = app.send(to(&subscribers), json!({})).await;
@@ -47,7 +47,7 @@ async fn a_payload_goes_some_minutes_after_the_last_delivery_and_not_while_anyth
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_letter_keeps_its_payload_until_it_is_handled() {
+async fn open_letter_keeps_its_payload() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 2).await;
     for _ in 0..5 {
@@ -91,7 +91,7 @@ async fn the_trail_cannot_be_rewritten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn letters_their_trail_and_events_go_when_their_time_is_over_and_payloads_with_them() {
+async fn expired_letters_go_with_trail_and_payload() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 1).await;
     bury(&app, 10_050).await; // of the last 10,050 seconds

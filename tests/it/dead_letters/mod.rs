@@ -7,8 +7,8 @@ mod replay;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use bellwire::testkit::model::id::AppId;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
+use bellwire_core::id::AppId;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -47,7 +47,7 @@ async fn bury(app: &TestApp, n: i32) {
          SELECT a.id, t.id, 0, gen_random_uuid(), gen_random_uuid(), l.id, 2, 'bad_request', '@words', 0, t.at
          FROM apps a JOIN lanes l ON l.app = a.id, unnest($1::uuid[], $2::timestamptz[]) AS t (id, at)",
     )
-    .bind(ats.iter().map(|at| bellwire::testkit::model::clock::uuid_of(*at)).collect::<Vec<_>>())
+    .bind(ats.iter().map(|at| bellwire_core::clock::uuid_of(*at)).collect::<Vec<_>>())
     .bind(ats)
     .execute(&app.pool)
     .await
@@ -85,7 +85,7 @@ async fn export(app: &TestApp, query: &str) -> (String, String) {
 }
 
 /// A key of the app with these scopes.
-async fn key(app: &TestApp, scopes: &[bellwire::testkit::store::keys::api_keys::Scope]) -> String {
+async fn key(app: &TestApp, scopes: &[bellwire_core::scope::Scope]) -> String {
     let owner: uuid::Uuid = sqlx::query_scalar("SELECT id FROM apps").fetch_one(&app.pool).await.unwrap();
     let made = bellwire::testkit::store::keys::api_keys::create(
         &app.pool,

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::http::Method;
+use bellwire::testkit::store::operations::idempotency::{self, KeyScope, KeyedRequest};
+use bellwire_core::id::AppId;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{LETTERS, bury, letter_of, letters_of, list, open_letters, post, refusing, to};
 use crate::delivery::counts;
@@ -13,7 +16,7 @@ use crate::support::app::{Subscriber, scalar};
 use crate::support::seed::seed;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_is_a_new_message_whose_deliveries_keep_their_ids() {
+async fn replay_is_a_new_message_with_same_ids() {
     let app = TestApp::start().await;
     let subscribers = app.subscribe("fcm", 0..3).await;
     let rule = app.simulator.add_rule(refusing(0..3)).unwrap();
@@ -76,7 +79,7 @@ async fn a_replay_is_a_new_message_whose_deliveries_keep_their_ids() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_fit_are_replayed_a_thousand_to_a_message_and_no_more_than_the_cap() {
+async fn replay_takes_thousands_up_to_the_cap() {
     let app = TestApp::start().await;
     seed(&app, "fcm", 0..1_150).await;
     let rule = app.simulator.add_rule(refusing(0..1_150)).unwrap();
@@ -121,7 +124,7 @@ async fn all_that_fit_are_replayed_a_thousand_to_a_message_and_no_more_than_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_letter_is_replayed_twice_however_many_try_at_once() {
+async fn concurrent_replays_take_each_letter_once() {
     let app = TestApp::start().await;
     let (subscribers, _) = letters_of(&app, 40).await;
     let replay = || post(&app, "/replay", json!({"filter": {}}));
@@ -139,7 +142,7 @@ async fn no_letter_is_replayed_twice_however_many_try_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_broken_off_replay_left_is_replayed_by_the_next() {
+async fn next_replay_completes_an_interrupted_one() {
     let app = TestApp::start().await;
     let (_, _) = letters_of(&app, 5).await;
     // A transaction that has marked two letters and made no message yet: its process dies.
@@ -190,18 +193,14 @@ async fn one_letter_is_replayed_or_discarded_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_delivery_that_left_two_letters_is_replayed_once() {
+async fn delivery_with_two_letters_is_replayed_once() {
     let app = TestApp::start().await;
     let (subscribers, _) = letters_of(&app, 2).await;
     // As when a row that had ended was put back by hand.
     let again = "INSERT INTO dead_letters (shard, id, app, message, subscription, lane, tier, reason, retries, at)
                  SELECT shard, $1, app, message, subscription, lane, tier, 'replayed', retries, at
                  FROM dead_letters LIMIT 1";
-    sqlx::query(again)
-        .bind(bellwire::testkit::model::clock::uuid_of(app.clock.now()))
-        .execute(&app.pool)
-        .await
-        .unwrap();
+    sqlx::query(again).bind(bellwire_core::clock::uuid_of(app.clock.now())).execute(&app.pool).await.unwrap();
     let replayed = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
     assert_eq!((&replayed["handled"], &replayed["remaining"]), (&json!(3), &json!(0)));
     let replay = app.message(replayed["messages"][0].as_str().unwrap()).await;
@@ -216,7 +215,7 @@ fn sorted(subscribers: &[crate::support::app::Subscriber]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_that_fit_are_discarded_up_to_the_cap_and_only_those_that_were_there() {
+async fn discard_stops_at_cap_and_later_letters() {
     let app = TestApp::start().await;
     let (_, message) = letters_of(&app, 3).await;
     bury(&app, 10_500).await;
@@ -235,7 +234,7 @@ async fn all_that_fit_are_discarded_up_to_the_cap_and_only_those_that_were_there
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_addressed_to_somebody_is_not_replayed_to_whoever_has_the_browser_now() {
+async fn replay_never_reaches_the_next_user() {
     let app = TestApp::start().await;
     let anns = app.subscribe_with("fcm", 0..3, json!({"user_id": "ann", "topics": ["news"]})).await;
     let rule = app.simulator.add_rule(refusing(0..3)).unwrap();
@@ -285,11 +284,11 @@ async fn what_was_addressed_to_somebody_is_not_replayed_to_whoever_has_the_brows
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_leaves_alone_whose_browser_is_just_changing_hands() {
+async fn replay_skips_a_browser_changing_users() {
     let app = TestApp::start().await;
     let (subscribers, _) = letters_of(&app, 2).await;
     let mut changing = app.pool.begin().await.unwrap();
-    let id = subscribers[0].id.parse::<bellwire::testkit::model::id::SubscriptionId>().unwrap();
+    let id = subscribers[0].id.parse::<bellwire_core::id::SubscriptionId>().unwrap();
     let lock = "UPDATE subscriptions SET proven = proven WHERE id = $1";
     sqlx::query(lock).bind(id.0).execute(&mut *changing).await.unwrap();
     let beside = post(&app, "/replay", json!({"filter": {}})).await.ok(200);
@@ -304,7 +303,7 @@ async fn a_replay_leaves_alone_whose_browser_is_just_changing_hands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replay_under_a_key_is_made_once_and_what_it_broke_off_before_is_made_by_its_repeat() {
+async fn repeated_replay_completes_the_interrupted_one() {
     let app = TestApp::start().await;
     letters_of(&app, 12).await;
     let body = |cap: i64| json!({"filter": {}, "cap": cap});
@@ -320,17 +319,23 @@ async fn a_replay_under_a_key_is_made_once_and_what_it_broke_off_before_is_made_
     assert_eq!((reused.status, &reused.json["code"]), (422, &json!("idempotency_key_reused")));
 
     // Its first request has replayed some and is cut off, answer unwritten.
+    let known = "SELECT id FROM idempotency_keys";
+    let known: Vec<Uuid> = sqlx::query_scalar(known).fetch_all(&app.pool).await.unwrap();
     replay("b", 3).await.ok(200);
-    sqlx::query("DELETE FROM first_answers WHERE key = 'b'").execute(&app.pool).await.unwrap();
+    let added = sqlx::query("DELETE FROM idempotency_keys WHERE id <> ALL($1)").bind(&known);
+    assert_eq!(added.execute(&app.pool).await.unwrap().rows_affected(), 1);
     let rest = replay("b", 3).await.ok(200);
     assert_eq!((&rest["handled"], open_letters(&app).await), (&json!(3), 1));
 
     // Somebody else is at work under the key: a repeat waits, and then hears so.
     let mut other = app.pool.acquire().await.unwrap();
     other.close_on_drop();
-    let lock = "SELECT pg_advisory_lock(hashtextextended('bellwire.once ' || k.id || ' POST /v1/apps/{app}/dead-letters/replay c', 0))
-                FROM api_keys k JOIN apps a ON a.id = k.app";
-    sqlx::query(lock).execute(&mut *other).await.unwrap();
+    let keys: (Uuid, Uuid) =
+        sqlx::query_as("SELECT id, app FROM api_keys WHERE app IS NOT NULL").fetch_one(&app.pool).await.unwrap();
+    let route = "POST /v1/apps/{app}/dead-letters/replay";
+    let scope = KeyScope { caller: keys.0, app: Some(AppId(keys.1)), route };
+    let request = KeyedRequest::new(&app.vault, scope, "c", &[]);
+    assert!(idempotency::hold(&mut other, &request, Duration::ZERO).await.unwrap());
     let waiting = replay("c", 1).await;
     assert_eq!((waiting.status, &waiting.json["code"]), (409, &json!("idempotency_key_in_progress")));
     assert_eq!(open_letters(&app).await, 1);

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Method, Request};
-use bellwire::testkit::model::clock::Clock;
-use bellwire::testkit::postgres::DATABASE;
+use bellwire_core::clock::Clock;
+use bellwire_postgres::DATABASE;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -61,7 +61,7 @@ const GONE: &str = "no host of the database takes writes";
 const FOUND: &str = "this host of the database takes writes";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_is_promoted_in_the_middle_of_a_campaign_goes_on_with_it_and_nothing_is_lost() {
+async fn promoted_standby_continues_the_campaign() {
     const N: u32 = 2_000;
     let (mut a, mut b) = (Cluster::place(), Cluster::place());
     a.init().await;
@@ -90,7 +90,7 @@ async fn a_standby_that_is_promoted_in_the_middle_of_a_campaign_goes_on_with_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_that_comes_back_after_another_was_promoted_is_not_written_to_until_it_has_become_a_standby() {
+async fn returning_primary_is_not_written_to() {
     let (mut a, mut b) = (Cluster::place(), Cluster::place());
     a.init().await;
     let mut app = on(&[&a, &b]).await;
@@ -128,7 +128,7 @@ async fn a_primary_that_comes_back_after_another_was_promoted_is_not_written_to_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_commit_that_no_standby_confirms_is_told_so() {
+async fn unconfirmed_commit_is_reported() {
     let mut a = Cluster::place();
     a.init().await;
     let app = on(&[&a]).await;
@@ -158,7 +158,7 @@ async fn whoever_waits_for_a_commit_that_no_standby_confirms_is_told_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_are_known_by_their_process_after_a_restart_of_postgres_as_before() {
+async fn sessions_stay_known_after_postgres_restart() {
     // By these names others see that it is there, and end what is left of it when it falls silent. The heartbeat has one of them.
     const KNOWN: &str =
         "SELECT count(*) > 1 FROM bellwire.workers w JOIN pg_stat_activity a ON a.application_name = w.session";

@@ -66,7 +66,7 @@ impl Drop for PgBouncer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn behind_a_pgbouncer_that_keeps_sessions_all_is_set_that_is_set_without_it() {
+async fn session_pgbouncer_keeps_all_session_settings() {
     let mut app = without_engine().await;
     seed(&app, "fcm", 0..100).await;
     let pgbouncer = PgBouncer::start("session", &app.database.options()).await;
@@ -100,7 +100,7 @@ async fn behind_a_pgbouncer_that_keeps_sessions_all_is_set_that_is_set_without_i
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pgbouncer_that_lends_sessions_for_a_transaction_is_refused_with_words() {
+async fn transaction_pgbouncer_is_refused_with_reason() {
     for mode in ["transaction", "statement"] {
         let mut app = without_engine().await;
         let pgbouncer = PgBouncer::start(mode, &app.database.options()).await;

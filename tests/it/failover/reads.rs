@@ -1,7 +1,7 @@
 //! What may lag is read at a standby, as long as that does not lag too far.
 
 use axum::http::Method;
-use bellwire::testkit::postgres::DATABASE;
+use bellwire_postgres::DATABASE;
 use serde_json::{Value, json};
 
 use super::{ask, on};
@@ -26,7 +26,7 @@ async fn listed(app: &TestApp, server: &Server) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_are_read_at_a_standby_and_at_the_primary_when_that_is_gone() {
+async fn lists_read_from_standby_then_primary() {
     let (mut a, mut b) = (Cluster::place(), Cluster::place());
     a.init().await;
     let app = on(&[&a]).await;
@@ -51,7 +51,7 @@ async fn lists_are_read_at_a_standby_and_at_the_primary_when_that_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_standby_that_lags_too_far_is_not_read_and_whatever_may_be_read_there_can_be() {
+async fn lagging_standby_is_not_read() {
     let (mut a, mut b) = (Cluster::place(), Cluster::place());
     a.init().await;
     let app = on(&[&a]).await;

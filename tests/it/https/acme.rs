@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::process::Stdio;
 
-use bellwire::testkit::simulate::gateways::Fault;
+use bellwire_simulator::gateways::Fault;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -156,7 +156,7 @@ async fn check(app: &TestApp, server: &Server, root: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_share_a_certificate_that_one_orders_and_renews_while_the_other_is_asked() {
+async fn replicas_share_one_renewed_certificate() {
     let app = TestApp::start().await;
     let pebble = Pebble::start().await;
     let mut servers = [pebble.server(&app).await, pebble.server(&app).await];

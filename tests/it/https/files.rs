@@ -20,7 +20,7 @@ async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn browsers_get_https_by_either_protocol_and_are_sent_on_to_it() {
+async fn https_serves_both_protocols_and_redirects() {
     let (app, dir, authority) = (TestApp::start().await, TempDir::new(), Authority::new());
     let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
     authority.pair().write(&chain, &key);
@@ -59,7 +59,7 @@ async fn browsers_get_https_by_either_protocol_and_are_sent_on_to_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_that_changes_is_shown_without_an_end_of_connections_unless_it_is_broken() {
+async fn valid_new_certificate_is_adopted_live() {
     let (app, dir) = (TestApp::start().await, TempDir::new());
     let (before, after) = (Authority::new(), Authority::new());
     let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
@@ -92,7 +92,7 @@ async fn a_certificate_that_changes_is_shown_without_an_end_of_connections_unles
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_heard_beyond_this_machine_without_tls_is_warned_and_who_has_it_is_not() {
+async fn public_listener_without_tls_warns() {
     let (app, dir, authority) = (TestApp::start().await, TempDir::new(), Authority::new());
     let (chain, key) = (dir.path().join("chain.pem"), dir.path().join("key.pem"));
     authority.pair().write(&chain, &key);

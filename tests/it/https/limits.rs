@@ -1,7 +1,11 @@
 //! What a client may cost that speaks TLS and HTTP/2, over real sockets.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -13,24 +17,40 @@ use h2::client::SendRequest;
 use http_body_util::BodyExt as _;
 use hyper::Request;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::http_server::{PATIENT, SHORT};
+use crate::http_server::{PATIENT, SHORT, connect_from};
 use crate::support::app::PATIENCE;
-use crate::support::https::{Authority, HOST, Http2, connect, get as ask};
+use crate::support::https::{Authority, HOST, Http2, connect, get as ask, secure};
 
 struct Running {
     address: SocketAddr,
     ca: String,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
+    /// Releases the body of `/page`.
+    page: Arc<Notify>,
 }
 
 impl Running {
     async fn start(limits: Limits) -> Self {
+        Self::start_at(TcpListener::bind("127.0.0.1:0").await.unwrap(), limits).await
+    }
+
+    async fn start_at(listener: TcpListener, limits: Limits) -> Self {
+        let page = Arc::new(Notify::new());
+        let released = page.clone();
+        let body_of_page = move || {
+            let released = released.clone();
+            let body = async move {
+                released.notified().await;
+                Ok::<_, Infallible>(vec![b'x'; PAGE])
+            };
+            std::future::ready(Body::from_stream(futures_util::stream::once(body)))
+        };
         let endless = || async {
             Body::from_stream(futures_util::stream::repeat(Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 40_000]))))
         };
@@ -40,15 +60,16 @@ impl Running {
         let router = Router::new()
             .route("/ping", get(|| async { "pong" }))
             .route("/told", get(told))
+            .route("/page", get(body_of_page))
             .route("/large", get(|| async { vec![b'x'; 1 << 20] }))
             .route("/endless", get(endless))
             .route("/never", get(|| async { std::future::pending::<()>().await }));
-        let (authority, listener) = (Authority::new(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let authority = Authority::new();
         let pair = authority.pair();
         let (stop, stopped) = watch::channel(false);
         let address = listener.local_addr().unwrap();
         let serving = tokio::spawn(serve(listener, Some(tls(&pair.chain, &pair.key)), router, limits, stopped));
-        Self { address, ca: authority.pem, stop, serving }
+        Self { address, ca: authority.pem, stop, serving, page }
     }
 
     async fn http2(&self) -> Http2 {
@@ -76,7 +97,7 @@ async fn begin(sender: &mut SendRequest<Bytes>, path: &str) -> RecvStream {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_looks_the_same_to_handlers_and_large_responses_come_whole() {
+async fn handlers_see_equal_requests_over_https() {
     let server = Running::start(PATIENT).await;
     let mut client = server.http2().await;
     let told = client.get("/told?a=b").await;
@@ -86,21 +107,46 @@ async fn a_request_looks_the_same_to_handlers_and_large_responses_come_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handshake_that_hangs_is_given_up_and_keeps_nobody_else_out() {
+async fn hanging_handshake_times_out_or_makes_room() {
     let server = Running::start(Limits { head: SHORT, connections: 4, ..PATIENT }).await;
-    // Half of the connections may shake hands: both places are taken, one by somebody who stops amid the ClientHello.
+    // Half of the connections may shake hands: both slots are taken, one by a client that stops amid the ClientHello.
     let (mut silent, mut slow) =
         (TcpStream::connect(server.address).await.unwrap(), TcpStream::connect(server.address).await.unwrap());
     slow.write_all(&[22, 3, 1, 2, 0, 1, 0]).await.unwrap();
-    let mut third = TcpStream::connect(server.address).await.unwrap();
-    closed(&mut third).await;
+    assert_eq!(server.http2().await.get("/ping").await.body(), "pong");
     closed(&mut silent).await;
     closed(&mut slow).await;
-    assert_eq!(server.http2().await.get("/ping").await.body(), "pong");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_who_have_shaken_hands_do_not_count_as_handshakes_but_as_connections() {
+async fn silent_handshakes_of_few_addresses_lock_out_nobody() {
+    let server = Running::start(Limits { connections: 40, connections_per_client: Some(8), ..PATIENT }).await;
+    let mut silent = Vec::new();
+    for client in 2..12 {
+        for _ in 0..8 {
+            silent.push(connect_from([127, 0, 0, client], server.address).await);
+        }
+    }
+    for _ in 0..8 {
+        assert_eq!(server.http2().await.get("/ping").await.body(), "pong");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn client_has_fewer_handshakes_than_connections() {
+    let server = Running::start(Limits { connections_per_client: Some(8), ..PATIENT }).await;
+    let mut silent = Vec::new();
+    for _ in 0..3 {
+        silent.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    closed(&mut silent[2]).await;
+    let mut byte = [0];
+    let open = timeout(SHORT, silent[0].read(&mut byte)).await;
+    assert!(open.is_err(), "the handshakes before it go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn full_server_closes_longest_idle_http2_connection() {
     let server = Running::start(Limits { connections: 3, ..PATIENT }).await;
     let mut clients = Vec::new();
     for _ in 0..3 {
@@ -108,14 +154,16 @@ async fn those_who_have_shaken_hands_do_not_count_as_handshakes_but_as_connectio
         assert_eq!(client.get("/ping").await.body(), "pong");
         clients.push(client);
     }
-    assert!(Http2::connect(server.address, &server.ca).await.is_err(), "all places are taken");
-    for client in &mut clients {
-        assert_eq!(client.get("/ping").await.body(), "pong");
+    assert_eq!(clients[0].get("/ping").await.body(), "pong");
+    assert_eq!(server.http2().await.get("/ping").await.body(), "pong");
+    let mut kept = [clients.remove(0), clients.remove(1)];
+    for client in &mut kept {
+        assert_eq!(client.get("/ping").await.body(), "pong", "the second one was idle longest");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_asks_nothing_is_closed_whatever_else_it_says_and_one_with_an_open_request_is_not() {
+async fn idle_https_connection_is_closed_busy_kept() {
     let server = Running::start(Limits { idle: SHORT, ..PATIENT }).await;
     let (mut sender, ended) = server.frames(65_535).await;
     drop(begin(&mut sender, "/ping").await);
@@ -127,7 +175,7 @@ async fn a_connection_that_asks_nothing_is_closed_whatever_else_it_says_and_one_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_response_that_is_not_read_is_given_up_with_its_connection_once_nothing_else_is_open() {
+async fn unread_response_is_aborted() {
     let server = Running::start(Limits { stalled: SHORT, ..PATIENT }).await;
     let (mut sender, connection) = server.frames(65_535).await;
     // Its window is never opened again: what is read is not given back.
@@ -146,7 +194,7 @@ async fn a_response_that_is_not_read_is_given_up_with_its_connection_once_nothin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_response_that_is_read_slowly_but_steadily_comes_whole() {
+async fn slowly_read_response_completes() {
     let server = Running::start(Limits { stalled: 4 * SHORT, ..PATIENT }).await;
     let (mut sender, _connection) = server.frames(65_535).await;
     let mut body = begin(&mut sender, "/large").await;
@@ -162,7 +210,7 @@ async fn a_response_that_is_read_slowly_but_steadily_comes_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_takes_requests_back_as_fast_as_they_come_is_thrown_out() {
+async fn rapid_resets_are_disconnected() {
     let server = Running::start(PATIENT).await;
     let mut stream = connect(server.address, &server.ca, &["h2"]).await.unwrap();
     let mut octets = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
@@ -186,7 +234,7 @@ async fn whoever_takes_requests_back_as_fast_as_they_come_is_thrown_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_has_a_size_and_a_connection_so_many_requests() {
+async fn head_size_and_request_count_are_limited() {
     let server = Running::start(PATIENT).await;
     let mut client = server.http2().await;
     let mut large = ask("/ping");
@@ -199,8 +247,69 @@ async fn a_head_has_a_size_and_a_connection_so_many_requests() {
     assert_eq!(sender.current_max_send_streams(), 100);
 }
 
+/// Octets of a page that fits into the send buffer of the system as a whole.
+const PAGE: usize = 200_000;
+
+fn listener_with_large_send_buffer() -> TcpListener {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(1 << 20).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    socket.listen(16).unwrap()
+}
+
+/// The end of the page is in the send buffer of the system when the server has nothing left to do. Then a client that reads
+/// slowly sends a WINDOW_UPDATE. If the server had closed the connection, the reply would be a reset, which discards the buffer.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_answers_what_had_begun_and_waits_for_nobody_who_asks_nothing() {
+async fn slow_client_gets_its_response_after_shutdown() {
+    let mut server = Running::start_at(listener_with_large_send_buffer(), PATIENT).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let stream = secure(socket.connect(server.address).await.unwrap(), &server.ca, &["h2"]).await.unwrap();
+    let window = u32::try_from(PAGE).unwrap();
+    let mut client = h2::client::Builder::new();
+    let client = client.initial_window_size(window).initial_connection_window_size(window);
+    let (mut sender, mut connection) = client.handshake::<_, Bytes>(stream).await.unwrap();
+    let request = Request::get(format!("https://{HOST}/page")).body(()).unwrap();
+    let (response, _) = sender.send_request(request, true).unwrap();
+    let response = tokio::select! {
+        ended = &mut connection => panic!("{ended:?}"),
+        response = response => response.unwrap(),
+    };
+    server.stop.send(true).unwrap();
+    let said_goodbye = poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
+        Poll::Ready(ended) => panic!("{ended:?}"),
+        Poll::Pending => match sender.poll_ready(cx) {
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            _ => Poll::Pending,
+        },
+    });
+    timeout(PATIENCE, said_goodbye).await.expect("a GOAWAY");
+    server.page.notify_one();
+    let closed = timeout(SHORT, &mut server.serving).await;
+    let (mut body, mut octets, mut is_over) = (response.into_body(), 0, false);
+    loop {
+        let data = tokio::select! {
+            biased;
+            data = body.data() => data,
+            ended = &mut connection, if !is_over => {
+                ended.expect("the connection is not reset");
+                is_over = true;
+                continue;
+            }
+        };
+        let Some(data) = data else { break };
+        let n = data.expect("the connection is not reset").len();
+        body.flow_control().release_capacity(n).unwrap();
+        octets += n;
+    }
+    assert_eq!(octets, PAGE);
+    assert!(closed.is_err(), "the server waits for the client");
+    drop((connection, sender));
+    timeout(PATIENCE, server.serving).await.expect("the client has disconnected").unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shutdown_completes_requests_and_drops_idle() {
     let server = Running::start(PATIENT).await;
     let (mut silent, mut busy) = (server.http2().await, server.http2().await);
     assert_eq!(silent.get("/ping").await.body(), "pong");

@@ -94,7 +94,7 @@ async fn is_answered(stream: &mut TcpStream) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_has_an_answer_and_does_nothing_with_it_keeps_no_authority_out() {
+async fn finished_challenge_does_not_block_the_authority() {
     let server = Asked::start().await;
     let mut open = Vec::new();
     for n in 0..20 {
@@ -106,7 +106,7 @@ async fn who_has_an_answer_and_does_nothing_with_it_keeps_no_authority_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_client_has_half_of_the_look_ups_and_its_other_questions_wait_for_them() {
+async fn one_client_uses_half_the_lookups() {
     let server = Asked::start().await;
     let mut slow = Vec::new();
     for _ in 0..6 {

@@ -9,7 +9,7 @@ use crate::api::{TestApi, roomy};
 use crate::support::{Setup, TestApp};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn listeners_are_limited_for_each_key_and_process_and_leaving_makes_room() {
+async fn listeners_are_limited_per_key_and_process() {
     let app = start().await;
     let mut ears = Vec::new();
     for _ in 0..3 {
@@ -28,7 +28,7 @@ async fn listeners_are_limited_for_each_key_and_process_and_leaving_makes_room()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn however_many_places_some_apps_take_another_one_finds_its_own() {
+async fn busy_apps_leave_listener_slots_for_others() {
     let live = Settings { listeners_max: 20, listeners_per_app: 8, listeners_per_key: 20, ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let mut ears = Vec::new();
@@ -51,7 +51,7 @@ async fn however_many_places_some_apps_take_another_one_finds_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_has_so_many_listeners_whatever_keys_they_have_and_operators_find_a_place() {
+async fn app_listeners_are_limited_operators_find_room() {
     let live = Settings { places_for_operators: 1, listeners_per_app: 2, ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let other = json!({"slug": "other", "name": "Other", "subject": "mailto:ops@example.com"});
@@ -87,7 +87,7 @@ async fn a_stream_ends_when_its_key_is_revoked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_revoked_key_is_told_nothing_else_however_much_there_was_still_to_tell() {
+async fn revoked_key_stops_its_stream() {
     let app = start().await;
     let key = json!({"name": "reader", "scopes": ["read"]});
     let key = app.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
@@ -117,7 +117,7 @@ async fn a_revoked_key_is_told_nothing_else_however_much_there_was_still_to_tell
 }
 
 #[tokio::test]
-async fn whoever_is_signed_in_hears_by_what_they_may_now_and_nothing_once_their_session_has_ended() {
+async fn session_stream_follows_current_permissions() {
     let api = TestApi::with(bellwire::testkit::api::Settings { live: OFTEN, ..roomy() }, None).await;
     let ann = api.teammate("ann@example.com", json!([{"role": "viewer"}])).await;
     let shown = [("cookie", ann.cookie.as_str()), ("sec-fetch-site", "same-origin")];

@@ -152,7 +152,7 @@ async fn write(app: &TestApp, n: u32, kind: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_hears_what_is_its_apps_and_of_the_kinds_that_it_asked_for() {
+async fn listener_gets_its_apps_selected_events() {
     let app = start().await;
     app.subscribe("fcm", 0..1).await;
     let lane = app.lane("fcm").await;
@@ -186,7 +186,7 @@ async fn a_listener_hears_what_is_its_apps_and_of_the_kinds_that_it_asked_for() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_events_resume_exactly_in_whatever_order_transactions_commit() {
+async fn stored_events_resume_despite_commit_order() {
     let app = start().await;
     let insert =
         "INSERT INTO stream_events (at, kind, data) VALUES (now(), 'alert.raised', jsonb_build_object('n', $1::int))";
@@ -221,7 +221,7 @@ async fn stored_events_resume_exactly_in_whatever_order_transactions_commit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_resumes_is_given_all_of_its_kinds_however_many_others_there_are() {
+async fn resumed_listener_gets_all_selected_events() {
     let app = start().await;
     app.subscribe("fcm", 0..1).await;
     let mut ear = listen(&app, SERVER).await;
@@ -244,7 +244,7 @@ async fn whoever_resumes_is_given_all_of_its_kinds_however_many_others_there_are
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_says_from_where_to_resume_before_its_first_event_and_after_its_last() {
+async fn stream_carries_resume_positions() {
     let app = start().await;
     let mut ear = listen(&app, SERVER).await;
     raise(&app, "a").await;
@@ -275,7 +275,7 @@ async fn a_stream_says_from_where_to_resume_before_its_first_event_and_after_its
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_position_of_another_cluster_is_a_gap_after_which_everything_new_is_heard() {
+async fn position_of_another_cluster_is_a_gap() {
     let app = start().await;
     let restored = "INSERT INTO stream_events (xid, at, kind, data) VALUES ('999999999', now(), 'alert.raised', '{}')
                     RETURNING xid::text || '-' || seq";
@@ -288,7 +288,7 @@ async fn a_position_of_another_cluster_is_a_gap_after_which_everything_new_is_he
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stored_events_come_even_while_outcomes_cannot_be_read() {
+async fn stored_events_arrive_while_outcomes_fail() {
     let app = start().await;
     let mut ear = listen(&app, SERVER).await;
     sqlx::query("ALTER TABLE rollup_notes RENAME TO away").execute(&app.pool).await.unwrap();
@@ -301,7 +301,7 @@ async fn stored_events_come_even_while_outcomes_cannot_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn more_stored_events_than_are_read_at_a_time_do_not_wait_for_the_next_look() {
+async fn event_backlog_is_read_without_pause() {
     let live = Settings { every: Duration::from_secs(3), ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let mut ear = listen(&app, SERVER).await;
@@ -344,7 +344,7 @@ async fn no_apps_campaigns_hide_how_anothers_stand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_campaign_is_told_as_it_goes_whichever_replica_sends_it_and_when_it_is_done() {
+async fn campaign_progress_is_streamed_from_all_replicas() {
     let app = start().await;
     seed(&app, "fcm", 0..150).await;
     let mut ear = open(&app.router, SHOP, &app.key, None).await.unwrap();
@@ -389,7 +389,7 @@ async fn a_campaign_is_told_as_it_goes_whichever_replica_sends_it_and_when_it_is
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_that_is_too_slow_is_told_so_left_and_may_resume() {
+async fn slow_listener_is_told_and_disconnected() {
     let app = start().await;
     let mut slow = listen(&app, SERVER).await;
     let mut quick = listen(&app, SERVER).await;
@@ -413,7 +413,7 @@ async fn a_listener_that_is_too_slow_is_told_so_left_and_may_resume() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_to_whom_nothing_is_told_gets_signs_of_life() {
+async fn idle_listener_gets_heartbeats() {
     let live = Settings { heartbeat: Duration::from_millis(20), ..OFTEN };
     let app = TestApp::with(Setup { live, ..Setup::default() }).await;
     let mut ear = listen(&app, SERVER).await;
@@ -425,7 +425,7 @@ async fn a_listener_to_whom_nothing_is_told_gets_signs_of_life() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_does_not_wait_for_listeners_who_are_told_of_it() {
+async fn shutdown_notifies_listeners_without_waiting() {
     let app = without_engine().await;
     let mut server = Server::with(&app, &["--shutdown-deadline", "60s"]).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -447,7 +447,7 @@ async fn a_stop_does_not_wait_for_listeners_who_are_told_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_listeners_were_told_is_kept_for_a_day() {
+async fn streamed_events_are_kept_one_day() {
     let app = start().await;
     raise(&app, "a").await;
     app.clock.advance(Duration::from_secs(24 * 3_600 - 1));

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
-use bellwire::testkit::simulate::gateways::{Action, BrowsersReport, Minted, Rule, Simulator};
+use bellwire_simulator::gateways::{Action, BrowsersReport, Minted, Rule, Simulator};
 use bytes::Bytes;
 use http::Request;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn post(simulator: &Simulator, request: Request<Bytes>) -> Answer {
     soon(http2.post(request)).await.unwrap()
 }
 
-fn figures(report: &bellwire::testkit::simulate::gateways::Report) -> &BrowsersReport {
+fn figures(report: &bellwire_simulator::gateways::Report) -> &BrowsersReport {
     report.hosts[MOZILLA].browsers.as_ref().unwrap()
 }
 
@@ -72,7 +72,7 @@ async fn until(simulator: &Simulator, wanted: impl Fn(&BrowsersReport) -> bool) 
 }
 
 #[tokio::test]
-async fn a_push_reaches_the_browser_that_subscribed_and_waits_for_it_offline() {
+async fn push_reaches_its_browser_even_offline() {
     let (simulator, vapid) = (start().await, Vapid::new(1));
     let mut browser = Browser::connect(&simulator, None).await;
     let minted = browser.register(&simulator, Some(&vapid)).await;
@@ -115,7 +115,7 @@ async fn a_push_reaches_the_browser_that_subscribed_and_waits_for_it_offline() {
 }
 
 #[tokio::test]
-async fn an_endpoint_of_a_browsers_has_the_manners_and_rules_of_any_other() {
+async fn browser_endpoint_obeys_the_same_rules() {
     let (simulator, vapid) = (start().await, Vapid::new(1));
     let mut browser = Browser::connect(&simulator, None).await;
     let minted = browser.register(&simulator, Some(&vapid)).await;
@@ -144,7 +144,7 @@ async fn an_endpoint_of_a_browsers_has_the_manners_and_rules_of_any_other() {
 }
 
 #[tokio::test]
-async fn what_a_browser_says_is_answered_and_what_breaks_the_protocol_ends_it() {
+async fn browser_protocol_errors_end_the_connection() {
     let simulator = start().await;
     let mut browser = Browser::connect(&simulator, None).await;
     assert_eq!(browser.ask(json!({})).await, json!({}), "a ping");

@@ -1,6 +1,6 @@
 //! What the simulator does to streams and connections.
 
-use bellwire::testkit::simulate::gateways::{Action, Rule, Simulator};
+use bellwire_simulator::gateways::{Action, Rule, Simulator};
 use bytes::Bytes;
 use http::Request;
 use tokio::net::TcpStream;
@@ -24,7 +24,7 @@ fn once(action: Action) -> Rule {
 }
 
 #[tokio::test]
-async fn a_stream_is_reset_with_the_code_asked_for_and_the_connection_lives_on() {
+async fn stream_reset_keeps_the_connection() {
     let (simulator, mut http2, push) = ready().await;
     let refused = u32::from(h2::Reason::REFUSED_STREAM);
     simulator.add_rule(once(Action::Reset { code: refused })).unwrap();
@@ -36,7 +36,7 @@ async fn a_stream_is_reset_with_the_code_asked_for_and_the_connection_lives_on()
 }
 
 #[tokio::test]
-async fn a_lost_answer_counts_as_taken_and_a_closed_connection_does_not() {
+async fn lost_response_counts_as_accepted_cut_not() {
     for (action, duplicates) in [(Action::LoseAnswer, 1), (Action::Close, 0)] {
         let (simulator, mut http2, push) = ready().await;
         simulator.add_rule(once(action)).unwrap();
@@ -49,7 +49,7 @@ async fn a_lost_answer_counts_as_taken_and_a_closed_connection_does_not() {
 }
 
 #[tokio::test]
-async fn goaway_lets_open_streams_finish_and_new_ones_go_elsewhere() {
+async fn goaway_redirects_new_streams_only() {
     let (simulator, mut http2, push) = ready().await;
     let hold = simulator.add_rule(once(Action::Hold)).unwrap();
     let held = http2.begin(push(&simulator, 1, "d1")).await.unwrap();
@@ -65,7 +65,7 @@ async fn goaway_lets_open_streams_finish_and_new_ones_go_elsewhere() {
 }
 
 #[tokio::test]
-async fn goaway_below_a_stream_leaves_it_unprocessed_and_answers_the_earlier_ones() {
+async fn goaway_below_a_stream_leaves_it_unprocessed() {
     let (simulator, mut http2, push) = ready().await;
     let hold = simulator.add_rule(once(Action::Hold)).unwrap();
     let held = http2.begin(push(&simulator, 1, "d1")).await.unwrap();
@@ -79,7 +79,7 @@ async fn goaway_below_a_stream_leaves_it_unprocessed_and_answers_the_earlier_one
 }
 
 #[tokio::test]
-async fn a_stream_limit_is_announced_when_a_connection_begins() {
+async fn stream_limit_is_announced_at_connect() {
     let (simulator, mut http2, push) = ready().await;
     soon(http2.post(push(&simulator, 1, "d1"))).await.unwrap();
     assert_eq!(http2.send.current_max_send_streams(), 100);
@@ -102,7 +102,7 @@ async fn a_stream_limit_is_announced_when_a_connection_begins() {
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_on_a_hanging_or_held_request_leaves_nothing_behind() {
+async fn abandoned_request_leaves_nothing_behind() {
     let (simulator, mut http2, push) = ready().await;
     simulator.add_rule(once(Action::Hang)).unwrap();
     simulator.add_rule(once(Action::Hold)).unwrap();
@@ -140,7 +140,7 @@ async fn bodies_break_off_dawdle_and_never_end() {
 }
 
 #[tokio::test]
-async fn an_answer_is_redirected_delayed_or_written_out_by_the_script() {
+async fn script_redirects_delays_or_replaces_responses() {
     let (simulator, mut http2, push) = ready().await;
     let headers = vec![("x-odd".to_owned(), "1".to_owned())];
     simulator.add_rule(once(Action::Redirect { to: "https://elsewhere.test/".into() })).unwrap();
@@ -156,7 +156,7 @@ async fn an_answer_is_redirected_delayed_or_written_out_by_the_script() {
 }
 
 #[tokio::test]
-async fn an_outage_refuses_connections_cuts_those_that_stand_and_ends() {
+async fn outage_refuses_and_cuts_connections_then_ends() {
     let (simulator, http2, push) = ready().await;
     soon(simulator.wait_until(|report| report.hosts[FCM].open_connections == 1)).await;
     let outage = simulator.add_rule(Rule { host: Some(FCM.into()), ..Rule::always(Action::RefuseTcp) }).unwrap();

@@ -4,8 +4,8 @@ mod browsers;
 mod faults;
 mod sender;
 
-use bellwire::testkit::model::lane::Gateway;
-use bellwire::testkit::simulate::gateways::{Action, Fault, HostSpec, Options, Rule, Simulator, Verify};
+use bellwire_core::lane::Gateway;
+use bellwire_simulator::gateways::{Action, Fault, HostSpec, Options, Rule, Simulator, Verify};
 use bytes::Bytes;
 use http::{HeaderValue, Request};
 use sender::{Http2, Vapid, post_http1, push, soon};
@@ -17,7 +17,7 @@ async fn start() -> Simulator {
 }
 
 #[tokio::test]
-async fn every_gateway_takes_a_well_made_push_and_says_so_in_its_way() {
+async fn each_gateway_accepts_a_valid_push() {
     let (simulator, vapid) = (start().await, Vapid::new(1));
     for gateway in Gateway::ALL {
         let host = format!("{}.bellwire.test", gateway.name());
@@ -54,7 +54,7 @@ async fn every_gateway_takes_a_well_made_push_and_says_so_in_its_way() {
 type Spoilt = (fn(&mut Request<Bytes>), Fault, [u16; 5]);
 
 #[tokio::test]
-async fn each_gateway_refuses_what_it_minds_and_every_fault_is_reported() {
+async fn gateway_rules_are_enforced_and_reported() {
     fn set(request: &mut Request<Bytes>, name: &'static str, value: &'static str) {
         request.headers_mut().insert(name, HeaderValue::from_static(value));
     }
@@ -105,7 +105,7 @@ fn change_path(request: &mut Request<Bytes>, change: fn(&str) -> String) {
 }
 
 #[tokio::test]
-async fn vapid_claims_are_checked_against_the_endpoint_the_clock_and_the_key() {
+async fn vapid_claims_are_verified() {
     let (simulator, vapid, stranger) = (start().await, Vapid::new(1), Vapid::new(2));
     let now = chrono::Utc::now().timestamp();
     for (gateway, statuses) in [
@@ -139,7 +139,7 @@ async fn vapid_claims_are_checked_against_the_endpoint_the_clock_and_the_key() {
 }
 
 #[tokio::test]
-async fn a_push_that_is_taken_twice_is_a_duplicate_and_a_retry_is_not() {
+async fn second_acceptance_is_a_duplicate_retry_not() {
     let (simulator, vapid) = (start().await, Vapid::new(1));
     simulator
         .add_rule(Rule { attempts: Some([1, 2]), ..Rule::always(Action::Unavailable { retry_after_s: Some(3) }) })
@@ -171,7 +171,7 @@ async fn the_same_body_sent_again_is_no_fault() {
 }
 
 #[tokio::test]
-async fn a_sample_is_opened_and_the_rest_is_still_checked() {
+async fn sampled_pushes_are_decrypted_all_are_checked() {
     let options = Options { verify: Verify::Sample(4), ..Options::default() };
     let (simulator, vapid) = (Simulator::start(options).await.unwrap(), Vapid::new(1));
     let mut http2 = Http2::connect(&simulator, FCM).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::simulate::gateways::{HostMapping, Minted, Simulator};
+use bellwire_simulator::gateways::{HostMapping, Minted, Simulator};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use bellwire::testkit::model::delivery::Tier;
-use bellwire::testkit::simulate::gateways::{Action, Rule};
 use bellwire::testkit::store::queue::claims::LEASE;
+use bellwire_core::delivery::Tier;
+use bellwire_simulator::gateways::{Action, Rule};
 use serde_json::json;
 
 use super::{IN_FLIGHT, claim_and_die, hold, let_go, unsubscribe, until_told};
@@ -29,7 +29,7 @@ async fn endings(app: &TestApp, messages: &[String], subscription: &str) -> (u64
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_push_to_an_unsubscribed_browser_starts_after_the_answer() {
+async fn unsubscribed_browser_gets_no_later_push() {
     let app = TestApp::start().await;
     let leaver = app.subscribe("fcm", 0..1).await.remove(0);
     let rule = hold(&app);
@@ -52,7 +52,7 @@ async fn no_push_to_an_unsubscribed_browser_starts_after_the_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unsubscribed_browser_drops_out_of_what_waits_for_its_turn() {
+async fn unsubscribed_browser_leaves_the_waiting_line() {
     let app = TestApp::start().await;
     let mut others = app.subscribe("fcm", 0..60).await;
     let leavers = others.split_off(50);
@@ -79,7 +79,7 @@ async fn an_unsubscribed_browser_drops_out_of_what_waits_for_its_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_after_a_browser_came_back_is_sent_and_what_was_stopped_before_is_not() {
+async fn returned_browser_gets_only_later_messages() {
     let app = TestApp::start().await;
     let browser = app.subscribe("fcm", 0..1).await.remove(0);
     let rule = hold(&app);
@@ -99,7 +99,7 @@ async fn what_comes_after_a_browser_came_back_is_sent_and_what_was_stopped_befor
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_code_reaches_a_browser_that_comes_back_from_wherever_it_was() {
+async fn code_reaches_a_returned_browser() {
     let app = TestApp::start().await;
     let all = app.subscribe("fcm", 0..4).await;
     let state = async |id: &str| app.get(&format!("/v1/apps/shop/subscriptions/{id}")).await["state"].clone();
@@ -132,7 +132,7 @@ async fn a_code_reaches_a_browser_that_comes_back_from_wherever_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_meant_for_a_user_who_left_is_not_sent_and_what_everybody_gets_is() {
+async fn departed_user_gets_only_broadcasts() {
     let app = TestApp::start().await;
     let browser = app.subscribe_with("fcm", 0..1, json!({"user_id": "ann", "topics": ["news"]})).await.remove(0);
     let rule = hold(&app);
@@ -157,7 +157,7 @@ async fn what_was_meant_for_a_user_who_left_is_not_sent_and_what_everybody_gets_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_dead_worker_held_of_an_unsubscribed_browser_is_cancelled_and_counted_until_then() {
+async fn unsubscribed_deliveries_of_dead_workers_are_cancelled() {
     let app = TestApp::start().await;
     app.dispatcher.stop(Duration::ZERO).await;
     let all = app.subscribe("fcm", 0..120).await;

@@ -10,19 +10,20 @@ use axum::http::{Method, Request};
 use bellwire::testkit::api::{self, ApiState, RelyingParty};
 use bellwire::testkit::checks;
 use bellwire::testkit::dispatch::{Dispatcher, Settings};
-use bellwire::testkit::gateway::{self, Gateways};
 use bellwire::testkit::live;
 use bellwire::testkit::metrics::Metrics;
-use bellwire::testkit::model::clock::Clock;
 use bellwire::testkit::otlp::Tracer;
 use bellwire::testkit::server::{self, maintenance};
-use bellwire::testkit::simulate::gateways::{self, Fault, Simulator};
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
 use bellwire::testkit::store::keys::data_keys;
 use bellwire::testkit::store::outcomes::rollups::MetricsKept;
 use bellwire::testkit::store::{self, operations::partitions};
 use bellwire::testkit::vault::Vault;
 use bellwire::testkit::vault::master_key::{MasterKey, Source};
+use bellwire_core::clock::Clock;
+use bellwire_core::scope::Scope;
+use bellwire_gateway::Gateways;
+use bellwire_simulator::gateways::{self, Fault, Simulator};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use tokio::task::JoinSet;
@@ -36,9 +37,9 @@ pub struct Setup {
     pub simulator: gateways::Options,
     pub dispatch: Settings,
     /// Push services beside the simulator, and whom to trust for them.
-    pub others: (Vec<gateway::HostMapping>, String),
+    pub others: (Vec<bellwire_gateway::HostMapping>, String),
     /// The proxy that connections to push services leave by.
-    pub egress: Option<gateway::Egress>,
+    pub egress: Option<bellwire_gateway::Egress>,
     /// A clock other than one that stands still at [`START`].
     pub clock: Option<Clock>,
     /// A database other than one of the shared Postgres.
@@ -66,7 +67,8 @@ pub struct Worker {
 impl Worker {
     /// Lets it work off everything that is due now by its clock.
     pub async fn run_until_idle(&self) {
-        self.dispatcher.run_until_idle().await.expect("the database answers");
+        let idle = tokio::time::timeout(PATIENCE, self.dispatcher.run_until_idle()).await;
+        idle.expect("it becomes idle").expect("the database answers");
     }
 }
 
@@ -98,7 +100,7 @@ pub struct TestApp {
     pub dispatcher: Arc<Dispatcher>,
     pub proxy: Option<FaultProxy>,
     /// Hosts beside the simulator's, and their authorities.
-    pub others: (Vec<gateway::HostMapping>, String),
+    pub others: (Vec<bellwire_gateway::HostMapping>, String),
     pub router: Router,
     /// What whoever has database and master key at hand may do.
     pub local: Router,
@@ -155,7 +157,7 @@ impl TestApp {
         // What a proxy refuses is told at once, since that goes by the real clock, too.
         let (egress, told_after) = (setup.egress, Duration::ZERO);
         let settings = gateway_settings(&simulator, setup.others.clone());
-        let settings = gateway::Settings { egress, told_after, ..settings };
+        let settings = bellwire_gateway::Settings { egress, told_after, ..settings };
         let gateways = Gateways::new(settings).expect("the simulator's settings are right");
         let metrics = Metrics::new();
         let proxy = if setup.through_proxy { Some(FaultProxy::start().await) } else { None };
@@ -212,7 +214,7 @@ impl TestApp {
             json!({"slug": "shop", "name": "Shop", "subject": "mailto:ops@example.com", "allow_other_gateways": true});
         let made = self.call(Method::POST, "/v1/apps", new).await.ok(201);
         let public = made["vapid_key"]["public_key"].as_str().expect("a public key");
-        self.application_server_key = bellwire::testkit::model::base64url::decode_any(public).unwrap();
+        self.application_server_key = bellwire_core::base64url::decode_any(public).unwrap();
         let key = json!({"name": "server", "scopes": Scope::OF_APPS});
         let key = self.call(Method::POST, "/v1/apps/shop/api-keys", key).await.ok(201);
         self.key = key["secret"].as_str().expect("a secret").to_owned();
@@ -329,7 +331,8 @@ impl TestApp {
 
     /// Lets the engine work off everything that is due now.
     pub async fn run_until_idle(&self) {
-        self.dispatcher.run_until_idle().await.expect("the database answers");
+        let idle = tokio::time::timeout(PATIENCE, self.dispatcher.run_until_idle()).await;
+        idle.expect("it becomes idle").expect("the database answers");
     }
 
     /// The same with another engine beside it. Whoever found the other at a cursor leaves that one's recipients alone and looks
@@ -473,17 +476,20 @@ pub fn gateways(simulator: &Simulator) -> Gateways {
 }
 
 /// The rest after a failed connect is short, since it goes by the real clock.
-fn gateway_settings(simulator: &Simulator, (others, ca_pem): (Vec<gateway::HostMapping>, String)) -> gateway::Settings {
-    let mapping = |host: gateways::HostMapping| gateway::HostMapping {
+fn gateway_settings(
+    simulator: &Simulator,
+    (others, ca_pem): (Vec<bellwire_gateway::HostMapping>, String),
+) -> bellwire_gateway::Settings {
+    let mapping = |host: gateways::HostMapping| bellwire_gateway::HostMapping {
         host: host.host,
         gateway: host.gateway,
         address: Some(host.addr),
     };
-    gateway::Settings {
+    bellwire_gateway::Settings {
         hosts: simulator.hosts().into_iter().map(mapping).chain(others).collect(),
         extra_ca_pem: Some((simulator.ca_pem().to_owned() + &ca_pem).into_bytes()),
         allow_loopback: true,
         connect_pause: Duration::from_millis(1),
-        ..gateway::Settings::default()
+        ..bellwire_gateway::Settings::default()
     }
 }

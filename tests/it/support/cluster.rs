@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use bellwire::testkit::postgres::DATABASE;
+use bellwire_postgres::DATABASE;
 use nix::unistd::{User, chown, geteuid};
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
@@ -75,6 +75,28 @@ impl Cluster {
         guard.args(["-c", "cat >/dev/null; exec \"$0\" stop -m immediate -D \"$1\" >/dev/null 2>&1"]);
         let guard = guard.arg(self.programs.join("pg_ctl")).arg(self.data()).stdin(Stdio::piped());
         self.guard = Some(guard.spawn().expect("a shell"));
+    }
+
+    /// Recovers from its own log and becomes the primary of a new timeline, as a standby is promoted. `target`: a setting that a recovery
+    /// to a target leaves behind.
+    pub async fn recover(&mut self, target: Option<&str>) {
+        self.crash();
+        self.configure("restore_command = 'false'");
+        self.run(self.shell().args(["-c", "touch \"$0\""]).arg(self.data().join("recovery.signal")));
+        self.start().await;
+        self.until("SELECT NOT pg_is_in_recovery()").await;
+        if let Some(target) = target {
+            self.configure(target);
+            self.crash();
+            self.start().await;
+        }
+    }
+
+    /// Adds a line to its settings.
+    fn configure(&self, line: &str) {
+        let path = self.data().join("postgresql.auto.conf");
+        let before = std::fs::read_to_string(&path).expect("Postgres made it");
+        std::fs::write(&path, format!("{before}{line}\n")).expect("it is ours");
     }
 
     /// Ends it as a crash would.

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{LazyLock, OnceLock};
 
-use bellwire::testkit::postgres::{DATABASE, Durability, Embedded, Options};
 use bellwire::testkit::store::operations::schema::SCHEMA;
 use bellwire::testkit::store::{self, operations::partitions};
+use bellwire_postgres::{DATABASE, Durability, Embedded, Options};
 use chrono::{DateTime, Utc};
 use nix::errno::Errno;
 use nix::sys::signal::kill;

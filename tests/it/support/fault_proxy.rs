@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
@@ -53,6 +53,8 @@ struct State {
     refuse: AtomicBool,
     /// Whether connections are refused in words: that there are too many.
     is_full: AtomicBool,
+    /// Connections that come before the one that is cut; negative: none is cut.
+    before_cut: AtomicI64,
     /// How often each statement was run, by its first words.
     runs: Mutex<BTreeMap<String, u64>>,
     ran: Notify,
@@ -87,6 +89,7 @@ impl FaultProxy {
             traps: Mutex::default(),
             refuse: AtomicBool::new(false),
             is_full: AtomicBool::new(false),
+            before_cut: AtomicI64::new(-1),
             runs: Mutex::default(),
             ran: Notify::new(),
             generation: watch::Sender::new(0),
@@ -126,6 +129,16 @@ impl FaultProxy {
     /// While set, new connections are told that there are too many, as by a Postgres that has none left.
     pub fn fill_up(&self, is_full: bool) {
         self.state.is_full.store(is_full, Ordering::SeqCst);
+    }
+
+    /// Cuts the connection that comes after so many others, once: instead of an answer it reads the end of the stream.
+    pub fn cut_connection_after(&self, others: i64) {
+        self.state.before_cut.store(others, Ordering::SeqCst);
+    }
+
+    /// Whether the connection that is to be cut has not come yet.
+    pub fn awaits_cut(&self) -> bool {
+        self.state.before_cut.load(Ordering::SeqCst) >= 0
     }
 
     /// How often each statement was run since this was asked last, by its first words.
@@ -189,7 +202,9 @@ impl Drop for FaultProxy {
 
 async fn accept(listener: TcpListener, state: Arc<State>) {
     while let Ok((client, _)) = listener.accept().await {
-        if state.refuse.load(Ordering::SeqCst) {
+        if state.before_cut.fetch_sub(1, Ordering::SeqCst) == 0 {
+            tokio::spawn(end_unanswered(client));
+        } else if state.refuse.load(Ordering::SeqCst) {
             state.refused.send_modify(|refused| *refused += 1);
         } else if state.is_full.load(Ordering::SeqCst) {
             tokio::spawn(tell_full(client, state.clone()));
@@ -197,6 +212,13 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
             tokio::spawn(serve(client, state.clone()));
         }
     }
+}
+
+/// Reads what the client begins with, and ends the connection: it reads 0 bytes at the end of the stream.
+async fn end_unanswered(mut client: TcpStream) -> std::io::Result<()> {
+    let length = client.read_u32().await?;
+    client.read_exact(&mut vec![0; length.saturating_sub(4) as usize]).await?;
+    client.shutdown().await
 }
 
 /// Refuses a connection as Postgres does that has no other one left.

@@ -68,8 +68,13 @@ impl Pair {
     }
 }
 
-/// A TLS session with [`HOST`] at an address, by whoever this certificate (PEM) trusts.
+/// Connects to [`HOST`] at an address by TLS. The certificate of the authority is PEM.
 pub async fn connect(address: SocketAddr, ca_pem: &str, protocols: &[&str]) -> io::Result<TlsStream<TcpStream>> {
+    secure(TcpStream::connect(address).await?, ca_pem, protocols).await
+}
+
+/// Begins a TLS session with [`HOST`] on a connection. The certificate of the authority is PEM.
+pub async fn secure(stream: TcpStream, ca_pem: &str, protocols: &[&str]) -> io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca_pem.as_bytes()).expect("PEM")).expect("a certificate");
     let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
@@ -78,7 +83,6 @@ pub async fn connect(address: SocketAddr, ca_pem: &str, protocols: &[&str]) -> i
         .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-    let stream = TcpStream::connect(address).await?;
     TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(HOST).unwrap(), stream).await
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bellwire::testkit::gateway::HostMapping;
-use bellwire::testkit::model::lane::Gateway;
+use bellwire_core::lane::Gateway;
+use bellwire_gateway::HostMapping;
 use bytes::Bytes;
 use ece::EcKeyComponents;
 use h2::RecvStream;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use bellwire::testkit::model::base64url;
-use bellwire::testkit::model::id::{AppId, SubscriptionId};
 use bellwire::testkit::store::audience::registration::endpoint_mac;
 use bellwire::testkit::store::outcomes::copy::Rows;
 use bellwire::testkit::vault;
+use bellwire_core::base64url;
+use bellwire_core::id::{AppId, SubscriptionId};
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 

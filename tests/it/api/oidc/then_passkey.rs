@@ -46,7 +46,7 @@ async fn answer(world: &World, passkey: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn whoever_has_a_passkey_is_asked_for_it_after_the_provider_too_and_linked_only_with_its_answer() {
+async fn passkey_is_required_after_the_provider() {
     let (world, mut key) = with_passkey().await;
     let kept = at_passkey(&world, "s-1").await;
     assert!(world.log("teammate.linked").await.is_empty(), "not by the provider's word alone");
@@ -72,7 +72,7 @@ async fn whoever_has_a_passkey_is_asked_for_it_after_the_provider_too_and_linked
 }
 
 #[tokio::test]
-async fn a_providers_word_is_worth_nothing_without_the_passkey_nor_once_it_is_old_or_taken_back() {
+async fn provider_sign_in_expires_without_the_passkey() {
     let (world, mut key) = with_passkey().await;
     let stolen = Authenticator::new(2).sign(&ask_on(&world, &at_passkey(&world, "s-1").await).await.ok(202)["options"]);
     assert_eq!(answer(&world, stolen).await.refusal(), (401, "sign_in_refused", vec![]));

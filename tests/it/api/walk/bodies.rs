@@ -36,6 +36,7 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/apps/{app}/campaigns" | "PUT /v1/apps/{app}/campaigns/{campaign}" => campaign(n),
         "POST /v1/apps/{app}/campaigns/{campaign}/clone" => json!({"slug": format!("walk-{n}")}),
         "POST /v1/apps/{app}/campaigns/{campaign}/test" => json!({"users": ["ann"]}),
+        "POST /v1/apps/{app}/subscriptions/restore" => json!({"since": "2020-01-01T00:00:00Z"}),
         "POST /v1/apps/{app}/dead-letters/replay" | "POST /v1/apps/{app}/dead-letters/discard" => json!({"filter": {}}),
         "PUT /v1/apps/{app}/templates/{template}" => json!({"content": content()}),
         "POST /v1/apps/{app}/templates/preview" => json!({"template": {"content": content()}}),
@@ -43,6 +44,9 @@ pub(super) fn request(operation: &str, n: u32) -> (&'static str, Value) {
         "POST /v1/session" => json!({"api_key": "an operator's"}),
         "POST /v1/session/passkeys" => json!({"name": "n", "credential": {"of": "an authenticator"}}),
         "PATCH /v1/session/passkeys/{passkey}" => json!({"name": "n"}),
+        "PATCH /v1/apps/{app}/diagnoses/{code}" => {
+            json!({"checks": [{"name": "clock", "ok": false, "found": "an hour off", "advice": "Set it."}]})
+        }
         "PUT /v1/log-level" => json!({"filter": "debug"}),
         "PUT /v1/session/password" => json!({"new_password": "correct horse battery"}),
         "POST /v1/team" => json!({"email": format!("walk-{n}@example.com"), "roles": [{"role": "viewer"}]}),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use axum::http::Method;
-use bellwire::testkit::model::clock::uuid_of;
-use bellwire::testkit::model::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
-use bellwire::testkit::store::keys::api_keys::{self, Scope};
+use bellwire::testkit::store::keys::api_keys;
+use bellwire_core::clock::uuid_of;
+use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
+use bellwire_core::scope::Scope;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 
@@ -53,7 +54,10 @@ async fn things(api: &TestApi, app: &Value, key: &str) -> Things {
     let webhook = json!({"name": "n", "url": "https://hooks.example.com/", "events": ["delivery.gone"]});
     let webhook = text(&call(Method::POST, "/webhooks", webhook).await["id"]);
     let webhook_delivery = text(&call(Method::POST, &format!("/webhooks/{webhook}/test"), Value::Null).await["id"]);
+    let begin = format!("/subscriptions/{}/diagnoses", text(&subscription["id"]));
+    let diagnosis = call(Method::POST, &begin, Value::Null).await;
     BTreeMap::from([
+        ("code", text(&diagnosis["code"])),
         ("webhook", webhook),
         ("webhook_delivery", webhook_delivery),
         ("app", slug.clone()),
@@ -105,7 +109,7 @@ fn filled(template: &str, foreign: &str, own: &Things, others: &Things) -> Strin
 }
 
 #[tokio::test]
-async fn another_apps_things_are_not_found_under_ones_own_and_stay_as_they_are() {
+async fn foreign_resources_are_not_found_nor_changed() {
     let api = TestApi::with(named(), None).await;
     let (other, stranger) = api.make_app("other").await;
     let (own, others) = (things(&api, &api.app, &api.key).await, things(&api, &other, &stranger).await);
@@ -146,7 +150,7 @@ async fn another_apps_things_are_not_found_under_ones_own_and_stay_as_they_are()
 }
 
 #[tokio::test]
-async fn a_topic_and_a_user_of_the_same_name_in_another_app_are_others() {
+async fn equal_names_in_apps_are_distinct() {
     let api = TestApi::with(named(), None).await;
     let (other, stranger) = api.make_app("other").await;
     let (own, mut others) = (things(&api, &api.app, &api.key).await, things(&api, &other, &stranger).await);
@@ -177,7 +181,7 @@ async fn a_topic_and_a_user_of_the_same_name_in_another_app_are_others() {
 }
 
 #[tokio::test]
-async fn another_apps_things_are_not_found_by_queries_and_bodies_either() {
+async fn foreign_ids_in_queries_are_not_found() {
     let api = TestApi::with(named(), None).await;
     let (other, stranger) = api.make_app("other").await;
     let others = things(&api, &other, &stranger).await;

@@ -58,7 +58,7 @@ fn takes(operation: &Value, header: &str) -> bool {
 }
 
 #[tokio::test]
-async fn whatever_is_made_by_a_post_is_made_once_under_its_key() {
+async fn each_creating_post_honours_its_idempotency_key() {
     let walk = Walk::begin().await;
     let operations = operations(&description(&walk.api).await);
     let keyed = operations.iter().filter(|(_, _, operation)| takes(operation, "Idempotency-Key"));
@@ -91,7 +91,7 @@ async fn whatever_is_made_by_a_post_is_made_once_under_its_key() {
 }
 
 #[tokio::test]
-async fn whatever_is_shown_has_a_tag_and_is_not_shown_again_to_who_has_it() {
+async fn each_representation_has_a_conditional_etag() {
     let walk = Walk::begin().await;
     let (mut surprises, mut seen) = (Vec::new(), 0);
     for (path, method, operation) in operations(&description(&walk.api).await) {
@@ -113,7 +113,7 @@ async fn whatever_is_shown_has_a_tag_and_is_not_shown_again_to_who_has_it() {
 }
 
 #[tokio::test]
-async fn whatever_is_changed_under_a_condition_is_changed_only_as_it_was_seen() {
+async fn each_conditional_change_checks_its_etag() {
     let walk = Walk::begin().await;
     let mut operations = operations(&description(&walk.api).await);
     operations.sort_by_key(|(path, method, _)| is_end_of_app(path, method));

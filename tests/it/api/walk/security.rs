@@ -1,6 +1,6 @@
 //! What a request may show, and what the description says becomes of it.
 
-use bellwire::testkit::store::keys::api_keys::Scope;
+use bellwire_core::scope::Scope;
 use serde_json::Value;
 
 use super::text;

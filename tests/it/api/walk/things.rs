@@ -100,6 +100,6 @@ impl Walk {
         let alert = Alert { app, kind: Kind::Sli, subject: &subject, detail: "walk" };
         alerts::raise(&mut self.api.pool.acquire().await.unwrap(), &alert, self.api.clock.now()).await.unwrap();
         let id = sqlx::query_scalar("SELECT id FROM alerts WHERE subject = $1").bind(&subject);
-        bellwire::testkit::model::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
+        bellwire_core::id::AlertId(id.fetch_one(&self.api.pool).await.unwrap()).to_string()
     }
 }

@@ -1,0 +1,110 @@
+//! Packages that the guides name are installed from a running server, and load.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::docs::{Page, commands};
+use crate::support::{Server, TempDir, TestApp};
+
+/// Addresses of the server in the guides.
+const SERVERS: [&str; 2] = ["https://push.example.com", "http://localhost:8787"];
+/// Loads every entry point, and prints what each exports. A worker's script finds the worker around it.
+const LOAD: &str = r#"
+    import { readFileSync } from "node:fs";
+    const name = process.argv[1];
+    const manifest = JSON.parse(readFileSync(`node_modules/${name}/package.json`, "utf8"));
+    const registration = { scope: "https://shop.example/", showNotification() {} };
+    const location = new URL("https://shop.example/service-worker.js");
+    globalThis.self = { location, registration, addEventListener() {} };
+    const exported = {};
+    for (const [entry, target] of Object.entries(manifest.exports)) {
+      if (typeof target === "string") continue;
+      readFileSync(`node_modules/${name}/${target.types}`);
+      exported[entry] = Object.keys(await import(name + entry.slice(1)));
+    }
+    const { version, license, repository, engines } = manifest;
+    const files = ["README.md", "LICENSE", "LICENSE-MIT", "LICENSE-APACHE"];
+    const texts = files.filter((file) => readFileSync(`node_modules/${name}/${file}`, "utf8").length > 100);
+    console.log(JSON.stringify({ version, license, repository, engines, texts, exported, worker: Object.keys(self.bellwire) }));
+"#;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Paths on the server of the packages that the guides have people install.
+fn installed_by_guides(pages: &[Page]) -> BTreeSet<String> {
+    let all = pages.iter().flat_map(Page::shell).flat_map(commands);
+    let installs = all.filter(|words| matches!(words.as_slice(), [npm, verb, ..] if npm == "npm" && ["i", "install"].contains(&verb.as_str())));
+    let packages = installs.flat_map(|words| words.into_iter().skip(2));
+    let here =
+        packages.filter_map(|word| SERVERS.iter().find_map(|server| word.strip_prefix(server).map(str::to_owned)));
+    here.collect()
+}
+
+/// The names below `@bellwire` that the guides use, such as `web` and `web/react`.
+fn named_by_guides(pages: &[Page]) -> BTreeSet<String> {
+    let texts = pages.iter().map(|page| std::fs::read_to_string(root().join(&page.path)).expect("UTF-8"));
+    let names = |text: String| {
+        let parts = text.split("@bellwire/").skip(1).map(str::to_owned).collect::<Vec<_>>();
+        parts
+            .into_iter()
+            .map(|rest| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "/-._".contains(*c)).collect())
+    };
+    texts.flat_map(names).collect()
+}
+
+/// Runs a program in a directory. npm reaches no registry there.
+async fn run(program: &str, arguments: &[&str], at: &TempDir) -> String {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(at.path()).env("HOME", at.path());
+    command.env("npm_config_cache", at.path().join("cache")).env("npm_config_registry", "http://127.0.0.1:9");
+    command.env("npm_config_fetch_retries", "0").env("npm_config_audit", "false").env("npm_config_fund", "false");
+    let output = command.output().await.unwrap_or_else(|error| panic!("{program}: {error}; `make deps` installs it"));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}:\n{errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_of_the_guides_install_and_load() {
+    let app = TestApp::start().await;
+    let server = Server::with(&app, &["--roles", "api"]).await;
+    let pages = Page::all();
+    let (mut loaded, dir) = (BTreeSet::new(), TempDir::new());
+    std::fs::write(dir.path().join("package.json"), "{}").expect("a file of ours");
+    for path in installed_by_guides(&pages) {
+        run("npm", &["i", &format!("http://{}{path}", server.address)], &dir).await;
+    }
+    run("npm", &["ci"], &dir).await; // the lock file fits what the server serves
+    let manifest = std::fs::read_to_string(dir.path().join("package.json")).expect("npm wrote it");
+    let manifest: Value = serde_json::from_str(&manifest).expect("JSON");
+    for framework in ["react", "vue"] {
+        let installed = root().join("static/sdk/node_modules").join(framework);
+        std::os::unix::fs::symlink(installed, dir.path().join("node_modules").join(framework)).expect("a link");
+    }
+    for name in manifest["dependencies"].as_object().expect("packages").keys() {
+        let printed = run("node", &["--input-type=module", "-e", LOAD, name], &dir).await;
+        let printed: Value = serde_json::from_str(&printed).expect("JSON");
+        assert_eq!(printed["version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(printed["texts"], json!(["README.md", "LICENSE", "LICENSE-MIT", "LICENSE-APACHE"]));
+        for member in ["license", "repository", "engines"] {
+            assert!(!printed[member].is_null(), "{member}: {printed}");
+        }
+        let exported = printed["exported"].as_object().expect("entry points");
+        assert_eq!(exported["."], json!(["init"]));
+        assert_eq!((&exported["./react"], &exported["./vue"]), (&json!(["usePush"]), &json!(["usePush"])));
+        assert!(printed["worker"].as_array().is_some_and(|members| members.contains(&json!("onPush"))), "{printed}");
+        let name = name.strip_prefix("@bellwire/").expect("our name");
+        loaded.extend(exported.keys().map(|entry| entry.replacen('.', name, 1)));
+    }
+    let is_there =
+        |name: &String| loaded.contains(name) || dir.path().join("node_modules/@bellwire").join(name).is_file();
+    let named = named_by_guides(&pages);
+    let missing: Vec<_> = named.iter().filter(|name| !is_there(name)).collect();
+    assert!(named.len() >= 4 && missing.is_empty(), "the guides name {missing:?}; there are {loaded:?}");
+    app.finish().await;
+}
