@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 # Node, where the system's is missing or too old: `deps` puts it there.
 export PATH := $(CURDIR)/.deps/node/bin:$(PATH)
-.PHONY: help demo run test test-multi-buffer test-api test-upgrade test-packages lint bench fuzz sqlx deb release image pictures web sdk admin deps
+.PHONY: help demo run test test-lanes test-recipes test-api test-upgrade test-packages lint bench fuzz sqlx deb release image pictures web sdk admin deps
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,30 +16,42 @@ run: deps web ## Start the real server with a Postgres of its own
 	cargo run --profile demo --locked --bin bellwire -- serve
 
 # What `npm test` does but for the build, which would have cargo embed the same once more. Rust is linted as it is compiled.
-test: deps web $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site) ## Check style, then run all tests, those in Firefox and Chromium included
+test: deps web $(addsuffix /node_modules/.package-lock.json,tests/clients examples/node-backend examples/react-site examples/recipes/vite) ## Check style, then run all tests, those in Firefox and Chromium included
 	cargo fmt --all --check
+	scripts/words
+	node --test tests/words/words.test.mjs
 	tests/install-deps
 	cd static/sdk && npm run check && npm exec vitest run
 	cd static/admin && npm run check && npm exec vitest run
-	cargo test --locked --all-targets --no-run
-	cargo test --locked
+	cargo test --locked --workspace --all-targets --no-run
+	scripts/test
 test: NEEDS = --test
 test: export RUSTC_WORKSPACE_WRAPPER = $(CURDIR)/scripts/strict-rustc
 
-lint: web ## Check formatting, and let clippy complain
+lint: web ## Check formatting and language, let clippy complain, and check dependencies against deny.toml
 	cargo fmt --all --check
-	cargo clippy --locked --all-targets -- -D warnings
+	scripts/words
+	node --test tests/words/words.test.mjs
+	scripts/install-deps --lint
+	scripts/deny
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	for crate in crates/*/; do cargo check --quiet --locked -p "$$(basename "$$crate")" || exit; done # each without the features of others
 
 bench: deps web ## Measure what docs/scale.md quotes
 	scripts/bench
 
-# The million agreements with AWS-LC take two minutes; `make test` needs neither the library nor the processor.
-test-multi-buffer: web ## Test what seals eight payloads at a time, on a processor with AVX-512 IFMA; AGREEMENTS=1000000
-	scripts/install-deps --multi-buffer
-	cargo clippy --locked -p bellwire-multi-buffer --all-targets -- -D warnings
-	AGREEMENTS=$(or $(AGREEMENTS),1000000) cargo test --release --locked -p bellwire-multi-buffer
-	cargo test --locked --features multi-buffer --lib webpush::
-	cargo test --locked --features multi-buffer --test it sealing::
+# `make test` compares some thousand agreements with AWS-LC, this a million in plain Rust, which takes a quarter of an hour, and a million by
+# AVX-512 IFMA where the processor has it. Then it times passes for dependence on secrets.
+test-lanes: ## Test what seals eight payloads at a time at length, and time it for dependence on secrets; AGREEMENTS=1000000
+	AGREEMENTS=$(or $(AGREEMENTS),1000000) cargo test --release --locked -p bellwire-p256-lanes
+	cargo run --release --locked -p bellwire-p256-lanes --example constant_time
+	cargo run --release --locked -p bellwire-p256-lanes --example speed
+
+RECIPES ?= $(notdir $(patsubst %/,%,$(wildcard examples/recipes/*/)))
+recipe_packages = $(patsubst %package.json,%node_modules/.package-lock.json,$(wildcard $(RECIPES:%=examples/recipes/%/package.json)))
+test-recipes: deps web $(recipe_packages) ## Build the recipes for frameworks, and drive them in Firefox and Chromium; RECIPES="next nuxt"
+	RECIPES="$(RECIPES)" cargo test --locked --test it browser::recipes::
+test-recipes: NEEDS = --test
 
 test-api: web ## Send what schemathesis makes up to a server: no 5xx, nothing that is not described; SECONDS_MAX=120
 	scripts/test-api
@@ -72,12 +84,13 @@ pictures: NEEDS = --test
 
 web: sdk admin ## Build what browsers load, which the server embeds
 
-sdk: static/sdk/dist/bellwire.js
+sdk: static/sdk/dist/bellwire-web.tgz
 
 admin: static/admin/dist/index.html
 
-static/sdk/dist/bellwire.js: static/sdk/node_modules/.package-lock.json $(wildcard static/sdk/*.mjs static/sdk/tsconfig*.json) \
-		$(shell find static/sdk/src -type f)
+# The package, which is written last, has the server's version.
+static/sdk/dist/bellwire-web.tgz: static/sdk/node_modules/.package-lock.json $(wildcard static/sdk/*.mjs static/sdk/tsconfig*.json) \
+		static/sdk/README.md $(wildcard static/sdk/LICENSE LICENSE-*) Cargo.toml $(shell find static/sdk/src -type f)
 	cd static/sdk && npm run build
 
 static/sdk/node_modules/.package-lock.json: static/sdk/package.json static/sdk/package-lock.json | deps
@@ -92,6 +105,10 @@ static/admin/node_modules/.package-lock.json: static/admin/package.json static/a
 
 tests/clients/node_modules/.package-lock.json: tests/clients/package.json tests/clients/package-lock.json | deps
 	cd tests/clients && npm ci --no-audit --no-fund
+
+# With what builds them.
+examples/recipes/%/node_modules/.package-lock.json: examples/recipes/%/package.json examples/recipes/%/package-lock.json | deps
+	cd examples/recipes/$* && npm ci --no-audit --no-fund
 
 # Only what they run on: tests build them with the tools that are there already.
 examples/%/node_modules/.package-lock.json: examples/%/package.json examples/%/package-lock.json | deps
