@@ -1,5 +1,5 @@
-//! The OpenID provider by which teammates may sign in (OpenID Connect Core 1.0, the authorization code
-//! flow with PKCE). It tells who somebody is and nothing of what they may do, which is the API's affair.
+//! The OpenID provider by which teammates may sign in (OpenID Connect Core 1.0, the authorization code flow with PKCE). The provider proves
+//! an identity; permissions are decided by the API.
 //!
 //! ```text
 //! begin ── discovery, remembered ──► where to send the browser, and what to remember of it meanwhile
@@ -34,43 +34,43 @@ use bellwire_gateway::Egress;
 
 /// Time limit of a request to the provider.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
-/// What the provider says of itself is asked for anew after so long.
+/// Maximum age of the provider's cached metadata.
 const FRESH_FOR: Duration = Duration::from_secs(3_600);
-/// Where a token is signed by a key that is not known, keys younger than this are believed to be all there are.
+/// Maximum age of the provider's cached keys when a token names an unknown key.
 const KEYS_FRESH_FOR: Duration = Duration::from_secs(60);
-/// A provider that did not say is left alone for so long: whoever came while it was being asked is not to ask again.
+/// Pause after a failed request for metadata. Requests that waited for it do not repeat it.
 const PAUSE: Duration = TIMEOUT;
 const AT_ONCE: usize = 32;
-/// How long somebody may take to sign in at the provider.
+/// Maximum duration of a sign-in at the provider.
 pub(crate) const ATTEMPT_LASTS: Duration = Duration::from_secs(600);
 /// Characters of an error's text that are logged: part of it is the provider's.
 const SAID_MAX: usize = 300;
 /// Difference between the clocks of the provider and this server within which `iat` is accepted.
 const ISSUED_LEEWAY: Duration = Duration::from_secs(60);
 
-/// Which provider, and what we are to it.
+/// The provider, and the client that is registered with it.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The issuer, to the letter as its tokens have it.
     pub issuer: String,
-    /// What the provider calls us.
+    /// Client identifier at the provider.
     pub client_id: String,
-    /// By which it knows us. `Debug` does not show it.
+    /// Client secret at the provider. `Debug` does not show it.
     pub client_secret: ClientSecret,
-    /// Where it sends browsers back to.
+    /// URL to which the provider redirects browsers after sign-in.
     pub redirect_url: String,
     /// PEM certificates that it is trusted by beside Mozilla's roots.
     pub extra_ca_pem: Option<Vec<u8>>,
     /// The proxy that it is asked through; none: it is asked directly.
     pub egress: Option<Egress>,
-    /// How long each request to it may take.
+    /// Timeout of each request to the provider.
     pub timeout: Duration,
 }
 
 /// Why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The issuer or the URL to come back to is none.
+    /// The issuer or the redirect URL is not a valid URL.
     #[error("not a URL: {0}")]
     Url(#[from] url::ParseError),
     /// The certificates cannot be used.
@@ -78,14 +78,14 @@ pub enum SettingsError {
     Tls(#[from] bellwire_gateway::SettingsError),
 }
 
-/// Why nobody was recognised.
+/// Reasons why a sign-in failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
     /// The provider does not answer, or not as a provider does. The text is for the log.
     #[error("the OpenID provider cannot be used: {0}")]
     Unavailable(String),
-    /// It does not know the code (any more), or what it answered proves nothing. The text is for the log.
-    #[error("the OpenID provider's answer is not believed: {0}")]
+    /// The provider rejected the code, or its response fails verification. The text is for the log.
+    #[error("the OpenID provider's response failed verification: {0}")]
     Refused(String),
     #[error("too many people sign in by the OpenID provider at this moment")]
     Busy,
@@ -93,13 +93,13 @@ pub(crate) enum Failure {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Person {
-    /// What the provider calls them, for ever.
+    /// Permanent identifier at the provider (`sub`).
     pub subject: String,
-    /// Their address, if the provider has verified it.
+    /// Email address, if the provider has verified it.
     pub email: Option<String>,
 }
 
-/// What a browser keeps for us while its user is at the provider. It holds secrets: seal it.
+/// State that a browser keeps while its user signs in at the provider. It holds secrets: seal it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Attempt {
     state: CsrfToken,
@@ -140,7 +140,7 @@ impl fmt::Debug for Provider {
 struct Known {
     metadata: Option<Arc<CoreProviderMetadata>>,
     read_at: Option<Timestamp>,
-    /// When it was last asked, whether or not it answered.
+    /// Time of the last request for metadata, successful or not.
     asked_at: Option<Timestamp>,
 }
 
@@ -156,7 +156,7 @@ type Client =
     CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
 
 impl Provider {
-    /// Nothing is asked before somebody signs in.
+    /// Builds the client. It requests nothing before the first sign-in.
     pub fn new(settings: Settings) -> Result<Self, SettingsError> {
         let issuer = IssuerUrl::new(settings.issuer)?;
         // The keys of a provider take a few thousand bytes.
@@ -178,7 +178,7 @@ impl Provider {
         self.0.issuer.as_str()
     }
 
-    /// Where to send a browser to sign in, and what it is to keep meanwhile.
+    /// Returns the URL to which a browser is sent to sign in, and the state it has to keep meanwhile.
     pub(crate) async fn begin(&self, now: Timestamp) -> Result<(Url, Attempt), Failure> {
         let metadata = self.metadata(FRESH_FOR, now).await?;
         let client = self.client(&metadata);
@@ -195,7 +195,7 @@ impl Provider {
         Ok((url, Attempt { state, nonce, verifier, until_s: (now + ATTEMPT_LASTS).timestamp() }))
     }
 
-    /// Who it is that the provider gave this code.
+    /// Exchanges the code for the identity that the provider confirmed.
     pub(crate) async fn finish(&self, attempt: Attempt, code: String, now: Timestamp) -> Result<Person, Failure> {
         let _place = self.0.places.try_acquire().map_err(|_| Failure::Busy)?;
         let metadata = self.metadata(FRESH_FOR, now).await?;
@@ -220,7 +220,7 @@ impl Provider {
         checked.map_err(|why| Failure::refused(&why))
     }
 
-    /// Who an ID token tells of, once it is proved to be the provider's, for us, for this attempt, and still valid.
+    /// Verifies an ID token: issued by the provider, for this client and this attempt, and still valid. Returns its identity.
     fn check(
         &self,
         token: &CoreIdToken,
@@ -261,19 +261,19 @@ impl Provider {
             .set_auth_type(if by_body { AuthType::RequestBody } else { AuthType::BasicAuth })
     }
 
-    /// What the provider says of itself, keys included; not older than that, if it can be asked. One asks at a time, and the
-    /// others wait for that.
+    /// Returns the provider's metadata and keys, refreshed if older than `fresh_for` and if the provider responds. One caller refreshes;
+    /// concurrent callers wait for its result.
     async fn metadata(&self, fresh_for: Duration, now: Timestamp) -> Result<Arc<CoreProviderMetadata>, Failure> {
         let mut known = self.0.known.lock().await;
         if known.is_due(fresh_for, now) {
             match CoreProviderMetadata::discover_async(self.0.issuer.clone(), &self.0.http).await {
                 Ok(metadata) => (known.metadata, known.read_at) = (Some(Arc::new(metadata)), Some(now)),
-                Err(why) => warn!(why = said(&why), "the OpenID provider does not say how to be used"),
+                Err(why) => warn!(why = said(&why), "the OpenID provider's metadata could not be read"),
             }
             // Not before: whoever goes away while it is being asked would keep the others from asking.
             known.asked_at = Some(now);
         }
-        known.metadata.clone().ok_or_else(|| Failure::Unavailable("it has not said how".to_owned()))
+        known.metadata.clone().ok_or_else(|| Failure::Unavailable("its metadata has not been read yet".to_owned()))
     }
 }
 

@@ -1,7 +1,7 @@
-//! What a panic comes to: it is counted, told in the log without what it was at, and goes no further than it must.
+//! Handling of panics: each one is counted, logged without its data, and confined to the work that caused it.
 //!
-//! What serves one request, delivery, batch or webhook is given up alone. What goes on for ever begins [again](begun_again) after a pause,
-//! or ends the process, where its state may be wrong: whoever looks after processes starts another, and other workers take over meanwhile.
+//! Work for one request, delivery, batch or webhook is abandoned. Permanent work is [restarted](begun_again) after a pause. Where state may
+//! be inconsistent, the process ends: the service manager starts another one, and other workers take over meanwhile.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::future::Future;
@@ -15,10 +15,10 @@ use tokio::time::{Instant, sleep};
 use tracing::error;
 use uuid::Uuid;
 
-/// How long work rests after a panic before it begins again; doubles with each further one,
+/// Pause before panicked work is restarted; doubles with each further panic,
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Work that went on for so long since is taken for healthy: the next pause is short again.
+/// Running time after which work counts as healthy: the next pause is short again.
 const HEALTHY_AFTER: Duration = Duration::from_secs(300);
 
 static COUNT: LazyLock<Counter> = LazyLock::new(Counter::default);
@@ -28,7 +28,7 @@ pub(crate) fn count() -> &'static Counter {
     &COUNT
 }
 
-/// From now on panics are counted and told in the log; as ever on standard error while there is none.
+/// Installs a panic hook that counts and logs panics. Without a log, they are printed to standard error as before.
 pub(crate) fn watch() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -39,7 +39,7 @@ pub(crate) fn watch() {
     }));
 }
 
-/// Counts panics, and tells them in the log, beside what was done with them before: for tests.
+/// Counts and logs panics, and calls the previous hook as well. For tests.
 pub fn watch_too() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -63,17 +63,17 @@ fn note(info: &PanicHookInfo<'_>) {
     error!(place, thread, backtrace, why = words(info), "a panic");
 }
 
-/// What a panic says, if that was written when the program was. What was put together then may quote an endpoint, a payload or a key.
+/// Returns a panic's message if it is a constant. A formatted message may contain an endpoint, a payload or a key.
 fn words<'a>(info: &'a PanicHookInfo<'_>) -> &'a str {
-    info.payload().downcast_ref::<&'static str>().copied().unwrap_or("not told, since it may quote data")
+    info.payload().downcast_ref::<&'static str>().copied().unwrap_or("withheld, since it may contain data")
 }
 
-/// Work that panicked; the log tells where.
+/// Error of work that panicked. The log names the place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("it panicked; the log tells where")]
+#[error("it panicked; the log names the place")]
 pub(crate) struct Panicked;
 
-/// What work comes to. What it shares with others must not stay half changed when it panics: our mutexes are not poisoned.
+/// Runs work and catches its panic. State shared with other work must stay consistent when it panics: our mutexes are not poisoned.
 pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| Panicked)
 }
@@ -82,7 +82,7 @@ pub(crate) fn caught_now<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
 }
 
-/// Work that is to go on for ever: begins again after each panic. Ends when the work does.
+/// Runs permanent work, and restarts it after each panic. Returns when the work returns.
 pub(crate) async fn begun_again<W: Future<Output = ()>>(name: &'static str, work: impl Fn() -> W) {
     let mut pause = None;
     loop {
@@ -95,7 +95,7 @@ pub(crate) async fn begun_again<W: Future<Output = ()>>(name: &'static str, work
     }
 }
 
-/// How long work rests that panicked after it went on for so long, and had rested so long before.
+/// Returns the pause before work is restarted, from the previous pause and the time the work ran since.
 fn rest_after(before: Option<Duration>, went_on: Duration) -> Duration {
     match before.filter(|_| went_on < HEALTHY_AFTER) {
         None => PAUSE,
@@ -103,7 +103,7 @@ fn rest_after(before: Option<Duration>, went_on: Duration) -> Duration {
     }
 }
 
-/// Where tests make something panic. Nothing happens in a program that is built for release.
+/// Marks a place where tests cause a panic. Does nothing in release builds.
 #[inline]
 pub(crate) fn point(place: &'static str, of: Uuid) {
     #[cfg(debug_assertions)]
@@ -130,7 +130,7 @@ mod injected {
         WANTED.lock().get_or_insert_default().insert((place, of), times);
     }
 
-    /// How many of these panics are still to come.
+    /// Returns the number of pending panics at this place.
     pub fn injected(place: &'static str, of: Uuid) -> usize {
         WANTED.lock().as_ref().and_then(|wanted| wanted.get(&(place, of)).copied()).unwrap_or(0)
     }
@@ -194,7 +194,7 @@ mod tests {
         let _ = caught_now(|| panic!("words of the program alone"));
         let told = TOLD.lock().clone(); // not held: the hook waits for it, too
         assert!(told.iter().any(|words| words == "words of the program alone"), "{told:?}");
-        assert!(told.iter().any(|words| words == "not told, since it may quote data"), "{told:?}");
+        assert!(told.iter().any(|words| words == "withheld, since it may contain data"), "{told:?}");
         assert!(told.iter().all(|words| !words.contains("secret")), "{told:?}");
     }
 }

@@ -22,12 +22,12 @@ use crate::outbound::{Limits, OutboundClient, PlainHttp};
 /// Limits of a request. Certificate chains take a few thousand bytes.
 const LIMITS: Limits = Limits { timeout: Duration::from_secs(30), body_max_bytes: 256 << 10, idle_connections: 2 };
 
-/// How long an order may take. Whoever orders holds a lease for longer than that.
+/// Maximum duration of an order. The lease of an order lasts longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
-/// How often an authority is asked how far it is: after half a second at first, up to a minute in all.
+/// Polling of an order's status: half a second at first, one minute at most.
 const ASKED: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(500)).backoff(1.5).timeout(Duration::from_secs(90));
-/// What an authority says of an account that it does not know (RFC 8555 section 6.7).
+/// Error type of an authority for an unknown account (RFC 8555 section 6.7).
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
 /// Why no certificate came of an order. The texts are written for operators.
@@ -35,7 +35,7 @@ const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 pub(crate) enum Error {
     #[error(transparent)]
     Protocol(#[from] instant_acme::Error),
-    /// The authority looked, and did not find what it was told that it would.
+    /// The authority did not find the expected proof for this domain.
     #[error("the authority could not see that {domain} is this server: {why}")]
     Unproven { domain: String, why: String },
     /// It does not let domains prove themselves by TLS-ALPN-01.
@@ -43,7 +43,7 @@ pub(crate) enum Error {
     NotOffered,
     #[error("the authority was not done within {} s", PATIENCE.as_secs())]
     Slow,
-    /// What the authority is to find could not be put where it is looked for, or the like.
+    /// A local step failed, such as publishing the proof.
     #[error("{0}")]
     Own(String),
 }
@@ -58,12 +58,12 @@ impl Error {
     }
 }
 
-/// Where and how to order.
+/// Directory, account and domains of an order.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub directory: Url,
     pub domain: String,
-    /// How the authority may reach the operator.
+    /// Address at which the authority may contact the operator.
     pub email: Option<String>,
     /// Certificates (PEM) that the authority is trusted by, beside Mozilla's.
     pub extra_ca_pem: Option<Vec<u8>>,
@@ -131,7 +131,7 @@ impl Authority {
 
     /// Why an order came to nothing, in the words that the authority wrote beside the challenge, else of the order.
     async fn unproven(&self, order: &mut Order, of_order: Option<String>) -> Error {
-        let mut why = of_order.unwrap_or_else(|| "it does not say why".to_owned());
+        let mut why = of_order.unwrap_or_else(|| "no reason given".to_owned());
         let mut authorizations = order.authorizations();
         while let Some(Ok(mut authorization)) = authorizations.next().await {
             let Ok(state) = authorization.refresh().await else { continue };

@@ -1,4 +1,4 @@
-//! When a certificate is ordered. Pure.
+//! Rules for the time of a certificate's next order. Pure.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use chrono::TimeDelta;
 
 use bellwire_core::clock::Timestamp;
 
-/// How many seconds to wait after so many failures in a row. Let's Encrypt lets a host fail five times an hour.
+/// Pauses in seconds, by the number of failures in a row. Let's Encrypt allows five failures per hostname and hour.
 const WAITS_S: [u64; 6] = [60, 300, 900, 3_600, 10_800, 21_600];
 
-/// When to renew a certificate: when a third of its time is left, thirty days of ninety.
+/// Returns the time of renewal: when a third of the validity is left, which is thirty days of ninety.
 pub(crate) fn renew_at(not_before: Timestamp, not_after: Timestamp) -> Timestamp {
     not_after - (not_after - not_before).max(TimeDelta::zero()) / 3
 }
 
-/// How long to wait after the last of so many failures in a row, at least one.
+/// Returns the pause after this many failures in a row, at least one.
 pub(crate) fn wait_after(failures: i32) -> Duration {
     let place = usize::try_from(failures.max(1) - 1).unwrap_or(0);
     Duration::from_secs(WAITS_S[place.min(WAITS_S.len() - 1)])

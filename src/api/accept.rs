@@ -1,4 +1,4 @@
-//! How checked messages are stored and what their senders hear: alone, with others, or under idempotency keys.
+//! Storing of checked messages, and the responses to their senders: alone, with others, or under idempotency keys.
 
 use std::time::Duration;
 
@@ -90,8 +90,8 @@ pub(super) async fn accept_under(
     })
 }
 
-/// Stores a message to named recipients under an idempotency key, in a commit that it shares with others. It waits for its turn
-/// at the key outside of all groups: here for others of this process, and in a transaction of its own for those of another.
+/// Stores a message to named recipients under an idempotency key, in a commit shared with others. It waits for the key outside of
+/// all groups: here for requests of this process, and in a transaction of its own for those of another.
 async fn accept_shared(state: &ApiState, app: &App, Keyed { composed, request }: Keyed) -> Result<Taken, Problem> {
     let Composed { addressed, asked, trial } = composed;
     let turn = state.turns.take(request.id(), PATIENCE).await.ok_or_else(in_progress)?;
@@ -137,8 +137,8 @@ pub(super) enum Taken {
     Before(Replay),
 }
 
-/// Stores messages of one app under idempotency keys, each key named once: claims, work and answers in one transaction.
-/// Returns what became of each, in their order. It goes on to its end though the client hangs up.
+/// Stores messages of one app under idempotency keys, each key once: claims, work and responses are one transaction. Returns the
+/// results in order. It runs to its end even if the client disconnects.
 pub(super) async fn accept_once(state: &ApiState, app: &App, messages: Vec<Keyed>) -> Vec<Result<Taken, Problem>> {
     let (n, once) = (messages.len(), InOne { state: state.clone(), app: app.clone() });
     // A task of its own: what is born leased to this process must be handed to dispatch, whoever waits for the answer.
@@ -231,7 +231,7 @@ fn is_of_one(error: &sqlx::Error) -> bool {
     is_refused || store::is_lock_timeout(error)
 }
 
-/// What a group of messages with idempotency keys came to.
+/// Result of a group of messages with idempotency keys.
 #[derive(Default)]
 struct Answers<'a> {
     taken: Vec<Result<Taken, Problem>>,

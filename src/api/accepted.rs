@@ -1,4 +1,4 @@
-//! What is answered when a message was taken.
+//! Response to an accepted message.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,24 +13,24 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::MessageId;
 use bellwire_core::message::MessageState;
 
-/// Where a message stands.
+/// State of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SendState {
     /// Nothing is due before its `send_at`.
     Scheduled,
-    /// Whatever is due goes out.
+    /// Due deliveries are sent.
     Sending,
     /// Nothing goes out until it is resumed.
     Paused,
-    /// Nothing goes out any more.
+    /// No delivery is sent any longer.
     Cancelled,
     /// Every delivery has ended.
     Done,
 }
 
 impl SendState {
-    /// Where a message stands. What was cancelled stays so, though its deliveries have ended.
+    /// Returns the state of a message. A cancelled one stays so after its deliveries have ended.
     pub(super) fn of(row: &MessageRow, now: Timestamp) -> Self {
         match row.state {
             MessageState::Cancelled => Self::Cancelled,
@@ -42,13 +42,13 @@ impl SendState {
     }
 }
 
-/// Where to go from here.
+/// Links to related resources.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Links {
-    /// The message.
+    /// Path of the message.
     #[serde(rename = "self")]
     pub(super) this: String,
-    /// Its deliveries.
+    /// Path of its deliveries.
     deliveries: String,
     /// `POST` here to pause it.
     pause: String,
@@ -69,26 +69,25 @@ impl Links {
 /// A message that was taken.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Accepted {
-    /// Its id.
+    /// Id of the message.
     id: MessageId,
-    /// Where it stands: `sending`, `scheduled` if it is for later, or `done` if there is nobody to send it to.
+    /// State: `sending`, `scheduled` for a later time, or `done` without recipients.
     state: SendState,
     /// Deliveries to make, as counted now; of a segment, as estimated from a sample.
     audience_estimate: i64,
-    /// How far that may be off, in 95 of 100 cases; 0 if they were counted.
+    /// Margin of the estimate, in 95 of 100 cases. 0 if counted.
     audience_margin: i64,
     /// Named subscriptions that are not active, or users without an active one: not targeted.
     unreachable: i64,
-    /// What to know all the same: about the policy, or that people do not welcome what is sent to many already.
+    /// Warnings: about the policy, or about broadcasts that recipients do not welcome.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
-    /// Where to go from here.
+    /// Links to related resources.
     pub(super) links: Links,
 }
 
 impl Accepted {
-    /// The answer to a message of which this became. 422: it names subscriptions that are none. 409: another message has its
-    /// key.
+    /// Builds the response to a stored message. 422: it names unknown subscriptions. 409: another message has its key.
     pub(super) fn new(app: &App, mut asked: Asked, sent: &Sent) -> Result<Self, Problem> {
         asked.refuse_unknown(sent)?;
         if let Some(other) = sent.key_taken_by {
@@ -111,7 +110,7 @@ impl Accepted {
         })
     }
 
-    /// Counts a message that is committed, and logs it if it names nobody: then it is a campaign.
+    /// Counts a committed message, and logs it if it has no named recipients, because then it is a broadcast.
     pub(super) fn note(&self, state: &ApiState, app: &App, is_named: bool) {
         state.metrics.messages_accepted.inc();
         if is_named {

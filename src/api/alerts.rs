@@ -23,26 +23,26 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(resolve))
 }
 
-/// An alert.
+/// Alert for operators.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AlertView {
-    /// Its id.
+    /// Id of the alert.
     id: AlertId,
     /// The app it concerns; null: the server as a whole.
     app: Option<AppId>,
-    /// What kind of thing it is about.
+    /// Kind of the alert.
     kind: Kind,
-    /// What it is about: a key, a message, a lane, a figure.
+    /// Subject of the alert: a key, a message, a lane, a metric.
     subject: String,
-    /// What happened, for people.
+    /// Description for people.
     detail: String,
-    /// How often it happened since the alert was opened.
+    /// Number of occurrences since the alert was opened.
     n: i64,
-    /// When it was opened.
+    /// Time at which it was opened.
     first_at: DateTime<Utc>,
-    /// When it last happened.
+    /// Time of the last occurrence.
     last_at: DateTime<Utc>,
-    /// When somebody resolved it; null: it is open.
+    /// Time at which it was resolved. Null: it is open.
     resolved_at: Option<DateTime<Utc>>,
 }
 
@@ -53,7 +53,7 @@ impl From<AlertRow> for AlertView {
     }
 }
 
-/// Lists all alerts: open ones first, each kind from the newest.
+/// Lists all alerts: open ones first, each group from the newest alert.
 #[utoipa::path(get, path = "/v1/alerts", tag = "Operations", responses((status = 200, body = Page<AlertView>)))]
 pub(crate) async fn list(
     _: Watcher,
@@ -66,7 +66,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, AlertView::from).answer(&uri))
 }
 
-/// Resolves an alert: somebody has looked at it. If it happens again, that is a new one.
+/// Resolves an alert. Its next occurrence opens a new one.
 #[utoipa::path(post, path = "/v1/alerts/{alert}/resolve", tag = "Operations",
     responses((status = 200, body = AlertView)))]
 pub(crate) async fn resolve(

@@ -30,19 +30,19 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ApiKeyView {
-    /// Its id.
+    /// Id of the key.
     id: ApiKeyId,
-    /// Its name for people.
+    /// Name of the key for people.
     name: String,
     /// The first characters of its secret.
     hint: String,
-    /// What it may do.
+    /// Scopes of the key.
     scopes: Vec<Scope>,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// From when on it is not valid any more.
+    /// Expiry, after which the key is invalid.
     expires_at: Option<DateTime<Utc>>,
-    /// When it was revoked.
+    /// Time of the revocation.
     revoked_at: Option<DateTime<Utc>>,
     /// The day, in UTC, on which a request last showed it. Null: never used.
     last_used_on: Option<NaiveDate>,
@@ -72,7 +72,7 @@ impl From<ApiKey> for ApiKeyView {
 pub(crate) struct NewApiKeyView {
     #[serde(flatten)]
     key: ApiKeyView,
-    /// What requests show as `Authorization: Bearer …`. Shown now and never again.
+    /// Secret for `Authorization: Bearer …`. It is shown only now.
     secret: String,
 }
 
@@ -80,16 +80,16 @@ pub(crate) struct NewApiKeyView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewApiKey {
-    /// Its name for people, 1 to 200 characters.
+    /// Name of the key for people, 1 to 200 characters.
     name: String,
-    /// What it may do: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`.
+    /// Scopes of the key: any of `send`, `read`, `subscribers`, `messages`, `policies`, `settings`, `keys`, `export`.
     scopes: Vec<Scope>,
-    /// From when on it is not valid any more; by default it lasts as long as the key that makes it.
+    /// Expiry, after which the key is invalid. By default that of the key that creates it.
     #[serde(default, deserialize_with = "request_time::optional")]
     expires_at: Option<DateTime<Utc>>,
 }
 
-/// What becomes of the keys that a revoked key made.
+/// Handling of the keys that a revoked key created.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -99,11 +99,11 @@ pub(crate) struct RevokeQuery {
     keep_descendants: bool,
 }
 
-/// What was revoked.
+/// Result of a revocation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Revoked {
-    /// How many keys: the named one and, unless they were kept, those that descend from it. Those that were revoked
-    /// before do not count.
+    /// Number of revoked keys: the named one and, unless they were kept, its descendants. Keys that were revoked before do not
+    /// count.
     revoked: i64,
 }
 
@@ -119,8 +119,8 @@ pub(crate) async fn list(
     list_of(&state, Some(server.app.id), &uri, &paging).await
 }
 
-/// Makes an API key. It may do nothing that the key which makes it may not, and does not outlast it, an operator's included. Somebody
-/// who is signed in as a teammate makes one that lasts.
+/// Creates an API key. It can have no permission that the creating key lacks, and does not outlast it, an operator's key
+/// included. A key created by a signed-in teammate has no such end.
 #[utoipa::path(post, path = "/v1/apps/{app}/api-keys", tag = "API keys", request_body = NewApiKey,
     responses((status = 201, body = NewApiKeyView)))]
 pub(crate) async fn create(
@@ -131,8 +131,8 @@ pub(crate) async fn create(
     create_for(&state, Some(server.app.id), &server.caller, body, pending).await
 }
 
-/// Revokes an API key at once and for good, and with it, unless they are to be kept, the keys that it made, identity keys
-/// included: whoever stole it may have made some. A key revokes none that may do more than itself.
+/// Revokes an API key at once and permanently. The keys that it created are revoked, too, identity keys included, unless they are
+/// to be kept: a thief may have created some. A key cannot revoke one with more permissions than its own.
 #[utoipa::path(delete, path = "/v1/apps/{app}/api-keys/{api_key}", tag = "API keys",
     responses((status = 200, body = Revoked)))]
 pub(crate) async fn revoke(

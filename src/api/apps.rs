@@ -35,33 +35,33 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 pub(super) const MAX_RETRIES_DEFAULT: i16 = 5;
 pub(super) const WEIGHT_DEFAULT: i16 = 1;
-/// How many hundred messages a request to delete an app cancels itself.
+/// Rounds of a hundred messages that a request to delete an app cancels itself.
 const CANCEL_ROUNDS: usize = 20;
 pub(super) const ORIGINS_MAX: usize = 50;
 
-/// An app.
+/// App of a server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AppView {
-    /// Its id.
+    /// Id of the app.
     id: AppId,
-    /// Its short name.
+    /// Short name of the app.
     slug: String,
-    /// Its name for people.
+    /// Name of the app for people.
     name: String,
     /// Origins that browsers may call from.
     origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in.
     allow_other_gateways: bool,
-    /// What browsers may do beyond joining and leaving topics that are there and open.
+    /// Rights of browsers in addition to joining and leaving existing open topics.
     #[schema(value_type = Vec<BrowserRight>)]
     browsers_may: BrowsersMay,
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none.
     max_retries: i16,
-    /// How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one.
+    /// Turns of the app, relative to an app of weight 1, while deliveries of several apps wait.
     weight: i16,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// Since when it is being deleted.
+    /// Start of its deletion.
     #[serde(skip_serializing_if = "Option::is_none")]
     deleting_at: Option<DateTime<Utc>>,
 }
@@ -88,17 +88,17 @@ impl From<App> for AppView {
 pub(crate) struct NewAppView {
     #[serde(flatten)]
     app: AppView,
-    /// Its first VAPID key.
+    /// First VAPID key of the app.
     vapid_key: VapidKeyView,
 }
 
-/// A new app.
+/// App to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewApp {
-    /// Its short name: 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen.
+    /// Short name: 1 to 63 lower-case letters, digits and hyphens, without a hyphen at the beginning.
     slug: String,
-    /// Its name for people, 1 to 200 characters.
+    /// Name for people, 1 to 200 characters.
     name: String,
     /// Origins that browsers may call from, such as `https://example.com`.
     #[serde(default)]
@@ -106,7 +106,7 @@ pub(crate) struct NewApp {
     /// Whether endpoints on hosts of no known push service are let in.
     #[serde(default)]
     allow_other_gateways: bool,
-    /// What browsers may do beyond joining and leaving topics that are there and open; by default nothing.
+    /// Rights of browsers in addition to joining and leaving existing open topics. By default none.
     #[serde(default)]
     #[schema(value_type = Vec<BrowserRight>)]
     browsers_may: BrowsersMay,
@@ -119,18 +119,18 @@ pub(crate) struct NewApp {
     private_key: Option<String>,
 }
 
-/// What to change of an app.
+/// Changes of an app.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AppChange {
-    /// Its name for people, 1 to 200 characters.
+    /// Name for people, 1 to 200 characters.
     name: Option<String>,
     /// All origins that browsers may call from.
     origins: Option<Vec<String>>,
     /// Origins that browsers may call from, too, from now on; at most 50. Not beside `origins`.
     #[serde(default)]
     add_origins: Vec<String>,
-    /// Origins of the app that browsers may not call from any more; at most 50. Not beside `origins`.
+    /// Origins to remove from the app, at most 50. Not together with `origins`.
     #[serde(default)]
     remove_origins: Vec<String>,
     /// Whether endpoints on hosts of no known push service are let in. Turning it on takes an operator's key: this server
@@ -142,8 +142,8 @@ pub(crate) struct AppChange {
     /// Most `retries` of a delivery policy in QStash's form, and how many there are if it names none: 0 to 1,000. Policies
     /// that ask for more are cut down to it.
     max_retries: Option<i64>,
-    /// How many turns it has, while deliveries of several apps wait, where an app of weight 1 has one: 1 to 100. Changing it
-    /// takes an operator's key. Workers hear of it within a minute.
+    /// Turns of the app, relative to an app of weight 1, while deliveries of several apps wait: 1 to 100. Changing it requires an
+    /// operator's key. Workers apply it within a minute.
     weight: Option<i64>,
 }
 
@@ -320,13 +320,13 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |app| app.id, AppView::from).answer(&uri))
 }
 
-/// Shows an app.
+/// Returns an app.
 #[utoipa::path(get, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppView)))]
 pub(crate) async fn show(server: Server<MayRead>) -> axum::Json<AppView> {
     axum::Json(server.app.into())
 }
 
-/// Changes what is named of an app; everything else stays, whoever else changes it at the same time.
+/// Changes the given members of an app. Other members stay, also with concurrent changes.
 #[utoipa::path(patch, path = "/v1/apps/{app}", tag = "Apps", responses((status = 200, body = AppView)))]
 pub(crate) async fn change(
     server: Server<MayChangeSettings>,
@@ -359,10 +359,10 @@ pub(crate) struct Confirmation {
     confirm: String,
 }
 
-/// Deletes an app for good: its subscriptions, messages, letters, settings and keys. Nothing is sent any more when this is
-/// answered, its API keys are revoked, and its routes answer 404, also to browsers. What is under way ends as cancelled.
-/// Rows follow within minutes or hours; the app stays in the list until they are gone, and its slug is free then. Attempts
-/// and receipts, which name nothing but bare ids, go with their day.
+/// Deletes an app permanently: its subscriptions, messages, letters, settings and keys. After the response nothing is sent, its
+/// API keys are revoked, and its routes respond with 404, also to browsers. Deliveries in progress end as cancelled. Rows follow
+/// within minutes or hours. The app stays in the list until they are gone, and then its slug is free. Attempts and receipts,
+/// which contain only bare ids, are deleted with their day.
 #[utoipa::path(delete, path = "/v1/apps/{app}", tag = "Apps", responses((status = 202, body = AppView)))]
 pub(crate) async fn delete(
     operator: Operator,
@@ -397,7 +397,7 @@ pub(crate) async fn delete(
     Ok((StatusCode::ACCEPTED, axum::Json(App { deleting_at, ..app }.into())))
 }
 
-/// What was changed of an app, for the audit log; none: nothing.
+/// Returns the changes of an app for the audit log. `None`: no change.
 fn changed(before: &App, after: &App) -> Option<Value> {
     let members = |app: &App| {
         [

@@ -25,28 +25,28 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(list_of_app))
 }
 
-/// Something that somebody did.
+/// Entry of the audit log.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EntryView {
-    /// Its id.
+    /// Id of the entry.
     id: EntryId,
-    /// When.
+    /// Time of the action.
     at: DateTime<Utc>,
     /// The app it was done to; null: the server.
     app: Option<AppId>,
-    /// By what right: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a sign-in that failed.
+    /// Kind of the actor: `api_key`, `operator`, `teammate`, `local` for the command line, or `nobody` for a failed sign-in.
     actor_kind: String,
-    /// By whom: the id of an API key or a teammate, `local` or `nobody`.
+    /// Actor: the id of an API key or a teammate, `local` or `nobody`.
     actor: String,
-    /// Address of the client; null for the command line. An app's own log does not tell where operators are.
+    /// Address of the client. Null for the command line. An app's own log omits the addresses of operators.
     address: Option<String>,
-    /// What: `api_key.created`, `message.cancelled` …
+    /// Action: `api_key.created`, `message.cancelled` …
     action: String,
-    /// To what: an id, or a name. A user is told by a label only, which is the same each time.
+    /// Object of the action: an id, or a name. A user is shown as a label, which is always the same.
     target: String,
     /// To how many. What was done in several transactions has an entry for each, with the same target.
     n: i64,
-    /// What else is worth knowing.
+    /// Further details of the action.
     #[schema(value_type = Object)]
     detail: Value,
 }
@@ -59,24 +59,25 @@ impl From<Row> for EntryView {
     }
 }
 
-/// Which entries of an app's log.
+/// Filter of an app's log.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AppAuditQuery {
-    /// By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed.
+    /// Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins.
     #[serde(default, deserialize_with = "actor")]
     #[param(value_type = Option<String>)]
     actor: Option<By>,
-    /// What: `api_key.created`, `message.cancelled` …
+    /// Action: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<Action>,
-    /// To this user of the app, by the label that the log calls them: an erasure, say, which has left nothing else of them.
+    /// User of the app who is the object, found by the label in the log: of an erasure, for example, which leaves no other trace
+    /// of the user.
     user_id: Option<String>,
     /// At this time or later, to the millisecond.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
-    /// Before this time.
+    /// End of the time, excluded.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.
@@ -85,18 +86,18 @@ pub(crate) struct AppAuditQuery {
     iterator: Option<String>,
 }
 
-/// Which entries of the whole log.
+/// Filter of the whole log.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AuditQuery {
-    /// Of this app: its id or slug. The id of an app that is not there any more works, too.
+    /// Id or slug of the app. The id of a deleted app works, too.
     app: Option<String>,
-    /// By whom: the id of an API key or a teammate, `local` for the command line, or `nobody` for sign-ins that failed.
+    /// Actor: the id of an API key or a teammate, `local` for the command line, or `nobody` for failed sign-ins.
     #[serde(default, deserialize_with = "actor")]
     #[param(value_type = Option<String>)]
     actor: Option<By>,
-    /// What: `api_key.created`, `message.cancelled` …
+    /// Action: `api_key.created`, `message.cancelled` …
     #[param(inline)]
     action: Option<Action>,
     /// To this user of `app`, by the label that the log calls them.
@@ -104,7 +105,7 @@ pub(crate) struct AuditQuery {
     /// At this time or later, to the millisecond.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
-    /// Before this time.
+    /// End of the time, excluded.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
     /// Entries per page, 1 to 250; 50 by default.

@@ -1,5 +1,5 @@
-//! Who calls: a server with an API key, an operator, a teammate who is signed in, or a browser. Handlers name whom they let
-//! in by their arguments.
+//! Authentication: a server with an API key, an operator, a signed-in teammate, or a browser. Arguments of handlers declare the
+//! allowed callers.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -47,8 +47,8 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// Marks a request that was made in this process by somebody who has database and master key at hand: no right could
-/// be kept from them. Requests off a socket come without extensions, so none can claim it.
+/// Marks a request that was made in this process by a caller with access to database and master key, to whom all rights belong.
+/// Requests from a socket have no extensions, so none can forge it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Local;
 
@@ -56,8 +56,7 @@ fn is_local(extensions: &Extensions) -> bool {
     extensions.get::<Local>().is_some()
 }
 
-/// Whether a request is not that of a site's visitor: it shows an API key or the cookie of a session, valid or not, or is
-/// local.
+/// Whether a request is not from a visitor of the site: it has an API key or a session cookie, valid or not, or is local.
 pub(super) fn is_servers(state: &ApiState, headers: &HeaderMap, extensions: &Extensions) -> bool {
     is_local(extensions)
         || bearer(headers).is_some_and(|secret| secret.starts_with(api_keys::PREFIX))
@@ -103,8 +102,8 @@ needed!(
     MayExport = Export
 );
 
-/// Whoever acts for the app that the path names with the scope that the route asks for: a server with its key, or a teammate
-/// with a role that includes it.
+/// Caller that acts for the app in the path with the scope of the route: a server with its key, or a teammate with a role that
+/// includes it.
 #[derive(Debug)]
 pub(crate) struct Server<S> {
     pub app: App,
@@ -112,7 +111,7 @@ pub(crate) struct Server<S> {
     scope: PhantomData<S>,
 }
 
-/// By what right somebody acts.
+/// Identity and permissions of a caller.
 #[derive(Debug, Clone)]
 pub(crate) enum Holder {
     Local,
@@ -120,7 +119,7 @@ pub(crate) enum Holder {
     Teammate(TeammateId, Grants),
 }
 
-/// Who acts: with a key, signed in, or at the command line.
+/// Identity of a caller: key, session or command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     holder: Holder,
@@ -159,13 +158,12 @@ impl Caller {
         })
     }
 
-    /// Until when its key is valid; none: for ever, or until it is revoked. A session's end is not the end of what is made
-    /// in it.
+    /// Expiry of its key. `None`: no expiry. The end of a session does not limit what is created in it.
     pub(crate) fn expires_at(&self) -> Option<Timestamp> {
         if let Holder::Key(key) = &self.holder { key.expires_at } else { None }
     }
 
-    /// Whose rate what it does counts against: the id of its key or teammate.
+    /// Id of the key or teammate whose rate limit applies.
     pub(crate) fn counted_as(&self) -> Option<Uuid> {
         match &self.holder {
             Holder::Local => None,
@@ -184,7 +182,7 @@ impl Caller {
         Actor { who, address: self.address }
     }
 
-    /// What it does, to be recorded in the transaction that does it: to things of that app, or (none) of the server.
+    /// Returns the log entry of its action, to be written in the same transaction, for an app or (`None`) the server.
     pub(crate) fn did(&self, app: Option<AppId>, action: Action, target: impl Display) -> Entry {
         Entry::new(self.actor(), app, action, target)
     }
@@ -197,7 +195,7 @@ impl<S> Server<S> {
         KeyedRequest::new(vault, KeyScope { caller, app: Some(self.app.id), route }, key, parts)
     }
 
-    /// What it does to its app, to be recorded in the transaction that does it.
+    /// Returns the log entry of its action on its app, to be written in the same transaction.
     pub(crate) fn did(&self, action: Action, target: impl Display) -> Entry {
         self.caller.did(Some(self.app.id), action, target)
     }
@@ -223,7 +221,8 @@ impl<S: Needed> FromRequestParts<ApiState> for Server<S> {
     }
 }
 
-/// Whoever runs the server: an operator, whose key is good for all apps, or a teammate who is one for all apps.
+/// Caller that operates the server: an operator's key, which is valid for all apps, or a teammate with the role operator for all
+/// apps.
 #[derive(Debug)]
 pub(crate) struct Operator {
     pub caller: Caller,
@@ -240,7 +239,7 @@ impl FromRequestParts<ApiState> for Operator {
     }
 }
 
-/// Whoever may look at the server as a whole: an operator, or a teammate with any role for all apps.
+/// Caller that may read data of the server as a whole: an operator, or a teammate with any role for all apps.
 #[derive(Debug)]
 pub(crate) struct Watcher;
 
@@ -257,12 +256,11 @@ impl FromRequestParts<ApiState> for Watcher {
     }
 }
 
-/// Whoever may look at anything that is told of single apps: of all of them and of the server itself, or, with roles for some
-/// apps, of those.
+/// Caller that may read data about single apps: of all apps and the server, or, with roles for some apps, of those.
 #[derive(Debug)]
 pub(crate) struct Onlooker {
     pub caller: Caller,
-    /// At which apps; none: at all, and at the server itself.
+    /// Apps whose data it may read. `None`: all, and the server itself.
     pub apps: Option<Vec<AppId>>,
 }
 
@@ -288,16 +286,16 @@ impl FromRequestParts<ApiState> for Onlooker {
     }
 }
 
-/// Whoever may change the team: an admin for all apps who is signed in, or somebody at the command line. No key may: what it
-/// lets in would outlive it.
+/// Caller that may change the team: a signed-in admin for all apps, or the command line. No key may, because the teammates it
+/// adds would outlive it.
 #[derive(Debug)]
 pub(crate) struct TeamAdmin {
     pub caller: Caller,
 }
 
 impl TeamAdmin {
-    /// Refuses to do something to oneself. Whatever admins do to one another, one is left; and whoever finds a browser that is signed
-    /// in must not be able to stay in by what takes no password and no passkey.
+    /// Refuses an action on oneself. At least one admin remains whatever admins do to one another, and a stranger with a
+    /// signed-in browser cannot gain lasting access by actions without a password or a passkey.
     pub(crate) fn must_not_be(&self, teammate: TeammateId) -> Result<(), Problem> {
         match self.caller.holder {
             Holder::Teammate(id, _) if id == teammate => {
@@ -339,7 +337,7 @@ impl FromRequestParts<ApiState> for TeamAdmin {
     }
 }
 
-/// Whoever reads the server's metrics: with a key that may do nothing else, or an operator's.
+/// Caller that reads the server's metrics: a key without other permissions, or an operator.
 #[derive(Debug)]
 pub(crate) struct Scraper;
 
@@ -359,7 +357,7 @@ async fn of_server(parts: &mut Parts, state: &ApiState) -> Result<Caller, Proble
     Ok(Caller::new(holder, None, parts, state))
 }
 
-/// The app that the path names, if whoever makes the request has to do with it.
+/// Returns the app in the path, if the caller has access to it.
 pub(super) async fn app_of(parts: &Parts, state: &ApiState) -> Option<AppId> {
     let mut parts = parts.clone();
     let app: AppRef = path_param(&mut parts, state, "app").await.ok()?.as_str().into();
@@ -370,7 +368,7 @@ pub(super) async fn app_of(parts: &Parts, state: &ApiState) -> Option<AppId> {
     app.map(|app| app.id)
 }
 
-/// By what right a request is made, and the app that it names, if that right has to do with it.
+/// Authenticates a request, and returns the app in its path, if the caller has access to it.
 async fn authenticate(
     parts: &mut Parts,
     state: &ApiState,
@@ -438,12 +436,12 @@ pub(super) async fn find(state: &ApiState, shown: Shown) -> Result<Option<Read>,
     Ok(found)
 }
 
-/// 401: the key is none, or not any more.
+/// 401: the key is unknown, or no longer valid.
 pub(super) fn unknown_key() -> Problem {
     Problem::unauthorized("The API key is unknown, expired or revoked.")
 }
 
-/// Who may register and look after subscriptions: a server with the scope that the route asks for, or a browser.
+/// Caller that may register and manage subscriptions: a server with the scope of the route, or a browser.
 #[derive(Debug)]
 pub(crate) struct Client<S> {
     pub app: App,
@@ -459,7 +457,7 @@ impl<S> Client<S> {
         if self.server { Right::Server } else { Right::Browser(self.token.as_ref()) }
     }
 
-    /// As whom it says something of a subscription.
+    /// Returns the caller's role in changes of a subscription.
     pub(crate) fn speaker(&self) -> Speaker {
         if self.server { Speaker::Server } else { Speaker::Browser(self.app.browsers_may.clone()) }
     }

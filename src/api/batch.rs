@@ -31,15 +31,15 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 const ROUTE: &str = "POST /v1/apps/{app}/messages/batch";
 pub(crate) const MESSAGES_MAX: usize = 1_000;
-/// How many times as long as another request's the body of a batch may be.
+/// Size limit of a batch's body, relative to that of other requests.
 const BODY_FACTOR: usize = 8;
-/// Messages with idempotency keys that are stored in one transaction: it holds their keys until it ends, and whoever sends
-/// one of them again waits for it.
+/// Messages with idempotency keys in one transaction, which holds their keys until its end. Repeated requests for one of them
+/// wait.
 const KEYED_AT_ONCE: usize = 64;
 /// Messages that are checked before other requests have their turn on this thread: a few ms.
 const CHECKED_AT_ONCE: usize = 50;
 
-/// Many messages.
+/// Batch of messages.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Batch {
@@ -48,18 +48,18 @@ pub(crate) struct Batch {
     messages: Vec<Box<RawValue>>,
 }
 
-/// What became of a batch.
+/// Result of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchView {
     /// Messages that were accepted, now or before.
     accepted: usize,
     /// Messages that were refused.
     refused: usize,
-    /// What became of each message, in their order.
+    /// Results of the messages, in order.
     results: Vec<ResultView>,
 }
 
-/// What became of one message of a batch: `message` or `problem`.
+/// Result of one message of a batch: `message` or `problem`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ResultView {
     /// The HTTP status that it would have been answered with alone.
@@ -97,15 +97,15 @@ impl ResultView {
     }
 }
 
-/// Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, if wanted, idempotency key. Each is
-/// accepted or refused for itself, as it would have been alone, and counts as a request against the key's limit. The answer is
-/// 200 with a status for each, as bulk routes of AWS, Elasticsearch and others answer: the request itself was carried out, and
-/// 207 would tell clients no more. Where none could be looked at (401, 403, 413, 422, 429, 503), nothing was sent.
+/// Sends up to 1,000 messages, each with its own content, recipients, tier, policy and, optionally, idempotency key. Each is
+/// accepted or refused separately, as if sent alone, and counts as a request against the key's limit. The response is 200 with a
+/// status for each, like in bulk routes of AWS, Elasticsearch and others: the request itself was carried out, and 207 would give
+/// clients no further information. If the batch was not read (401, 403, 413, 422, 429, 503), nothing was sent.
 ///
 /// Messages of a batch are not stored in their order: of those with the same `key` any may be the one that is taken.
 ///
-/// A batch that was cut off may be sent again if its messages have idempotency keys: those that were taken are answered as
-/// they were the first time. Keys of batches count apart from those of single requests. The retry headers hold for each message.
+/// An interrupted batch may be repeated if its messages have idempotency keys: accepted messages get their first response again.
+/// Keys in batches are separate from those of single requests. The retry headers apply to each message.
 #[utoipa::path(post, path = "/v1/apps/{app}/messages/batch", tag = "Messages",
     params(("Bellwire-Retries" = Option<u32>, Header, description = "Beats each policy's `retries`; also `Upstash-Retries`"),
         ("Bellwire-Retry-Delay" = Option<String>, Header,
@@ -221,7 +221,7 @@ fn raw(body: &[u8]) -> Result<Box<RawValue>, Problem> {
     serde_json::from_slice(body).map_err(|_| Problem::internal())
 }
 
-/// What the same message with the same key is answered with.
+/// Returns the response to a repeated message with the same key.
 fn again(first: &Outcome) -> Outcome {
     match first {
         Ok(Taken::Now(accepted)) => {

@@ -18,18 +18,18 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change))
 }
 
-/// When deliveries may be sent. Transactional ones may at any time. What has to wait is sent when its time comes, if its
-/// time to live lasts that long.
+/// Times at which deliveries may be sent. Transactional ones may at any time. Others wait for their time, if their time to live
+/// lasts that long.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CalendarView {
     /// The app's zone, by its IANA name: for the windows, and for recipients whose own is unknown.
     #[schema(example = "Europe/Berlin")]
     timezone: String,
-    /// When promotional and engagement deliveries wait, in the recipient's zone. Null: never.
+    /// Hours of the recipient's zone in which promotional and engagement deliveries wait. Null: none.
     #[serde(default)]
     quiet_hours: Option<Hours>,
-    /// When engagement deliveries may be sent, in the app's zone; at most 50 windows. Empty: at any time.
+    /// Windows of the app's zone for engagement deliveries, at most 50. Empty: at any time.
     #[serde(default)]
     #[schema(value_type = Vec<WrittenWindow>)]
     off_peak: Vec<Window>,

@@ -19,8 +19,8 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change))
 }
 
-/// How many messages a person is sent in a rolling window: a user in all their browsers together, anybody else in their one.
-/// What exceeds a cap ends as `capped`. Transactional messages have no caps.
+/// Maximum messages to a person in a rolling window: to a user in all browsers together, to an anonymous person in one. Messages
+/// beyond a cap end as `capped`. Transactional messages have no caps.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CapsView {
@@ -43,8 +43,8 @@ pub(crate) async fn show(
     Ok(axum::Json((&caps::read(&state.pool, server.app.id).await?).into()))
 }
 
-/// Replaces the app's frequency caps. They hold within a minute, and count what is sent from then on; what was counted for a cap
-/// over the same tiers goes on counting.
+/// Replaces the app's frequency caps. They apply within a minute, and count messages from then on. Counts of a cap over the same
+/// tiers continue.
 #[utoipa::path(put, path = "/v1/apps/{app}/caps", tag = "Policies", responses((status = 200, body = CapsView)))]
 pub(crate) async fn change(
     server: Server<MaySetPolicies>,

@@ -14,27 +14,27 @@ use super::routes::routes;
 use crate::checks::{self, Finding};
 use utoipa_axum::router::OpenApiRouter;
 
-/// How often others are asked over the network, at most.
+/// Minimum interval of checks over the network.
 pub(super) const OTHERS_EVERY: Duration = Duration::from_secs(30);
 
 pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// What was looked at.
+/// Result of all checks.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Findings {
-    /// When.
+    /// Time of the checks.
     at: DateTime<Utc>,
     /// Everything that was looked at, the gravest first.
     data: Vec<Finding>,
 }
 
-/// Looks whether the server is set up right: settings, files, the database, upkeep, workers, lanes, push services, and the server as
-/// browsers see it at its public URL. Nothing is changed.
+/// Checks the setup of the server: settings, files, the database, maintenance, workers, lanes, push services, and the server at
+/// its public URL, as browsers reach it. Nothing is changed.
 ///
-/// What cannot be looked at within three seconds is told so. Files, disk and clock are those of the process that answers. Others are
-/// asked over the network once in half a minute at most, and only those that settings or the program name.
+/// Checks that take longer than three seconds are reported as such. Files, disk and clock are those of the process that responds.
+/// Checks over the network run at most every half minute, and only for hosts in the settings or the program.
 #[utoipa::path(get, path = "/v1/checks", tag = "Operations", responses((status = 200, body = Findings)))]
 pub(crate) async fn list(_: Operator, State(state): State<ApiState>) -> Json<Findings> {
     let (at, setup) = (state.clock.now(), &state.settings.setup);

@@ -39,8 +39,8 @@ const KEY_RULE: &str = "must be 1 to 255 characters without control characters";
 /// Longest time to live: four weeks, which is what FCM keeps to.
 pub(super) const TTL_MAX_S: i64 = 2_419_200;
 
-/// Whom a message is for: exactly one of `subscriptions`, `users`, `topic` and `all`; `segment` alone, or beside `topic` or
-/// `all`.
+/// Recipients of a message: exactly one of `subscriptions`, `users`, `topic` and `all`. `segment` is used alone, or with `topic`
+/// or `all`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct To {
@@ -53,11 +53,11 @@ pub(crate) struct To {
     /// Everyone in this topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
-    /// Everyone: `true`.
+    /// All subscribers, if `true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     all: Option<bool>,
-    /// Of these, or of everyone, only those who belong to this segment: its name, or an expression such as
-    /// `plan = "pro" and last_seen < 30d`. Whether somebody does is decided when the fan-out comes to them.
+    /// Segment that narrows these, or all, recipients: its name, or an expression such as `plan = "pro" and last_seen < 30d`.
+    /// Membership is decided at the fan-out.
     #[serde(skip_serializing_if = "Option::is_none")]
     segment: Option<String>,
 }
@@ -72,11 +72,11 @@ impl To {
     }
 }
 
-/// A new message.
+/// Message to send to recipients.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewMessageBody {
-    /// Whom it is for.
+    /// Recipients of the message.
     pub(super) to: To,
     /// Decides policy, weight and defaults; `promotional` by default.
     #[schema(value_type = Option<TierSchema>)]
@@ -85,28 +85,28 @@ pub(crate) struct NewMessageBody {
     sunset: Option<SunsetBody>,
     /// A notification. Exactly one of this, `payload` and `template`.
     content: Option<Notification>,
-    /// What is sent where a push service finds `content` too large.
+    /// Notification for push services that refuse `content` as too large.
     compact: Option<Notification>,
     /// For the page's own handler: a string, or `{"base64": "…"}`.
     payload: Option<Payload>,
     /// Instead of `content`: the name of a stored template, or one in the same form. It is filled in for each recipient.
     pub(super) template: Option<TemplateRef>,
-    /// What the template is told beside its recipient: any JSON, at most 8,192 octets.
+    /// Data for the template, in addition to its recipient: any JSON, at most 8,192 octets.
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
     /// False: `payload` goes out untouched, up to 3,993 octets; receipts stay unknown.
     envelope: Option<bool>,
     /// Time to live in seconds, 0 to 2,419,200; by default the tier's.
     ttl: Option<i64>,
-    /// How urgently push services should deliver it; by default the tier's.
+    /// Urgency for push services. By default the tier's.
     urgency: Option<Urgency>,
     /// A push service keeps only the newest message of this key for a browser that is away; 1 to 200 characters.
     collapse_key: Option<String>,
-    /// Its own delivery policy.
+    /// Delivery policy of the message.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// When it is sent: RFC 3339 with an offset, or without one and with `timezone`; at most 90 days ahead. Its time to live
-    /// begins then. What lies in the past by less than five minutes goes out at once.
+    /// Scheduled time: RFC 3339 with an offset, or without one and with `timezone`, at most 90 days ahead. Its time to live
+    /// begins then. A time in the past by less than five minutes counts as now.
     #[schema(format = "date-time", examples("2026-12-01T09:00:00Z", "2026-12-01T09:00:00"))]
     send_at: Option<String>,
     /// The IANA time zone of a `send_at` without an offset, such as `Europe/Vienna`.
@@ -138,7 +138,7 @@ impl PathParam for MessageKey {
 pub(crate) struct Composed {
     pub addressed: Addressed,
     pub asked: Asked,
-    /// Its template, if that does not say the same to everybody: to be tried before the message is taken.
+    /// Personal template of the message, to be tried before its acceptance.
     pub trial: Option<Trial>,
 }
 
@@ -150,11 +150,11 @@ impl Composed {
     }
 }
 
-/// What the author of a message is to be told of.
+/// Information for the author of a message.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub id: MessageId,
-    /// What its author should know all the same.
+    /// Warnings for the author.
     pub warnings: Vec<FieldError>,
     named: Vec<SubscriptionId>,
     /// Whether the topic that it is for, if it is for one, may still have to be made.
@@ -254,7 +254,7 @@ impl NewMessageBody {
         }
     }
 
-    /// What a message says that names or brings a template, and what to try it on.
+    /// Checks the content of a message with a template, and its trial.
     fn check_templated(&mut self, template: Resolved, app: &App, faults: &mut Faults) -> Option<(Said, Trial)> {
         for (pointer, is_there) in [
             ("/content", self.content.is_some()),
@@ -267,7 +267,7 @@ impl NewMessageBody {
         check_template(template, app, self.data.take(), faults)
     }
 
-    /// What a message says that brings its words along.
+    /// Checks the content of a message without a template.
     fn check_literal(&mut self, request: Option<&Request>, faults: &mut Faults) -> Option<Content> {
         faults.require(self.data.is_none(), "/data", "may stand only beside `template`");
         let content =
@@ -279,7 +279,7 @@ impl NewMessageBody {
     }
 }
 
-/// Whom of its audience a message is for. None: everybody.
+/// Returns the filter of a message. `None`: all of its audience.
 fn filter(segment: Option<Chosen>, sunset: Option<Sunset>) -> Option<Filter> {
     let filter = segment.map(|segment| segment.filter());
     if sunset.is_none() {
@@ -289,8 +289,8 @@ fn filter(segment: Option<Chosen>, sunset: Option<Sunset>) -> Option<Filter> {
 }
 
 impl Asked {
-    /// Refuses ids that are no subscriptions of the app, each by its place, and a topic that is not there. Where browsers
-    /// may make topics, the first of its members may be on the way: that is only warned of.
+    /// Refuses unknown subscriptions, each with its place, and a missing topic. Where browsers may create topics, the first of
+    /// its members may be registering, so a missing topic is only a warning.
     pub(crate) fn refuse_unknown(&mut self, sent: &Sent) -> Result<(), Problem> {
         let mut faults = Faults::default();
         match self.topic_may_be_missing {
@@ -314,7 +314,7 @@ impl Asked {
     }
 }
 
-/// What `to` says of a segment. One that was not read is refused, so that it never goes to everybody.
+/// Checks the segment in `to`. One that was not read is refused, so that the message never reaches all subscribers.
 pub(super) fn check_segment(to: &To, read: Option<Result<Chosen, String>>, faults: &mut Faults) -> Option<Chosen> {
     const AT: &str = "/to/segment";
     match read {
@@ -380,8 +380,8 @@ fn each_once<T: Clone + Eq + Hash>(mut items: Vec<T>) -> Vec<T> {
     items
 }
 
-/// Checks the message's own policy, and the headers that beat it. Returns what the body's policy says but for retries: of these
-/// the headers say something.
+/// Checks the message's own policy, and the headers that override it. Returns the body's policy without retries, if the headers
+/// set some.
 fn check_policy(
     policy: Option<&Value>,
     retries: &RetryHeaders,

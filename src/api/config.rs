@@ -19,16 +19,16 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show))
 }
 
-/// What a page needs to subscribe.
+/// Data that a page needs to subscribe.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Config {
-    /// What to call `pushManager.subscribe` with, in base64url.
+    /// Argument of `pushManager.subscribe`, in base64url.
     application_server_key: String,
-    /// Its id, to be handed back with the subscription.
+    /// Id of the key, for the registration of the subscription.
     vapid_key_id: VapidKeyId,
 }
 
-/// How long a browser may take it for current: a new key reaches everybody within a minute.
+/// Time for which browsers may cache it: a new key reaches all of them within a minute.
 const CACHED: [(HeaderName, &str); 1] = [(header::CACHE_CONTROL, "max-age=60")];
 
 /// Shows what a page needs to subscribe. A page whose subscription was made with another key should subscribe anew. A page

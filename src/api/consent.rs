@@ -1,4 +1,4 @@
-//! When and where somebody agreed to be sent something: how it is said of a subscription, and shown.
+//! Time and place of a person's consent: request and response of a subscription.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,12 @@ use super::problem::Faults;
 use bellwire_core::request_time;
 use bellwire_core::subscription::{CONSENT_SOURCE_CHARS_MAX, Consent};
 
-/// When and where somebody agreed to be sent something.
+/// Consent of a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ConsentView {
-    /// When; null: not known.
+    /// Time of the consent. Null: unknown.
     at: Option<DateTime<Utc>>,
-    /// Where, in the words of whoever asked; `browser`: it registered, and said no more; null: not known.
+    /// Place of the consent, in the words of the site. `browser`: by registration, without details. Null: unknown.
     source: Option<String>,
 }
 
@@ -30,11 +30,11 @@ impl ConsentView {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewConsent {
-    /// When, not in the future; by default now. For servers: a browser gives it as it registers. An earlier one than is known changes
-    /// nothing.
+    /// Time of the consent, not in the future. By default now. For servers: a browser's consent has the time of its registration.
+    /// A time before the known one changes nothing.
     #[schema(value_type = Option<DateTime<Utc>>)]
     at: Option<Value>,
-    /// Where, such as the page or the words that asked. A browser's is kept where none is known.
+    /// Place of the consent, such as the page or the text of the question. A browser's is stored if none is known.
     #[schema(value_type = Option<String>)]
     source: Option<Value>,
 }

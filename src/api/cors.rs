@@ -64,8 +64,8 @@ async fn visitor(parts: &mut Parts, state: &ApiState, name: &str) -> Result<(Bud
     Ok((budget, app))
 }
 
-/// The budget of the subscription's token that a request shows, if this server signed it for the subscription that the path names,
-/// or is known to have signed it.
+/// Returns the budget of the subscription token in a request, if this server signed it for the subscription in the path, or is
+/// known to have signed it.
 async fn of_token(parts: &mut Parts, state: &ApiState) -> Option<Result<Budget, Problem>> {
     let token = bearer(&parts.headers).and_then(read_token)?;
     let params = RawPathParams::from_request_parts(parts, state).await.ok()?;
@@ -73,8 +73,8 @@ async fn of_token(parts: &mut Parts, state: &ApiState) -> Option<Result<Budget, 
     state.limits.tokens.take(&token, || named.is_some_and(|id| is_signed(&state.vault, id, &token)))
 }
 
-/// Stands before the route of receipts, which come in bursts: with limits of its own, and without asking the database for
-/// the app each time. Whoever reports is a browser, whatever else it shows.
+/// Limits receipts, which arrive in bursts, before their route: with limits of its own, and without reading the app each time.
+/// Reports come from browsers, whatever else they show.
 pub(crate) async fn reports(State(state): State<ApiState>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     let name = match path_param(&mut parts, &state, "app").await {
@@ -103,9 +103,9 @@ async fn reporter(parts: &Parts, state: &ApiState, name: &str) -> Result<(Budget
     Ok((budget, app))
 }
 
-/// A refusal that the app's own pages may read: why, and until when. A request that is refused by a limit must not cost a
-/// query, so this goes by what is known of the app's origins, which is enough for a refusal. That there is no such app any
-/// page may read, since its author has mistyped it.
+/// Returns a refusal that the app's own pages may read, with its reason and end. A request refused by a limit must not cost a
+/// query, so this uses the cached origins of the app. Any page may read that an app does not exist, because its author may have
+/// mistyped it.
 fn refused(parts: &Parts, state: &ApiState, name: &str, mut problem: Problem) -> Response {
     let origin = if problem.status == StatusCode::NOT_FOUND {
         let name: String = name.escape_default().take(100).collect();
@@ -117,7 +117,7 @@ fn refused(parts: &Parts, state: &ApiState, name: &str, mut problem: Problem) ->
     for_browsers(problem.into_response(), origin, None)
 }
 
-/// 403, which the stranger's page may read, and nothing else: whoever builds the site learns what is missing.
+/// Returns a 403 that the foreign page may read, and nothing else, so that the site's developers learn the cause.
 fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
     let origin = stranger.to_str().unwrap_or("null");
     let remedy = match origin {
@@ -135,9 +135,9 @@ fn not_allowed(app: &str, stranger: &HeaderValue) -> Problem {
 pub(crate) struct KnownApps(Mutex<HashMap<String, (Instant, Arc<App>)>>);
 
 impl KnownApps {
-    /// How long an app is believed to be as it was: its origins may change.
+    /// Time for which an app's origins are cached, because they may change.
     const BELIEVED_FOR: Duration = Duration::from_secs(5);
-    /// How many there may be.
+    /// Maximum number of cached apps.
     const MAX: usize = 1_000;
 
     /// Asks the database for an app again the next time: it is being deleted.
@@ -176,7 +176,7 @@ pub(crate) fn allowed_origin(headers: &HeaderMap, origins: &[String]) -> Option<
     origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
 }
 
-/// What pages may read beside the body.
+/// Headers that pages may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static("X-Request-Id, Retry-After, RateLimit, RateLimit-Policy");
 
 fn for_browsers(mut response: Response, origin: Option<HeaderValue>, budget: Option<Budget>) -> Response {

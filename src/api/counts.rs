@@ -17,21 +17,21 @@ pub(crate) struct Counts {
     dispatching: i64,
     /// Waiting for another attempt.
     retrying: i64,
-    /// Taken by a push service, which does not say that anybody saw them.
+    /// Accepted by a push service, which does not prove that a person saw them.
     accepted: i64,
-    /// The subscription does not exist any more.
+    /// Deliveries whose subscription no longer exists.
     gone: i64,
-    /// Their time to live ran out first.
+    /// Deliveries whose time to live ended first.
     expired: i64,
-    /// Given up.
+    /// Deliveries that failed for good.
     dead: i64,
-    /// Cancelled, or unsubscribed.
+    /// Cancelled, or their subscriber unsubscribed.
     cancelled: i64,
     /// Held back by a frequency cap.
     capped: i64,
     /// Left out by the message's sunset rule: not targeted, so no part of that sum.
     sunset: i64,
-    /// Of the accepted: no receipt yet. Null, like what follows: its pushes carry no receipts, so nobody can know.
+    /// Accepted deliveries without a receipt so far. Null, like the following members, if its pushes request no receipts.
     awaiting_ack: Option<i64>,
     /// Of the accepted: at least one receipt.
     acknowledged: Option<i64>,
@@ -39,14 +39,15 @@ pub(crate) struct Counts {
     unconfirmed: Option<i64>,
     /// Reported as displayed. A lower bound: see `closed`.
     displayed: Option<i64>,
-    /// Reported as clicked.
+    /// Number of clicks.
     clicked: Option<i64>,
-    /// Reported as closed, which Firefox does not tell, nor Safari for what it shows by itself.
+    /// Number of closes, which Firefox does not report, nor Safari for notifications that it displays by itself.
     closed: Option<i64>,
 }
 
 impl Counts {
-    /// `known`: its pushes carry receipts. `expired`: a browser that has not answered will not any more.
+    /// Builds the counts. `known`: its pushes request receipts. `expired`: browsers without a report will not send one any
+    /// longer.
     pub(super) fn new(account: Account, known: bool, expired: bool) -> Self {
         // A push that arrived although its delivery counts as failed is acknowledged, but was never accepted.
         let acknowledged = account.acknowledged.min(account.accepted);

@@ -67,9 +67,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Filtered<T> {
 /// A delivery that ended in failure.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct DeadLetterView {
-    /// Its id.
+    /// Id of the dead letter.
     id: DeadLetterId,
-    /// Where it stands.
+    /// State of the dead letter.
     state: Standing,
     /// Why it died: `bad_request`, `unauthorized`, `payload_too_large`, `non_retryable`, `redirected`, `http_4xx`,
     /// `endpoint_forbidden`, `retries_exhausted`, `lease_exhausted`, `tampered`, `replayed`, `unsealable`, `unrenderable`,
@@ -81,21 +81,21 @@ pub(crate) struct DeadLetterView {
     detail: Option<String>,
     /// Retries that were made.
     retries: i32,
-    /// The message's tier.
+    /// Tier of the message.
     tier: Tier,
-    /// The push service.
+    /// Push service of the recipient.
     gateway: Gateway,
-    /// What was sent.
+    /// Message that was sent.
     message: MessageId,
-    /// To whom.
+    /// Recipient of the message.
     subscription: SubscriptionId,
-    /// When it died.
+    /// Time of the death.
     at: DateTime<Utc>,
-    /// When it was replayed or discarded.
+    /// Time at which it was replayed or discarded.
     settled_at: Option<DateTime<Utc>>,
     /// The message that replayed it.
     replay: Option<MessageId>,
-    /// How many lines its history has.
+    /// Number of entries in its history.
     attempts: i64,
 }
 
@@ -139,17 +139,17 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, DeadLetterView::from).answer(&uri))
 }
 
-/// What to count by.
+/// Property to count by.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Grouping {
-    /// What dead letters of one group have in common.
+    /// Common property of a group.
     #[param(inline)]
     by: By,
 }
 
-/// Dead letters, counted.
+/// Counts of dead letters.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Groups {
     /// The groups, the largest first.
@@ -172,16 +172,16 @@ pub(crate) async fn groups(
     Ok(axum::Json(Groups { data, done }))
 }
 
-/// What became of the content of a message or dead letter.
+/// Availability of the content of a message or dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ContentState {
-    /// It is shown.
+    /// The content is included.
     Shown,
-    /// Whoever asks may not see it: of a dead letter, that takes a key with the scope `export`; of a message to a topic or to
-    /// everybody, `send`; of one to named recipients, nobody may.
+    /// The caller may not read it. That of a dead letter requires the scope `export`, that of a message to a topic or to all
+    /// subscribers `send`. That of a message to named recipients cannot be read.
     Withheld,
-    /// There is none (any more): it has no way back, or nothing needs it.
+    /// It does not exist (any longer): it can no longer be sent, or is no longer needed.
     Deleted,
 }
 
@@ -190,17 +190,17 @@ pub(crate) enum ContentState {
 pub(crate) struct Opened {
     #[serde(flatten)]
     letter: DeadLetterView,
-    /// What was attempted, in order.
+    /// Attempts in order.
     history: Vec<AttemptView>,
     /// The policy in force when it died.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// What was left out of its last version for a push service that found it too large: `content` (the compact variant
-    /// was sent), `image`, `actions`, `data`, `body` (cut). Null: nothing was made smaller.
+    /// Parts left out of the last version for a push service that refused it as too large: `content` (the compact variant was
+    /// sent), `image`, `actions`, `data`, `body` (cut). Null: nothing was left out.
     dropped: Option<Vec<String>>,
     /// Whether the content is shown.
     content_state: ContentState,
-    /// What was to be sent.
+    /// Content to send.
     #[schema(value_type = Option<Object>)]
     content: Option<Value>,
 }
@@ -216,7 +216,7 @@ pub(crate) async fn show(
     give(&state, &server, id).await
 }
 
-/// Answers with a dead letter, whatever was done to it. Whoever is shown its content is in the audit log.
+/// Returns a dead letter after an action. The audit log names callers who read its content.
 async fn give<S>(state: &ApiState, server: &Server<S>, id: DeadLetterId) -> Result<axum::Json<Opened>, Problem> {
     let opened = open(state, server.app.id, &server.caller, id).await?;
     if opened.content_state == ContentState::Shown {

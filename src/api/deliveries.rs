@@ -74,27 +74,27 @@ impl Standing {
 /// A delivery: one message to one subscription.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DeliveryView {
-    /// Whom it goes to.
+    /// Recipient of the delivery.
     subscription: SubscriptionId,
-    /// Where it stands.
+    /// State of the delivery.
     state: Standing,
-    /// When it is due, while it waits; null while its message is paused.
+    /// Due time while it waits. Null while its message is paused.
     due_at: Option<DateTime<Utc>>,
     /// Of an accepted one: `awaiting_ack` (no receipt yet), `acknowledged` (at least one), `unconfirmed` (expired without).
     /// Null: not accepted, or its push carries no receipt.
     confirmation: Option<&'static str>,
-    /// What was attempted, in order.
+    /// Attempts in order.
     attempts: Vec<AttemptView>,
-    /// What its browser reported, in order.
+    /// Reports of its browser in order.
     receipts: Vec<ReceiptView>,
 }
 
-/// What a browser reported.
+/// Report of a browser.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptView {
-    /// What happened.
+    /// Kind of the report.
     kind: ReceiptKind,
-    /// When it was reported.
+    /// Time of the report.
     at: DateTime<Utc>,
     /// The button that was clicked, if it was one.
     action: Option<String>,
@@ -103,11 +103,11 @@ pub(crate) struct ReceiptView {
 /// One push to a push service, or an ending without one.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AttemptView {
-    /// 0: the first.
+    /// Number of the attempt. 0: the first.
     attempt: i32,
-    /// When the answer was known.
+    /// Time of the response.
     at: DateTime<Utc>,
-    /// What came of it.
+    /// Result of the attempt.
     ending: Ending,
     /// HTTP status; null: no answer, or no push.
     status: Option<i16>,
@@ -136,7 +136,7 @@ impl ReceiptView {
     }
 }
 
-/// Where a delivery stands: whether a worker holds it, the retries of one that waits, and how its last attempt ended.
+/// Returns the state of a delivery, from its lease, the retries of a waiting one, and the ending of its last attempt.
 fn standing(held: bool, retries: Option<i32>, last: Option<Ending>) -> Standing {
     match (held, retries, last) {
         (true, ..) => Standing::Dispatching,

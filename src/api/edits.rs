@@ -1,9 +1,9 @@
 //! `ETag`, `If-None-Match` and `If-Match` for everything that servers and the team read and change: one layer around their routes.
 //!
-//! What is read is tagged by a hash of the answer. Whoever changes something and says with `If-Match` what they have seen gets
-//! 412 if it is not that any more: the layer reads it as they would, by the `GET` of the same path, and lets the change through
-//! only if the tag is still the same, while others who come with a condition for such a thing of the same app wait. A change that comes
-//! without one asks for nothing, and waits for nobody.
+//! Representations are tagged by a hash of the response. A change with the tag of the caller's version in `If-Match` gets 412 if
+//! the tag is not current: the layer reads the resource by the `GET` of the same path with the caller's permissions, and accepts
+//! the change if the tag is the same, while other conditional changes to this kind of resource of the app wait. A change without
+//! a condition is not checked, and does not wait.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,10 +28,9 @@ use super::places::{Busy, Places};
 use super::problem::{Problem, ProblemCode};
 use crate::store::operations::edits;
 
-/// Changes with a condition that are made at a time, of one app half of them: each holds one connection to the database, and works with
-/// another.
+/// Concurrent conditional changes, half of them of one app: each holds one connection to the database, and works with another.
 const AT_ONCE: usize = 4;
-/// How long a change waits for another one to the same kind of thing.
+/// Timeout of waiting for another change to the same kind of resource.
 const PATIENCE: Duration = Duration::from_secs(5);
 const BUSY: Busy =
     Busy { code: ProblemCode::EditsBusy, detail: "More is being changed under a condition than can be at a time." };
@@ -53,7 +52,8 @@ impl Edits {
         Arc::new(Self { state, routes, editable, turns: Places::new(AT_ONCE) })
     }
 
-    /// Reads what a request is about, as whoever makes it. None: there is none. The error: they may not, or cannot.
+    /// Reads the resource of a request with the caller's permissions. `None`: it does not exist. The error: the caller may not
+    /// read it, or it failed.
     async fn read(&self, parts: &Parts) -> Result<Option<HeaderValue>, Response> {
         let mut get = Request::new(Body::empty());
         *get.uri_mut() = parts.uri.path().parse().map_err(|_| Problem::internal().into_response())?;
@@ -148,7 +148,7 @@ pub(super) async fn guard(State(edits): State<Arc<Edits>>, request: Request, nex
     next.run(request).await
 }
 
-/// An answer with its tag, or 304 if whoever asks has it.
+/// Returns a response with its tag, or 304 if the caller has the current one.
 async fn show(request: &HeaderMap, response: Response) -> Result<Response, Response> {
     let (tag, response) = tag(response).await?;
     if !etag::is_named(request, &header::IF_NONE_MATCH, tag.as_ref(), Comparison::Weak) {

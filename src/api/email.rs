@@ -1,4 +1,4 @@
-//! Addresses of teammates.
+//! E-mail addresses of teammates.
 
 use super::extract::is_plain_text;
 

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/engagement`: how welcome an app's notifications are, by push service: what share of those that were displayed
-//! was clicked, closed, ignored, and how that has changed.
+//! `/v1/apps/{app}/engagement`: engagement with an app's notifications by push service. It has the shares of displayed ones that
+//! were clicked, closed and ignored, and their change.
 
 use std::collections::BTreeMap;
 
@@ -29,14 +29,14 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show))
 }
 
-/// Days that are looked at unless somebody says otherwise.
+/// Default number of days.
 const DAYS_DEFAULT: u32 = 28;
 const DAYS_MAX: u32 = 365;
 
-/// Begins a look at figures that nobody's message waits for.
+/// Begins a short read of metrics, which no message waits for.
 const BEGIN_BRIEFLY: &str = "BEGIN READ ONLY; SET LOCAL lock_timeout = '50ms'; SET LOCAL statement_timeout = '250ms'";
 
-/// Over which time.
+/// Time of the engagement.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -45,7 +45,7 @@ pub(crate) struct EngagementQuery {
     days: Option<u32>,
 }
 
-/// How welcome an app's notifications are.
+/// Engagement with an app's notifications.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EngagementView {
     /// The beginning of the first day.
@@ -59,17 +59,18 @@ pub(crate) struct EngagementView {
 /// The same at one push service.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GatewayView {
-    /// Which one.
+    /// Name of the push service.
     gateway: Gateway,
-    /// What its browsers make of it.
+    /// Rating of the notifications in its browsers.
     level: Level,
-    /// In this time.
+    /// Counts of this time.
     now: PeriodView,
     /// In as many days before it.
     before: PeriodView,
 }
 
-/// What became of notifications, by when it happened: what is displayed, clicked or closed today may have been sent before.
+/// Results of notifications by time of the event. Notifications that are displayed, clicked or closed today may have been sent
+/// before.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PeriodView {
     /// Pushes that the push service took.
@@ -78,13 +79,13 @@ pub(crate) struct PeriodView {
     receipts_asked: u64,
     /// First reports of each kind.
     displayed: u64,
-    /// Clicked notifications.
+    /// Number of clicked notifications.
     clicked: u64,
-    /// Closed notifications. Null if no browser reported one, and for Firefox, which cannot tell a person from a timeout.
+    /// Closed notifications. Null if no browser reported one, and for Firefox, which cannot distinguish a person from a timeout.
     closed: Option<u64>,
     /// Notifications that were displayed and neither clicked nor closed; null: not known.
     ignored: Option<u64>,
-    /// `displayed` of `receipts_asked`; null: nothing was asked for, or browsers do not tell.
+    /// `displayed` divided by `receipts_asked`. Null: no receipt was requested, or browsers do not report them.
     display_share: Option<f64>,
     /// `clicked` of `displayed`; null: none was displayed, as far as is known.
     click_share: Option<f64>,
@@ -112,7 +113,7 @@ impl From<Engagement> for PeriodView {
     }
 }
 
-/// What was counted at each gateway in a time, and in as long before it.
+/// Counts of each gateway in a time, and in the time before of the same length.
 struct Counted {
     from: Timestamp,
     until: Timestamp,
@@ -145,8 +146,8 @@ async fn count(state: &ApiState, conn: &mut PgConnection, app: AppId, days: u32)
     Ok(Counted { from, until, gateways: gateways.filter(|(_, counts)| was_used(counts)).collect() })
 }
 
-/// Shows what share of the notifications that were displayed was clicked, closed and ignored, by push service, and how that has
-/// changed. What browsers do not tell is null.
+/// Returns the shares of displayed notifications that were clicked, closed and ignored, by push service, and their change. Values
+/// that browsers do not report are null.
 #[utoipa::path(get, path = "/v1/apps/{app}/engagement", tag = "Operations",
     responses((status = 200, body = EngagementView)))]
 pub(crate) async fn show(
@@ -169,8 +170,8 @@ pub(crate) async fn show(
     Ok(axum::Json(EngagementView { from, until, gateways: gateways.into_iter().map(view).collect() }))
 }
 
-/// What a sender to many should know first: where people do not want what comes already. Fails if figures cannot be read at once,
-/// which nobody's message should wait for.
+/// Returns warnings for the sender of a broadcast: push services whose users do not want the present messages. Fails if metrics
+/// cannot be read at once, because no message should wait for them.
 pub(super) async fn warnings(state: &ApiState, app: AppId) -> Result<Vec<FieldError>, Problem> {
     let mut tx = begin_with(&state.pool, BEGIN_BRIEFLY).await?;
     let counted = count(state, &mut tx, app, DAYS_DEFAULT).await?;

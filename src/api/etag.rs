@@ -14,13 +14,13 @@ pub(super) fn of(octets: &[u8]) -> HeaderValue {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// A weak tag is equal to nothing: for whoever changes what it names.
+    /// A weak tag equals no other tag: for changes.
     Strong,
-    /// A weak tag is equal to the strong one of the same letters: for whoever reads.
+    /// A weak tag equals the strong one with the same text: for reads.
     Weak,
 }
 
-/// Whether the tags in a header name that representation, or whatever there is (`*`). None: there is none.
+/// Whether the tags in a header name that representation, or any existing one (`*`). `None`: it does not exist.
 pub(super) fn is_named(headers: &HeaderMap, name: &HeaderName, tag: Option<&HeaderValue>, by: Comparison) -> bool {
     let Some(tag) = tag else { return false };
     let given = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());

@@ -25,13 +25,13 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// Something that happened. What is alike within a minute is one event with a count.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct EventView {
-    /// Its id.
+    /// Id of the event.
     id: EventId,
-    /// When it happened first within its minute.
+    /// Time of the first occurrence within its minute.
     at: DateTime<Utc>,
-    /// How often it happened within that minute.
+    /// Number of occurrences within that minute.
     count: i64,
-    /// What happened: `kind` and `data`.
+    /// Content of the event: `kind` and `data`.
     #[serde(flatten)]
     #[schema(value_type = Body)]
     body: Value,

@@ -1,4 +1,4 @@
-//! What the example page at `/example/` needs of the server: an app of its own, and a message to oneself.
+//! Server side of the example page at `/example/`: an app of its own, and a message to the visitor's browser.
 
 use std::net::IpAddr;
 
@@ -38,21 +38,21 @@ const SLUG: &str = "example";
 const TOPICS: [&str; 3] = ["news", "offers", "releases"];
 /// Contact of its VAPID key, unless the server has an address on the Internet.
 const NOBODY: &str = "mailto:push@example.com";
-/// Whoever tries it is looking at the screen.
+/// Time to live of its messages. The visitor is looking at the screen.
 const TTL_S: u32 = 300;
 
 /// The example page is served.
 #[derive(Debug, Clone, Default)]
 pub struct Example {
-    /// To whom.
+    /// Callers that may use it.
     pub audience: Audience,
-    /// Where browsers reach this server. None: under whatever name of this machine they used.
+    /// URL by which browsers reach this server. `None`: any name of this machine.
     pub public_url: Option<Url>,
 }
 
 impl Example {
-    /// The page's own origin. None: it is no origin that browsers allow web push on, or nobody can be sure of it. A host
-    /// that a request names is believed only if the request comes from this machine and names this machine.
+    /// Returns the page's own origin. `None`: browsers allow no web push on it, or it is uncertain. The host in a request counts
+    /// only if the request comes from this machine and names this machine.
     fn origin(&self, visitor: Visitor, headers: &HeaderMap) -> Option<String> {
         let named = || {
             let host = headers.get(header::HOST)?.to_str().ok()?;
@@ -72,7 +72,7 @@ pub(crate) struct Visitor {
     sits_here: bool,
 }
 
-/// What proxies add to requests that they hand on.
+/// Headers that proxies add.
 const FORWARDED: [&str; 6] =
     ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"];
 
@@ -170,7 +170,7 @@ fn without_app() -> Problem {
     Problem::new(ProblemCode::ExampleUnavailable, detail)
 }
 
-/// What the page works with.
+/// Data of the page.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExampleConfig {
     app: &'static str,
@@ -188,7 +188,7 @@ pub(crate) async fn config(
     Ok(axum::Json(ExampleConfig { app: SLUG, app_id: app.id, server }))
 }
 
-/// Who wants a message.
+/// Recipient of a message.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Wish {
@@ -201,7 +201,7 @@ pub(crate) struct Sent {
     id: MessageId,
 }
 
-/// Sends a message to the one subscription of the example's app whose token is shown; from the page itself only, and a few
+/// Sends a message to the subscription of the example's app whose token is in the request. Only from the page itself, and a few
 /// times a minute.
 pub(crate) async fn send(
     State(state): State<ApiState>,

@@ -37,27 +37,27 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show))
 }
 
-/// Where the endpoint begins in a sealed address, behind the browser's keys.
+/// Start of the endpoint in a sealed address, after the browser's keys.
 const ENDPOINT_AT: usize = 65 + 16;
 
-/// One delivery's story in plain words, told from what is stored.
+/// Story of one delivery in plain words, from stored facts.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ExplanationView {
-    /// What was to be sent.
+    /// Message that was sent.
     message: MessageId,
-    /// Whom it goes to.
+    /// Recipient of the delivery.
     subscription: SubscriptionId,
-    /// When this was so. What the story calls "ago" counts from here.
+    /// Time of the story. "Ago" counts from here.
     now: DateTime<Utc>,
-    /// `queued`, `dispatching`, `retrying`, how it ended (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or
-    /// `none`: there is no delivery, or nothing is known of it any more.
+    /// `queued`, `dispatching`, `retrying`, its ending (`accepted`, `gone`, `expired`, `dead`, `cancelled`, `capped`), or `none`:
+    /// no delivery exists, or its data were deleted.
     state: &'static str,
-    /// What happened in order, where the delivery stands, and what comes next.
+    /// Events in order, the state of the delivery, and the next step.
     story: Vec<Sentence>,
 }
 
-/// Explains one delivery: which rule, whose policy, what the push service said, why then, what next. What is not stored is
-/// called not known. A subscription that the message was not for gets an explanation, too.
+/// Explains one delivery: rule, policy, response of the push service, times and next step. Facts that are not stored are called
+/// unknown. A subscription that the message was not for is explained, too.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/deliveries/{subscription}/explain", tag = "Messages",
     responses((status = 200, body = ExplanationView)))]
 pub(crate) async fn show(
@@ -83,7 +83,7 @@ pub(crate) async fn show(
 }
 
 impl Stored {
-    /// Whether the app knows neither the subscription nor anything that was sent to it.
+    /// Whether the app knows neither the subscription nor any delivery to it.
     fn is_empty(&self) -> bool {
         let row = &self.row;
         row.subscription_state.is_none()
@@ -212,7 +212,7 @@ fn waiting(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> Opti
     is_ahead(row, subscription, now).then_some(explain::Waiting::BehindCursor { due_at: row.cursor_due_at })
 }
 
-/// Whether the fan-out, as it goes on now, comes to the subscription.
+/// Whether the running fan-out will reach the subscription.
 fn is_ahead(row: &StoryRow, subscription: SubscriptionId, now: Timestamp) -> bool {
     row.cursor_after.is_some_and(|after| walk::is_ahead(after, subscription))
         && row.subscription_state == Some(SubscriptionState::Active)
@@ -245,7 +245,7 @@ fn letter_of(row: DeadLetterRow) -> explain::Letter {
     }
 }
 
-/// What operators wrote beside it is not for apps.
+/// Converts the state. Notes of operators are not for apps.
 fn origin_state(row: OriginRow) -> explain::OriginState {
     explain::OriginState {
         held_until: row.held_until,

@@ -47,7 +47,7 @@ impl<T: DeserializeOwned + ToSchema> FromRequest<ApiState> for Json<T> {
     }
 }
 
-/// A body as it came, of any type, within the limits of whoever sent it.
+/// Raw body of any type, within the limits of the caller.
 #[derive(Debug)]
 pub(crate) struct Octets(pub Bytes);
 
@@ -66,8 +66,8 @@ impl FromRequest<ApiState> for Octets {
     }
 }
 
-/// Asks once more whether a request may do what it wants; written into its extensions where it is let in. Whoever holds back
-/// a request's body holds back what it does: the right has to hold still when all of it has come.
+/// Checks the permission of a request again. Written into its extensions at its admission. A slow body delays its action, so the
+/// permission must still be valid when all of it has arrived.
 #[derive(Clone)]
 pub(super) struct Recheck(Arc<dyn Fn(ApiState) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>);
 
@@ -113,7 +113,7 @@ async fn gather(mut body: Body, limit: usize) -> Result<Bytes, Problem> {
     Ok(octets.into())
 }
 
-/// Reads JSON; says all that is wrong with its form, by pointer.
+/// Reads JSON. The error lists all faults of its shape by pointer.
 pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, Problem> {
     // Serde would read a struct from an array too, member by member.
     if bytes.trim_ascii_start().starts_with(b"[") {
@@ -138,8 +138,8 @@ pub(crate) fn parse<T: DeserializeOwned + ToSchema>(bytes: &[u8]) -> Result<T, P
     Ok(value)
 }
 
-/// What the schema finds wrong with a body, and what serde stumbled over, if that is something else: the schema does not
-/// know what a time or an id looks like.
+/// Returns the schema's faults of a body, and serde's error if it is another one: the schema does not describe the form of a time
+/// or an id.
 fn wrong_form<T: ToSchema>(body: &Value, at: String, said: &str) -> Problem {
     let mut errors = mismatches::<T>(body);
     let is_below = |error: &FieldError| error.pointer.as_deref().is_some_and(|pointer| pointer.starts_with(&at));
@@ -186,7 +186,7 @@ fn pointer(path: &Path) -> String {
         .collect()
 }
 
-/// serde_json's message less its ` at line 1 column 2`: the pointer says it better.
+/// Returns serde_json's message without its ` at line 1 column 2`, which the pointer replaces.
 fn without_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rfind(" at line ").map_or(text.as_str(), |end| &text[..end]).to_owned()
@@ -203,7 +203,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Reads a query string; says what is wrong by parameter.
+/// Reads a query string. The error lists the faults by parameter.
 pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
         refuse_nul(&name, &value)?;
@@ -215,7 +215,7 @@ pub(super) fn parse_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem
     })
 }
 
-/// What stands under one name in a route's path.
+/// Parameter of a route's path.
 pub(crate) trait PathParam: FromStr<Err: Display> {
     const NAME: &'static str;
 }
@@ -273,7 +273,7 @@ pub(super) async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S, nam
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum AppRef {
     Id(AppId),
-    /// Its slug, which never looks like an id: a slug has no underscore.
+    /// Slug of the app. It never looks like an id, because it has no underscore.
     Slug(String),
 }
 
@@ -363,7 +363,7 @@ pub(crate) fn is_plain_text(text: &str, max_chars: usize) -> bool {
     !text.is_empty() && text.chars().count() <= max_chars && !text.chars().any(char::is_control)
 }
 
-/// A member that tells absent from null: the outer `Option` is none when it is absent (RFC 7396).
+/// Member that distinguishes absent from null: the outer `Option` is `None` if it is absent (RFC 7396).
 pub(crate) fn nullable<'de, T, D>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     T: serde::Deserialize<'de>,

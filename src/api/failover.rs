@@ -1,4 +1,4 @@
-//! What becomes of requests while no Postgres takes writes, or one does not confirm them.
+//! Requests while no Postgres accepts writes, or one does not confirm them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use super::ApiState;
 use super::problem::{Problem, ProblemCode};
 
-/// How long a request waits for a primary: long enough for a standby to be promoted.
+/// Time for which a request waits for a primary: enough for the promotion of a standby.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Has a request wait while no host of the database takes writes. Answers one that writes as soon as it is known that commits are not

@@ -1,5 +1,5 @@
-//! Flow control: `/v1/apps/{app}/flow` for an app as a whole, `/v1/gateways/{lane}/flow` for one lane. What exceeds it
-//! waits, while its time to live runs; nothing is lost. `/v1/flow` tells what waits in all of them.
+//! Flow control: `/v1/apps/{app}/flow` for an app as a whole, `/v1/gateways/{lane}/flow` for one lane. Excess deliveries wait
+//! within their time to live, and none is lost. `/v1/flow` shows the waiting deliveries of all.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -47,7 +47,7 @@ const PERIOD_DEFAULT: Duration = Duration::from_secs(1);
 const PERIOD_MIN: Duration = Duration::from_millis(1);
 const PERIOD_MAX: Duration = Duration::from_secs(86_400);
 
-/// What is let through, and what waits.
+/// Limits of a flow, and waiting deliveries.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FlowView {
     /// Deliveries in each period at most, evenly spread; null: any number.
@@ -68,7 +68,7 @@ pub(crate) struct FlowView {
     oldest_waiting_s: Option<f64>,
 }
 
-/// What waits in all apps.
+/// Waiting deliveries of all apps.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct QueueView {
     /// Deliveries that are due and were not sent yet, without those that still have to be fanned out.
@@ -99,7 +99,7 @@ impl Period {
     }
 }
 
-/// What to let through. It replaces what was; whether it is paused stays.
+/// Limits to set. They replace the previous ones. A pause stays.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FlowBody {
@@ -136,7 +136,7 @@ pub(crate) struct OfApp<S>(Scope, PhantomData<fn() -> S>);
 /// The flow of one lane, which operators see and change.
 pub(crate) struct OfLane(Scope);
 
-/// The flow of one lane, for whoever may look at its app.
+/// Flow of one lane, for callers that may read its app.
 pub(crate) struct WatchedLane(Subject);
 
 struct Subject {
@@ -224,7 +224,7 @@ fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 }
 
 impl Scope {
-    /// Makes a change, and tells of it before the response goes out.
+    /// Makes a change, and notifies dispatch before the response.
     async fn change(&self, change: Change) -> Result<(), Problem> {
         let Self { caller, subject: Subject { state, app, lane } } = self;
         let (action, detail) = match change {

@@ -1,5 +1,5 @@
-//! `/v1/gateways`: every lane, for whoever may look at its app, and for operators, who can hold, release, open, close and
-//! probe it.
+//! `/v1/gateways`: all lanes, for callers that may read their app, and for operators, who can hold, release, open, close and
+//! probe them.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(probe))
 }
 
-/// A hold or an opening lasts for this long unless the request says otherwise.
+/// Default length of a hold or an opening.
 const LENGTH_DEFAULT: Duration = Duration::from_secs(3_600);
 /// And at most for this long: 30 days.
 const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
@@ -52,35 +52,35 @@ const LENGTH_MAX: Duration = Duration::from_secs(30 * 86_400);
 /// A lane: the deliveries to one push service under one VAPID key.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LaneView {
-    /// Its number.
+    /// Number of the lane.
     lane: i32,
     /// The app it belongs to.
     app: AppId,
     /// The key that signs in it.
     vapid_key_id: VapidKeyId,
-    /// The push service.
+    /// Push service of the lane.
     gateway: Gateway,
     /// Active subscriptions in it.
     subscriptions: i64,
-    /// How often a breaker of it opened by itself within the last hour.
+    /// Number of automatic openings of its breakers within the last hour.
     trips_last_hour: i64,
     /// POSTs that may be in flight in it at present, all workers and origins together: each origin's limit follows how it
     /// answers. Null: no worker has sent anything in it lately. A few seconds old.
     concurrency: Option<i64>,
     /// The last answer that was not what was hoped for; null: there was none. A few seconds old.
     last_words: Option<LastWords>,
-    /// What is in force on its way to each origin, where anything is.
+    /// States of its origins, where any are in force.
     origins: Vec<OriginView>,
 }
 
-/// What a push service last answered to a POST that it did not take, other than that the subscription is gone.
+/// Last response of a push service to a POST that it did not accept, except about gone subscriptions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LastWords {
-    /// When.
+    /// Time of the response.
     at: DateTime<Utc>,
     /// HTTP status; null: there was no answer.
     status: Option<i16>,
-    /// Its words, without endpoints and tokens, or what kept an answer from coming; null: it said nothing.
+    /// Text of the response without endpoints and tokens, or the transport failure. Null: empty.
     detail: Option<String>,
 }
 
@@ -90,31 +90,31 @@ impl From<WordsRow> for LastWords {
     }
 }
 
-/// What is in force on a lane's way to one origin.
+/// State of a lane's way to one origin.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OriginView {
     /// `https://host[:port]`, or `*`: what was last ordered for all origins, those met later included.
     origin: String,
-    /// No push before.
+    /// End of the hold, before which no push starts.
     held_until: Option<DateTime<Utc>>,
     /// Why: `throttled` (the gateway asked for it), `operator`, `key_refused`, `mass_gone` (it suddenly calls many subscriptions gone).
     held_reason: Option<String>,
-    /// The operator's words, for whoever may look at the server as a whole.
+    /// Note of the operator, for callers that may read data of the whole server.
     held_note: Option<String>,
     /// `closed`, `open` or `half_open`.
     breaker: String,
-    /// The one replica for which it stands so, since that replica reaches no push service (its network, or its clock, by which a
-    /// certificate is not valid); null: it stands so for all.
+    /// The only replica with this breaker, because it reaches no push service (by its network, or by its clock, with which
+    /// certificates are invalid). Null: all replicas.
     breaker_of: Option<String>,
-    /// When an open breaker lets probes through.
+    /// Time from which an open breaker lets probes through.
     open_until: Option<DateTime<Utc>>,
-    /// How long the breaker's last opening was, in seconds.
+    /// Length of the breaker's last opening in seconds.
     open_s: Option<f64>,
     /// The worker that probes, while one does.
     prober: Option<String>,
-    /// Plaintext octets, padding included, that the gateway is believed to take at most.
+    /// Maximum plaintext octets, padding included, that the gateway seems to accept.
     payload_max: Option<i32>,
-    /// When any of this changed.
+    /// Time of the last change.
     changed_at: DateTime<Utc>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) struct OrderBody {
     /// Hold and open, instead of `seconds`: until then.
     #[serde(default, deserialize_with = "request_time::optional")]
     until: Option<DateTime<Utc>>,
-    /// Hold: why, 1 to 200 characters, for whoever looks at it later.
+    /// Reason of a hold, 1 to 200 characters, for later readers.
     reason: Option<String>,
 }
 
@@ -216,7 +216,7 @@ impl OrderBody {
     }
 }
 
-/// Which lanes to list.
+/// Filter of the lanes.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -249,7 +249,7 @@ pub(crate) async fn list(
     Ok(page.answer(&uri))
 }
 
-/// The app of that name. One that the caller may not look at is not told from one that does not exist.
+/// Returns the app of that name. One that the caller may not read looks like one that does not exist.
 async fn visible(state: &ApiState, onlooker: &Onlooker, name: &str) -> Result<AppId, Problem> {
     let refused = || Problem::invalid_parameter("app", format!("there is no app `{name}`"));
     match named_app(state, AppRef::from(name)).await {
@@ -266,7 +266,7 @@ pub(super) async fn visible_lane(state: &ApiState, onlooker: &Onlooker, lane: La
     found.ok_or_else(|| Problem::not_found("lane"))
 }
 
-/// Shows a lane.
+/// Returns a lane.
 #[utoipa::path(get, path = "/v1/gateways/{lane}", tag = "Operations", responses((status = 200, body = LaneView)))]
 pub(crate) async fn show(
     onlooker: Onlooker,
@@ -284,7 +284,7 @@ async fn view(state: &ApiState, lane: LaneId) -> Result<axum::Json<LaneView>, Pr
     Ok(axum::Json(view))
 }
 
-/// What operators write is for whoever may look at all apps.
+/// Builds the responses. Notes of operators are for callers that may read data of all apps.
 async fn views(state: &ApiState, rows: &[LaneRow], with_notes: bool) -> Result<Vec<LaneView>, Problem> {
     let now = state.clock.now();
     let numbers: Vec<LaneId> = rows.iter().map(|row| row.id).collect();
@@ -343,7 +343,7 @@ impl FromRequest<ApiState> for GivenOrder {
 }
 
 impl GivenOrder {
-    /// Checks the order, has it obeyed everywhere, and makes due again what was deferred for longer than it lasts.
+    /// Checks the order, applies it on all workers, and makes deliveries due again that were deferred beyond its end.
     async fn carry_out(self, kind: OrderKind) -> Result<axum::Json<LaneView>, Problem> {
         let Self { state, operator, lane, body } = self;
         let until = body.check(kind, state.clock.now())?;
@@ -383,8 +383,8 @@ async fn refuse_strange(state: &ApiState, lane: LaneId, origin: &str) -> Result<
     ))
 }
 
-/// After these, too, what was deferred is looked for: a worker hears of an order within a second, and settles what it
-/// deferred before within another few. Should this process end first, what is left comes back by itself within a minute.
+/// Times after an order at which deferred deliveries are searched again: a worker reads an order within a second, and settles
+/// earlier deferrals within a few more. If this process ends first, the others are due by themselves within a minute.
 const RECALLED_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(5)];
 
 async fn recall_the_rest(state: ApiState, lane: LaneId, origin: String, opens_at: Timestamp, progress: Progress) {
@@ -411,14 +411,14 @@ async fn recall_once_more(state: &ApiState, lane: LaneId, origin: &str, opens_at
     Ok(true)
 }
 
-/// Holds a lane: nothing is sent before the hold ends or is released. It replaces whatever held the lane.
+/// Holds a lane: nothing is sent before the hold ends or is released. It replaces other holds of the lane.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/hold", tag = "Operations", request_body = OrderBody,
     responses((status = 200, body = LaneView)))]
 pub(crate) async fn hold(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {
     given.carry_out(OrderKind::Hold).await
 }
 
-/// Ends whatever holds a lane: an operator, a refused key, throttling. A throttling answer that comes later holds again.
+/// Ends all holds of a lane: by an operator, a refused key, or throttling. A later throttling response holds it again.
 #[utoipa::path(post, path = "/v1/gateways/{lane}/release", tag = "Operations", request_body = OrderBody,
     responses((status = 200, body = LaneView)))]
 pub(crate) async fn release(given: GivenOrder) -> Result<axum::Json<LaneView>, Problem> {

@@ -24,34 +24,33 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, change)).routes(routes!(release))
 }
 
-/// What holds an app that sends far more than its size explains.
+/// Guard against an app that sends far more than its size explains.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GuardView {
     /// Deliveries for each active subscription; null: as the server has it; 0: nothing is too much.
     factor: Option<i32>,
     /// Deliveries beside those; null: as the server has it.
     floor: Option<i64>,
-    /// What both come to now: more deliveries than these within a quarter of an hour hold the app. Null: any number is right.
+    /// Current result of both: more deliveries within a quarter of an hour hold the app. Null: unlimited.
     limit: Option<u64>,
-    /// What it sent within the last quarter of an hour, or since it was last released, as far as figures over time know.
+    /// Deliveries within the last quarter of an hour, or since its last release, according to metrics over time.
     sent: SentView,
-    /// Tiers of which nothing is let through until somebody releases the app. What is sent meanwhile waits, while its time to
-    /// live runs.
+    /// Held tiers, until an operator releases the app. Their messages wait within their time to live.
     held: Vec<Tier>,
-    /// Since when.
+    /// Start of the hold.
     held_at: Option<DateTime<Utc>>,
 }
 
 /// Deliveries, as they are counted and held: one-time codes apart from all others.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct SentView {
-    /// Transactional ones.
+    /// Number of transactional deliveries.
     transactional: u64,
     /// Promotional ones and those for engagement.
     other: u64,
 }
 
-/// What to hold the app by. What is left out is as the server has it.
+/// Limits of the guard. Absent ones are those of the server.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GuardBody {

@@ -1,4 +1,4 @@
-//! `/healthz` and `/readyz`, for whoever looks after the process. They are open to everybody, so they cost next to nothing.
+//! `/healthz` and `/readyz`, for process managers. They need no authentication, so they cost almost nothing.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
 }
 
-/// How long an answer of the database is good for.
+/// Time for which a result of the database is cached.
 pub(super) const READ_EVERY: Duration = Duration::from_secs(1);
 
-/// All is well.
+/// The process is healthy.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Well {
-    /// `ok`
+    /// Always `ok`.
     status: &'static str,
 }
 

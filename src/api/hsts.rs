@@ -1,4 +1,4 @@
-//! `Strict-Transport-Security` (RFC 6797): browsers that came by HTTPS are told to come by nothing else.
+//! `Strict-Transport-Security` (RFC 6797): browsers that use HTTPS are told to use nothing else.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use axum::response::Response;
 
 use crate::http_server::OverTls;
 
-/// What browsers are told.
+/// Value of the header.
 #[derive(Debug, Clone)]
 pub(crate) struct Hsts {
     value: HeaderValue,
@@ -17,7 +17,7 @@ pub(crate) struct Hsts {
 }
 
 impl Hsts {
-    /// For so long. None: nothing is said. What `X-Forwarded-Proto` says is believed if there are proxies to believe.
+    /// Returns the header for this time. `None`: no header. `X-Forwarded-Proto` counts if trusted proxies exist.
     pub(crate) fn new(max_age: Duration, trusted_proxies: usize) -> Option<Self> {
         let value = HeaderValue::try_from(format!("max-age={}", max_age.as_secs())).expect("plain ASCII");
         (!max_age.is_zero()).then_some(Self { value, trusted_proxies })
@@ -33,7 +33,7 @@ impl Hsts {
     }
 }
 
-/// Says so in every response to a request that came by HTTPS. A browser ignores it elsewhere, and is not to be told.
+/// Adds the header to each response to a request by HTTPS. Browsers ignore it elsewhere.
 pub(crate) async fn tell(State(hsts): State<Hsts>, request: Request, next: Next) -> Response {
     let is_due = hsts.came_by_https(request.headers(), request.extensions());
     let mut response = next.run(request).await;

@@ -19,17 +19,17 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(report))
 }
 
-/// Days that are reported unless the request says otherwise.
+/// Default number of days.
 const DAYS_DEFAULT: u16 = 30;
 const DAYS_MAX: u16 = 366;
 
-/// How far to look back.
+/// Time of the report.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct HygieneQuery {
-    /// Days up to today, 1 to 366; 30 by default. Those that are gone for longer than the server keeps ended subscriptions
-    /// are not counted any more.
+    /// Days up to today, 1 to 366. By default 30. Subscriptions that ended longer ago than the server's retention are no longer
+    /// counted.
     days: Option<u16>,
 }
 
@@ -39,13 +39,13 @@ pub(crate) struct Loss {
     /// The day, in UTC.
     #[schema(format = Date)]
     day: String,
-    /// The push service.
+    /// Push service of the subscriptions.
     gateway: Gateway,
     /// The key that they were made with.
     vapid_key_id: VapidKeyId,
-    /// Subscriptions that do not exist any more, by the push service's word.
+    /// Subscriptions that the push service reported as gone.
     gone: i64,
-    /// Subscriptions that were refused too often and are not sent to any more.
+    /// Subscriptions that were refused too often and get no pushes any longer.
     suspended: i64,
 }
 
@@ -56,12 +56,12 @@ impl From<LossRow> for Loss {
     }
 }
 
-/// The hygiene report.
+/// Report on lost subscriptions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Hygiene {
-    /// Where it begins: a midnight, in UTC.
+    /// Start of the report: a midnight in UTC.
     since: DateTime<Utc>,
-    /// What was lost, the latest day first; days without a loss are left out.
+    /// Losses, the latest day first. Days without losses are left out.
     data: Vec<Loss>,
 }
 

@@ -1,10 +1,10 @@
 //! `Idempotency-Key`: a request is carried out once, however often it is made with the same key by the same caller.
 //!
-//! A handler takes [`Making`] (or [`Pending`], without a body) as its last argument, validates, [begins](Pending::begin), works in
-//! the transaction that it gets, and [finishes](Once::finish) with its response: work and response commit together. A repeat gets
+//! A handler takes [`Making`] (or [`Pending`], without a body) as its last argument, validates, [begins](Pending::begin), works
+//! in the returned transaction, and [finishes](Once::finish) with its response: work and response commit together. A repeat gets
 //! the stored response and never reaches the handler. The key of a refused request stays unused. Responses are sealed, since some
-//! contain a secret. Messages commit in groups: see [`super::accept`]. Work of several transactions begins
-//! [in parts](Pending::begin_in_parts).
+//! contain a secret. Messages commit in groups: see [`super::accept`]. Work of several transactions begins [in
+//! parts](Pending::begin_in_parts).
 
 use std::time::Duration;
 
@@ -111,8 +111,8 @@ impl IntoResponse for Replay {
     }
 }
 
-/// Returns the response to the first request with the key where this one is `refused`: what a request refers to may have changed or
-/// ended since the first one.
+/// Returns the response to the first request with the key where this one is `refused`: resources of the request may have changed
+/// or ended since the first one.
 pub(super) async fn first_response(
     state: &ApiState,
     request: Option<&KeyedRequest>,

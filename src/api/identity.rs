@@ -1,14 +1,14 @@
-//! Who a browser's user is, as signed by the site's backend: a JWT (RFC 7519) under HS256 or ES256, or simply the
-//! HMAC-SHA-256 of the user id. A browser's own word counts for nothing.
+//! Proof of a browser's user by the site's backend: a JWT (RFC 7519) with HS256 or ES256, or the HMAC-SHA-256 of the user id. A
+//! browser's own statement proves nothing.
 //!
 //! ```text
 //! JWT   {"alg": "HS256" | "ES256", "kid"?: "ik_…"} . {"sub": user id, "exp": within 7 days, "nbf"?, "iat"?, "aud"?: app}
 //! HMAC  hex or base64url of HMAC-SHA-256(key: the secret as text, user id)
 //! ```
 //!
-//! A key is only ever tried with its own algorithm, so that a public key never serves as an HMAC secret, and only in its
-//! own form: the HMAC of a user id that reads `header.payload` is the signature of that JWT, so a backend that computes the
-//! one would sign the other for whoever picks such a user id.
+//! A key is only used with its own algorithm, so that a public key never serves as an HMAC secret, and only in its own form: the
+//! HMAC of a user id of the form `header.payload` is the signature of that JWT, so a backend that computes HMACs of chosen user
+//! ids would sign JWTs.
 
 use std::fmt;
 
@@ -29,14 +29,14 @@ use bellwire_core::id::IdentityKeyId;
 use bellwire_core::named;
 
 pub(crate) const SECRET_PREFIX: &str = "bwi_";
-/// How far ahead a token may expire. Longer ones would make a leaked token worth stealing.
+/// Maximum lifetime of a token. Longer ones would make a leaked token valuable.
 pub(crate) const LIFETIME_MAX_S: i64 = 7 * 86_400;
-/// How far the clocks of a site's backend and ours may differ.
+/// Tolerated difference between the clocks of the backend and this server.
 const LEEWAY_S: i64 = 60;
 const TOKEN_MAX: usize = 4_096;
 
 named! {
-    /// What a backend makes of a key: never both.
+    /// Use of a key by the backend: never both.
     #[derive(Default)]
     pub(crate) enum Form {
         /// Signed JWTs, which expire.
@@ -180,7 +180,7 @@ impl Unproven {
     }
 }
 
-/// Whether a token proves that somebody is `user` of the app that has these names (id and slug) and keys.
+/// Whether a token proves that a person is `user` of the app with these names (id and slug) and keys.
 pub(crate) fn prove(
     token: &str,
     user: &str,
@@ -211,8 +211,8 @@ fn check_hmac(token: &str, user: &str, keys: &[(IdentityKeyId, Key)]) -> Result<
     Err(refused)
 }
 
-/// Whether a text could be what a JWT's signature is made over: the base64 of a JSON object, a dot, anything. The key's
-/// form alone keeps the two apart here; whatever else may be checking tokens under the same secret need not.
+/// Whether a text could be the input of a JWT's signature: the base64 of a JSON object, a dot, any text. Here the key's form
+/// alone separates both. Another verifier with the same secret may not.
 fn begins_like_a_jwt(text: &str) -> bool {
     header_of(text).is_some()
 }

@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(remove))
 }
 
-/// How a key signs.
+/// Algorithm of a key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) enum Algorithm {
     /// HMAC with SHA-256, under a secret that the server makes and your backend keeps.
@@ -44,17 +44,17 @@ pub(crate) enum Algorithm {
 /// A key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct IdentityKeyView {
-    /// Its id: the `kid` of tokens that name their key.
+    /// Id of the key: the `kid` of tokens that name their key.
     id: IdentityKeyId,
-    /// Its name for people.
+    /// Name of the key for people.
     name: String,
-    /// How it signs.
+    /// Algorithm of signatures.
     algorithm: Algorithm,
-    /// What it signs.
+    /// Signed text.
     form: Form,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// What your backend signs with: the characters of this text, the prefix included. Shown now and never again.
+    /// Secret of your backend: the characters of this text, the prefix included. It is shown only now.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
@@ -82,16 +82,16 @@ pub(crate) struct IdentityKeys {
     data: Vec<IdentityKeyView>,
 }
 
-/// A new key.
+/// Key to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewIdentityKey {
-    /// Its name for people, 1 to 200 characters.
+    /// Name of the key for people, 1 to 200 characters.
     name: String,
-    /// How it signs; `HS256` by default.
+    /// Algorithm of signatures. By default `HS256`.
     #[serde(default)]
     algorithm: Algorithm,
-    /// What your backend signs with it; `jwt` by default. `hmac` only with `HS256`. A key proves nothing in the other form.
+    /// Text that your backend signs. By default `jwt`. `hmac` only with `HS256`. A key proves nothing in the other form.
     #[serde(default)]
     form: Form,
     /// For `ES256`: the public key, as PEM text or as a JWK.
@@ -190,7 +190,7 @@ fn shared(form: Form, secret: Zeroizing<Vec<u8>>) -> Key {
     }
 }
 
-/// Forgets a key at once and for good: tokens that it signed prove nothing any more. Subscriptions keep their users.
+/// Deletes a key at once and permanently: tokens signed by it are no longer valid. Subscriptions keep their users.
 #[utoipa::path(delete, path = "/v1/apps/{app}/identity-keys/{identity_key}", tag = "Identity",
     responses((status = 204)))]
 pub(crate) async fn remove(
@@ -207,8 +207,7 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Checks what is said about a subscription's user. Servers are believed, browsers if a token proves it; a token that is
-/// given is checked whoever gives it.
+/// Checks the user of a subscription. Servers are trusted, browsers need a token. A given token is always checked.
 pub(super) async fn check_user(
     state: &ApiState,
     app: &App,

@@ -1,11 +1,12 @@
-//! Messages to named recipients, one-time codes among them, share their commits: whatever arrives while a commit is under
-//! way goes into the next one. A message that comes alone is written at once; nothing waits for a timer.
+//! Group commit: messages to named recipients, one-time codes among them, share commits. Messages that arrive during a commit
+//! belong to the next one. A single message is written at once, and nothing waits for a timer.
 //!
-//! Each request is answered after the commit that its message is in. What becomes of it does not depend on the others of its
-//! group, nor on whoever asked for it: once a message is being written, a client that hangs up changes nothing.
+//! Each request gets its response after the commit of its message. Its result does not depend on others in its group, nor on its
+//! client: once a message is being written, a disconnected client changes nothing.
 //!
-//! Messages with idempotency keys are no exception: their keys are claimed, and their answers kept, in the transaction of their
-//! group. It waits for no key that another process works under: who has it waits outside, and nobody waits with them.
+//! Messages with idempotency keys are included: their keys are claimed, and their responses stored, in the transaction of their
+//! group. The transaction does not wait for a key that another process uses. The request of such a key waits outside, and no
+//! other waits with it.
 
 use std::sync::Arc;
 
@@ -38,7 +39,7 @@ pub(crate) enum NotTaken {
     Failed(Arc<sqlx::Error>),
 }
 
-/// What became of a message, once that is durable.
+/// Durable result of a message.
 pub(crate) type Answer = Result<Outcome, NotTaken>;
 
 #[derive(Debug)]
@@ -84,16 +85,14 @@ struct Shared {
 }
 
 impl Intake {
-    /// Prepares everything but the writers. The pool's connections plan by index only: the statement is written for one
-    /// plan, and to plan it anew for each single send would cost more than to run it. More than `waiting_max` messages are
-    /// refused.
+    /// Prepares all parts except the writers. The pool's connections plan by index only: the statement is written for one plan,
+    /// and planning it for each single send would cost more than running it. More than `waiting_max` messages are refused.
     pub(crate) fn new(pool: PgPool, vault: Vault, clock: Clock, engine: Engine, waiting_max: usize) -> Self {
         let writer = Writer { pool, vault, clock, engine };
         Self(Arc::new(Shared { writer, waiting_max: waiting_max.max(1), inbox: Mutex::default() }))
     }
 
-    /// Has messages written that name their recipients, and waits until each is durable or refused. All of them are taken in,
-    /// or none.
+    /// Writes messages with named recipients, and waits until each is durable or refused. All of them are accepted, or none.
     pub(crate) async fn write(&self, messages: Vec<Addressed>) -> Result<Vec<Result<Sent, NotTaken>>, NotTaken> {
         let sent = |answer: Answer| match answer? {
             Outcome::Sent(sent) => Ok(sent),
@@ -122,7 +121,7 @@ impl Intake {
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(died()))).collect())
     }
 
-    /// Where messages wait. Writers are started anew should they have died.
+    /// Returns the queue of waiting messages. Dead writers are restarted.
     fn inbox(&self) -> mpsc::Sender<Waiting> {
         let mut inbox = self.0.inbox.lock();
         match inbox.as_ref().filter(|inbox| !inbox.is_closed()) {
@@ -174,7 +173,7 @@ impl Waiting {
     }
 }
 
-/// Writes groups of messages, and tells dispatch of them.
+/// Writes groups of messages, and notifies dispatch.
 #[derive(Clone)]
 struct Writer {
     pool: PgPool,
@@ -221,7 +220,7 @@ impl Writer {
         }
     }
 
-    /// Writes a group in one commit, and tells dispatch of what is to be sent.
+    /// Writes a group in one commit, and passes deliveries to dispatch.
     async fn write(&self, group: &[Waiting]) -> sqlx::Result<Vec<Written>> {
         if group.is_empty() {
             return Ok(Vec::new());
@@ -268,7 +267,7 @@ impl Writer {
         Ok(written.collect())
     }
 
-    /// Who holds what is born leased from now on, which is when the lease begins.
+    /// Returns the holder of rows that are born leased from now on, when the lease begins.
     fn holder(&self) -> (Option<Holder>, Instant) {
         let (lease, since) = ((self.engine.lease)(), Instant::now());
         (lease.map(|lease| Holder { lease, until: self.clock.now() + LEASE }), since)
@@ -277,7 +276,7 @@ impl Writer {
 
 enum Written {
     Sent(Sent),
-    /// What the idempotency key met of a message that was not written.
+    /// Claim of an unwritten message's idempotency key.
     Met(Claim),
 }
 
@@ -300,7 +299,7 @@ async fn store_responses(
     idempotency::release(conn, &unused).await
 }
 
-/// Tells dispatch what was stored: what is born leased to it goes out at once, and there may be more to look for.
+/// Passes stored messages to dispatch: rows that are born leased to it start at once, and further ones may be due.
 pub(super) fn tell(engine: &Engine, lease: Option<uuid::Uuid>, since: Instant, sent: &mut [Sent]) {
     let is_due = sent.iter().any(|sent| sent.unknown.is_empty() && sent.born.is_empty());
     let rows: Vec<_> = sent.iter_mut().flat_map(|sent| sent.born.drain(..)).collect();
@@ -312,7 +311,7 @@ pub(super) fn tell(engine: &Engine, lease: Option<uuid::Uuid>, since: Instant, s
     }
 }
 
-/// Whoever hung up meanwhile hears nothing; what was stored is sent all the same.
+/// Sends the responses. Disconnected clients get none, but their stored messages are sent.
 fn answer(group: Vec<Waiting>, written: Vec<Written>) {
     for (Waiting { addressed, keyed, answer }, written) in group.into_iter().zip(written) {
         let outcome = match (written, keyed) {

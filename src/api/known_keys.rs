@@ -1,5 +1,4 @@
-//! API keys that were shown within the last second, with the apps that they were shown for: a server that sends codes shows
-//! the same one with each.
+//! API keys used within the last second, with their apps: a server that sends codes uses the same key each time.
 
 use std::collections::HashMap;
 
@@ -11,16 +10,16 @@ use crate::store::keys::api_keys::{ApiKey, SecretMac};
 use crate::store::keys::apps::App;
 use bellwire_core::clock::Timestamp;
 
-/// How long a key is believed to be as it was read. Another process may have revoked it, or changed its app: whoever does so
-/// in this one makes it [`forget`](KnownKeys::changing) at once.
+/// Time for which a key is cached. Another process may have revoked it, or changed its app. A change in this process
+/// [drops](KnownKeys::changing) it at once.
 const BELIEVED_FOR: TimeDelta = TimeDelta::seconds(1);
 /// Keys in memory at most, beyond which all are read again. Only valid ones get in.
 const KNOWN_MAX: usize = 10_000;
 
-/// What a request shows: a secret, as its keyed hash, and the app it names, if its route names one.
+/// Credential of a request: the keyed hash of a secret, and the app in the path, if any.
 pub(crate) type Shown = (SecretMac, Option<AppRef>);
 
-/// What was read of it: the key, and that app if the key is for it.
+/// Cached result: the key, and that app if the key is valid for it.
 pub(crate) type Read = (ApiKey, Option<App>);
 
 #[derive(Default)]
@@ -28,7 +27,7 @@ pub(crate) struct KnownKeys(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// How often something was changed: what was read before a change is not remembered after it.
+    /// Number of changes: a result read before a change is not cached after it.
     generation: u64,
     read: HashMap<Shown, (Timestamp, Read)>,
 }
@@ -40,7 +39,7 @@ pub(crate) struct Reading {
 }
 
 impl KnownKeys {
-    /// What was read of it within the last second, if the key has not expired since. Otherwise a reading begins.
+    /// Returns the result of the last second, if the key has not expired since. Otherwise a read begins.
     pub(crate) fn recall(&self, shown: &Shown, now: Timestamp) -> Result<Read, Reading> {
         let known = self.0.lock();
         match known.read.get(shown) {
@@ -63,8 +62,8 @@ impl KnownKeys {
         known.read.insert(shown, (began, read));
     }
 
-    /// To be held while keys or apps are changed, until that is committed: what was read before is forgotten in the end,
-    /// whichever way it ends.
+    /// Guard to hold while keys or apps are changed, until the commit: earlier results are dropped at its end, after success or
+    /// failure.
     pub(crate) fn changing(&self) -> Changing<'_> {
         Changing(self)
     }

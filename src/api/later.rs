@@ -1,4 +1,4 @@
-//! When a message is to be sent that is for later.
+//! Scheduled times of messages.
 
 use chrono::{NaiveDateTime, TimeDelta};
 
@@ -8,8 +8,7 @@ use bellwire_core::request_time;
 use bellwire_rules::policy::calendar;
 
 const AHEAD_MAX: TimeDelta = TimeDelta::days(90);
-/// What lies in the past by no more than this goes out at once: clocks differ, and requests are tried again. What lies further
-/// back is a mistake.
+/// Times in the past by at most this are accepted as now: clocks differ, and requests are retried. Earlier times are mistakes.
 pub(super) const LATE_MAX: TimeDelta = TimeDelta::minutes(5);
 
 const SEND_AT: &str = "/send_at";
@@ -35,8 +34,8 @@ pub(super) fn read(
     None
 }
 
-/// The moment of a time with an offset, or of a local time in a zone: the first, if clocks show it twice; the end of the gap, if
-/// they skip it.
+/// Returns the moment of a time with an offset, or of a local time in a zone: the first one if clocks repeat it, and the end of
+/// the gap if they skip it.
 pub(super) fn instant(text: &str, timezone: Option<&str>) -> Result<Timestamp, (&'static str, &'static str)> {
     match (request_time::parse(text), timezone) {
         (Some(at), None) => Ok(at),

@@ -27,7 +27,7 @@ use refusals::Refusals;
 pub(crate) use sign_ins::{Attempt, Name, SignIns, Wait};
 use tokens::TokenLimits;
 
-/// How many requests are let in.
+/// Rate of accepted requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// At once; at least 1.
@@ -54,16 +54,16 @@ fn limiter<K: std::hash::Hash + Eq + Clone>(rate: Rate) -> Limiter<K> {
     RateLimiter::dashmap(rate.quota()).with_middleware()
 }
 
-/// What a visitor of the example page may send.
+/// Rate of messages by a visitor of the example page.
 const TRIES: Rate = Rate { burst: 6, per_minute: 6 };
-/// How often the example page may write down a new origin.
+/// Rate at which the example page stores new origins.
 const EXAMPLE_CHANGES: Rate = Rate { burst: 10, per_minute: 6 };
 
-/// By how much an IPv6 /48 may exceed what each /64 in it may do: enough for an office, nothing for somebody who takes
-/// turns among its 65,536.
+/// Limit of an IPv6 /48, relative to each /64 in it: enough for an office, too little for a caller that alternates among its
+/// 65,536.
 const SITE_FACTOR: u32 = 16;
 
-/// Requests between two clearings, in which limiters forget whoever has been quiet long enough to be as good as new.
+/// Requests between two cleanups, in which limiters drop idle clients with a full budget.
 const CLEARED_EVERY: u32 = 20_000;
 
 pub(crate) struct Limits {
@@ -71,7 +71,7 @@ pub(crate) struct Limits {
     clients: PerClient,
     /// Preflights, which browsers send beside requests with a token.
     preflights: PerClient,
-    /// Tokens of subscriptions.
+    /// Limits of subscriptions' tokens.
     pub tokens: TokenLimits,
     apps: Limiter<AppId>,
     /// Receipts apart: those of a campaign come in a burst, and must not keep anybody from subscribing.
@@ -105,7 +105,7 @@ impl Limits {
         }
     }
 
-    /// Whoever makes a request. Every limit by client begins with asking this, so it also clears up now and then.
+    /// Returns the client of a request. Each limit by client calls it first, so it also cleans up now and then.
     pub(crate) fn client_of(&self, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
         self.clear_now_and_then();
         self.known_address(headers, extensions).unwrap_or(IpAddr::from([0, 0, 0, 0]))
@@ -157,7 +157,8 @@ impl Limits {
         self.example_changes.take(client).map(drop)
     }
 
-    /// How many failed sign-ins of a client an entry of the audit log is to tell of, this one included; none: a later one tells of it.
+    /// Returns the number of a client's failed sign-ins for an entry of the audit log, this one included. `None`: a later entry
+    /// includes it.
     pub(crate) fn refused(&self, client: IpAddr, at: At) -> Option<i64> {
         self.refusals.refused(client, at)
     }
@@ -209,7 +210,7 @@ impl PerClient {
     }
 }
 
-/// What is left of a limit, for `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
+/// Remaining budget of a limit, for `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Budget {
     name: &'static str,
@@ -229,7 +230,7 @@ impl Budget {
         ]
     }
 
-    /// Writes it, unless a response tells of a limit already.
+    /// Writes it, unless the response has a limit already.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if !headers.contains_key(LIMIT) {
             headers.extend(self.headers());
@@ -262,7 +263,7 @@ fn take_several<K: std::hash::Hash + Eq + Clone>(
     taken.map(drop).map_err(|until| exceeded(name, &until))
 }
 
-/// 429: until then.
+/// 429 until this time.
 fn exceeded(name: &'static str, until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {
     let wait_s = until.wait_time_from(DefaultClock::default().now()).as_secs() + 1;
     let detail = format!("Too many requests of this {name}. Try again in {wait_s} s.");

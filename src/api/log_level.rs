@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 /// The shortest and the longest time that something else than usual is logged, in seconds.
 const SECONDS: std::ops::RangeInclusive<i64> = 60..=86_400;
-/// The time unless somebody says otherwise.
+/// Default time of a level.
 const SECONDS_USUAL: i64 = 900;
 const TARGET: &str = "log-level";
 
@@ -26,14 +26,14 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show, set, reset))
 }
 
-/// What is seen in the log beyond what each process was started with.
+/// Temporary log level in addition to that of each process's start.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LogLevelView {
     /// Levels of Bellwire's parts; null: what each process was started with (`BELLWIRE_LOG`) is all.
     filter: Option<String>,
-    /// Since when.
+    /// Time at which it was set.
     set_at: Option<DateTime<Utc>>,
-    /// Until when.
+    /// Time of its end.
     until: Option<DateTime<Utc>>,
 }
 
@@ -48,7 +48,7 @@ impl From<Option<Wanted>> for LogLevelView {
     }
 }
 
-/// What to log, and for how long.
+/// Log level, and its time.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LogLevelBody {

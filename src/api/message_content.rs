@@ -1,5 +1,5 @@
-//! `GET /v1/apps/{app}/messages/{message}/content`: what was said to a topic or to everybody. What was said to single people, or to so
-//! few that it comes to the same, stays sealed: that may be a one-time code.
+//! `GET /v1/apps/{app}/messages/{message}/content`: content of messages to a topic or to all subscribers. That of messages to
+//! single people, or to very few, stays sealed, because it may be a one-time code.
 
 use axum::extract::State;
 use serde::Serialize;
@@ -25,11 +25,11 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(content))
 }
 
-/// To so many subscriptions, or fewer, a message may be meant for one person: each of their browsers is one, and a topic may have been
-/// made for them alone.
+/// Number of subscriptions up to which a message may be meant for one person: each of their browsers is one, and a topic may
+/// exist for them alone.
 const FEW: i64 = 10;
 
-/// What a message says, in the members with which it was sent; those that it does not have are absent.
+/// Content of a message in the members of its request. Absent members are left out.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct ContentView {
     /// Whether it is shown.
@@ -37,13 +37,13 @@ pub(crate) struct ContentView {
     /// The notification, with paths completed by the app's first origin.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Box<Notification>>,
-    /// What is sent where a push service finds `content` too large.
+    /// Notification for push services that refuse `content` as too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     compact: Option<Box<Notification>>,
     /// The template that is filled in for each recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<Template>,
-    /// Beside `template`: what it is told.
+    /// Data of `template`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
@@ -78,8 +78,8 @@ impl From<Said> for ContentView {
     }
 }
 
-/// Shows what a message to a topic or to everybody says, to whoever may send such. What is addressed to subscriptions or
-/// users by name, or was for ten subscriptions or fewer when it was accepted, is withheld from everybody.
+/// Returns the content of a message to a topic or to all subscribers, for callers that may send such messages. Content for named
+/// subscriptions or users, or for at most ten subscriptions at its acceptance, is withheld from all callers.
 #[utoipa::path(get, path = "/v1/apps/{app}/messages/{message}/content", tag = "Messages",
     responses((status = 200, body = ContentView)))]
 pub(crate) async fn content(

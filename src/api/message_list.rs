@@ -28,7 +28,7 @@ const LOOKED_AT_MAX: usize = 5_000;
 /// Messages that are read at a time where not all of them fit.
 const CHUNK: i64 = 500;
 
-/// Which messages to list, and how many of them.
+/// Filter of messages, and size of a page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -58,7 +58,7 @@ impl ListQuery {
     }
 }
 
-/// How far a message's deliveries have come: what `targeted` does not count yet is still to be found.
+/// Progress of a message's deliveries. Recipients that `targeted` does not count yet are still to be found.
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = MessageProgress)]
 pub(crate) struct Progress {
@@ -66,15 +66,15 @@ pub(crate) struct Progress {
     targeted: i64,
     /// Of these, those that have not ended.
     waiting: i64,
-    /// Taken by a push service, which does not say that anybody saw them.
+    /// Accepted by a push service, which does not prove that a person saw them.
     accepted: i64,
-    /// The subscription does not exist any more.
+    /// Deliveries whose subscription no longer exists.
     gone: i64,
-    /// Their time to live ran out first.
+    /// Deliveries whose time to live ended first.
     expired: i64,
-    /// Given up.
+    /// Deliveries that failed for good.
     dead: i64,
-    /// Cancelled, or unsubscribed.
+    /// Cancelled, or their subscriber unsubscribed.
     cancelled: i64,
     /// Held back by a frequency cap.
     capped: i64,
@@ -90,9 +90,8 @@ impl From<Ended> for Progress {
 
 /// Lists messages, the newest first; those for later, by their `send_at`, come before all others.
 ///
-/// For one page of a list that is narrowed by state or tier, 5,000 messages are looked at, at most: it may hold fewer than
-/// were asked for, or none, and yet lead on by its `iterator`. Such lists are searches, of which a few are made at a time: 503
-/// (`searches_busy`).
+/// For one page of a list filtered by state or tier, at most 5,000 messages are read: it may have fewer rows than requested, or
+/// none, and still have an `iterator`. Such lists count as searches, of which a few run at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/messages", tag = "Messages",
     responses((status = 200, body = Page<MessageView>)))]
 pub(crate) async fn list(
@@ -130,7 +129,7 @@ async fn find_topic(state: &ApiState, app: AppId, name: &str) -> Result<i32, Pro
     found.ok_or_else(|| Problem::invalid_parameter("topic", "is no topic of this app"))
 }
 
-/// The rows of a page and one more, if there are so many, and to where it was looked if that was not the end of all.
+/// Returns the rows of a page and one more, if present, and the last id that was read if the list did not end.
 async fn look(
     state: &ApiState,
     app: AppId,

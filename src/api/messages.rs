@@ -48,23 +48,23 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(cancel_by_key))
 }
 
-/// What sending would have come to.
+/// Result of a dry run.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DryRun {
-    /// Always true.
+    /// Always `true`, for a dry run.
     dry_run: bool,
     /// Deliveries to make, as counted now; of a segment, as estimated from a sample.
     audience_estimate: i64,
-    /// How far that may be off, in 95 of 100 cases; 0 if they were counted.
+    /// Margin of the estimate, in 95 of 100 cases. 0 if counted.
     audience_margin: i64,
     /// Named subscriptions that are not active, or users without an active one.
     unreachable: i64,
-    /// What to know all the same: about the policy, or that people do not welcome what is sent to many already.
+    /// Warnings: about the policy, or about broadcasts that recipients do not welcome.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
 
-/// How to send.
+/// Options of a send.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -77,28 +77,28 @@ pub(crate) struct SendQuery {
 /// A message, without its content.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MessageView {
-    /// Its id.
+    /// Id of the message.
     id: MessageId,
-    /// Where it stands.
+    /// State of the message.
     state: SendState,
-    /// Its tier.
+    /// Tier of the message.
     tier: Tier,
     /// `to`, as it was given. The ids of users are null once every delivery has ended, and those of erased users at once.
     #[schema(value_type = Object)]
     to: Value,
-    /// Who of these it is for: the expression of its segment, as it stood when the message was accepted.
+    /// Expression of its segment at the acceptance, which narrows these recipients.
     #[serde(skip_serializing_if = "Option::is_none")]
     segment: Option<String>,
-    /// Who of these is left out, since they do not click what they are shown.
+    /// Sunset rule, which leaves out recipients who do not click.
     #[serde(skip_serializing_if = "Option::is_none")]
     sunset: Option<SunsetBody>,
     /// Time to live, in seconds.
     ttl: i32,
-    /// How urgently push services should deliver it.
+    /// Urgency for push services.
     urgency: Urgency,
-    /// What stands in the `Topic` header: a hash of the collapse key.
+    /// Value of the `Topic` header: a hash of the collapse key.
     topic_header: Option<String>,
-    /// Its own delivery policy, as it stands with the retry headers of its request.
+    /// Delivery policy of the message, including the retry headers of its request.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
     /// The message that it sends again to those whose deliveries of it died.
@@ -109,25 +109,25 @@ pub(crate) struct MessageView {
     content_deleted: bool,
     /// Your own name for it; null if a later message has taken that over.
     key: Option<String>,
-    /// When it may be sent: its `send_at`, else when it was accepted. Its time to live begins then.
+    /// Its `send_at`, else its acceptance. Its time to live begins then.
     accepted_at: DateTime<Utc>,
-    /// When its request was accepted, also of a message with `send_at`.
+    /// Time at which its request was accepted, also with `send_at`.
     received_at: DateTime<Utc>,
-    /// When its time to live ends.
+    /// End of its time to live.
     expires_at: DateTime<Utc>,
     /// Whether every recipient has been found.
     expanded: bool,
     /// Deliveries to make, as counted when it was accepted; of a segment, as estimated from a sample.
     audience_estimate: i64,
-    /// Who sent it: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis.
+    /// Sender: the id of an API key or a teammate. Null: a campaign, the example page or a diagnosis.
     sent_by: Option<String>,
-    /// Where its deliveries stand; not in lists.
+    /// Counts of its deliveries. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     counts: Option<Counts>,
-    /// How far its deliveries have come; in lists only.
+    /// Progress of its deliveries. Only in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<Progress>,
-    /// Where to go from here.
+    /// Links to related resources.
     links: Links,
 }
 

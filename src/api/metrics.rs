@@ -26,17 +26,17 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(show_all)).routes(routes!(show))
 }
 
-/// How far back an hour may lie: all of it is still kept.
+/// Maximum age of an hour, which is still stored as a whole.
 const AGO_MAX: TimeDelta = TimeDelta::days(1);
 /// Lanes shown at most: those in the worst state come first.
 const LANES_MAX: usize = 100;
 
-/// What to show.
+/// Metrics to return.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct MetricsQuery {
-    /// Only this lane.
+    /// Lane of the metrics.
     lane: Option<i32>,
     /// The hour that ended then (RFC 3339), within the last day; by default the last one.
     #[serde(default, deserialize_with = "request_time::optional")]
@@ -46,9 +46,9 @@ pub(crate) struct MetricsQuery {
 /// One class of a histogram.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Class {
-    /// Its upper end, included; null: no end.
+    /// Upper end, included. Null: no end.
     up_to: Option<f64>,
-    /// How many fell into it.
+    /// Number of values in it.
     n: u64,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct ReliabilityView {
     delay_seconds: Vec<Class>,
     /// Queue rows by how many seconds later than scheduled they were claimed.
     schedule_lag_seconds: Vec<Class>,
-    /// Queue rows that somebody changed or put back by hand: never sent.
+    /// Queue rows that were changed or restored by hand: never sent.
     retry_token_failures: u64,
     /// Retries that came so late that their state was read again.
     retry_tokens_late: u64,
@@ -93,7 +93,7 @@ impl ReliabilityView {
 /// The reliability metrics of one lane.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LaneReliability {
-    /// Its number.
+    /// Number of the lane.
     lane: i32,
     /// The app it belongs to.
     app: AppId,
@@ -106,13 +106,13 @@ pub(crate) struct LaneReliability {
 /// The reliability metrics of an hour.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MetricsView {
-    /// From when on.
+    /// Start of the time.
     from: DateTime<Utc>,
-    /// Until when.
+    /// End of the time.
     until: DateTime<Utc>,
     /// All of it together.
     all: ReliabilityView,
-    /// By tier.
+    /// Metrics by tier.
     tiers: BTreeMap<&'static str, ReliabilityView>,
     /// By lane: those in the worst state first, a hundred at most.
     lanes: Vec<LaneReliability>,

@@ -1,15 +1,15 @@
-//! All that is wrong with the form of a body at once, by the schema that the API publishes of it. Serde stops at the first
-//! mistake, and speaks of the program's types; it decides whether a body is read, this only says why it was not.
+//! All faults in the shape of a body at once, by the published schema. Serde stops at the first fault, and names the program's
+//! types. It decides whether a body is accepted. This only explains a refusal.
 
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::problem::{FieldError, pointer_segment};
 
-/// Mistakes that one answer tells of.
+/// Maximum faults in a response.
 pub(super) const TOLD_MAX: usize = 100;
 
-/// How a body differs from the schema of `T`: types, members that are missing or not known, words that are not allowed.
+/// Returns the differences between a body and the schema of `T`: types, missing or unknown members, values outside of an enum.
 pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
     let mut components = Vec::new();
     T::schemas(&mut components);
@@ -18,7 +18,7 @@ pub(crate) fn mismatches<T: ToSchema>(body: &Value) -> Vec<FieldError> {
     between(&named, &json(T::schema()), body)
 }
 
-/// How a value differs from a schema that may refer to these.
+/// Returns the differences between a value and a schema that may refer to these.
 pub(super) fn between(named: &Map<String, Value>, schema: &Value, value: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     Reader { named }.compare(schema, value, "", &mut errors);
@@ -148,7 +148,7 @@ fn plain(word: &Value) -> String {
     word.as_str().map_or_else(|| word.to_string(), str::to_owned)
 }
 
-/// `a`, `a or b`, `a, b or c`.
+/// Joins a list: `a`, `a or b`, `a, b or c`.
 fn one_of(words: impl Iterator<Item = String>) -> String {
     let mut words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
     words.dedup();
@@ -159,7 +159,8 @@ fn one_of(words: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// What serde says of a body or a parameter, without words of the program's own: `invalid type: string "x", expected u8`.
+/// Rewrites an error of serde about a body or a parameter without names of the program's types: `invalid type: string "x",
+/// expected u8`.
 pub(crate) fn in_plain_words(said: &str) -> String {
     let (found, expected) = said.rsplit_once(", expected ").unwrap_or((said, ""));
     let kind = found.split(':').next().unwrap_or_default();

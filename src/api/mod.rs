@@ -1,7 +1,7 @@
 //! The REST API: a file per resource with its routes, served at `/v1`, described at `/openapi.json`.
 //!
-//! Who calls is settled by extractors ([`auth`]), what is wrong with a request is told as a problem ([`problem`]), and
-//! lists are paged by cursor ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and show.
+//! Extractors authenticate the caller ([`auth`]), faults of a request are problems ([`problem`]), and lists are paged by cursor
+//! ([`paging`]). Handlers read, check, call one transition of [`crate::store`], and respond.
 
 mod accept;
 mod accepted;
@@ -175,7 +175,7 @@ fn routes_by_caller() -> Routes {
     routes
 }
 
-/// What the handlers say of themselves.
+/// Returns the description of the handlers.
 #[cfg(test)]
 fn description() -> utoipa::openapi::OpenApi {
     let Routes { public, reports, server } = routes_by_caller();
@@ -223,8 +223,8 @@ pub fn router(state: ApiState) -> Router {
         .with_state(state)
 }
 
-/// The API for whoever has database and master key at hand: everything is allowed, and the server's own keys are made here.
-/// To be called in this process; never serve it on a socket.
+/// Returns the API for callers with access to database and master key: all actions are allowed, and the server's own keys are
+/// created here. Call it in this process, and never serve it on a socket.
 pub fn local_router(state: ApiState) -> Router {
     router(state.clone()).merge(api_keys::of_server().with_state(state)).layer(axum::Extension(auth::Local))
 }
@@ -246,8 +246,8 @@ fn set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderVa
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Gives the request its id, the one it came with if that can be logged, and writes both into log and problems. Tells a
-/// server what is left of its key's limit, and gives whoever is signed in a fresh cookie now and then.
+/// Gives the request its id, that of the client if it can be logged, and writes it into the log and problems. It adds the
+/// remaining budget of a server's key to the response, and renews the cookie of a session now and then.
 async fn identify(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let given = request
         .headers()

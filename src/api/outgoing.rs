@@ -1,5 +1,5 @@
-//! Bodies of any length, made part by part as their client takes them: a slow client costs the memory of a few parts. One that takes
-//! nothing for too long, or may not have it any more, gets no further, and what was kept for it is free again.
+//! Bodies of any length, produced part by part at the client's speed: a slow client costs the memory of a few parts. A stalled
+//! client, or one whose permission ended, gets no more, and its memory is freed.
 
 use std::fmt::Display;
 use std::io;
@@ -16,7 +16,7 @@ use super::ApiState;
 use super::extract::Recheck;
 use super::places::Place;
 
-/// Why a body goes no further: the connection is then cut, so that nobody takes a part for the whole.
+/// Reason why a body was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Cut {
     #[error("the client has gone, or took nothing for too long")]
@@ -34,7 +34,7 @@ enum Given {
 pub(super) struct Outgoing {
     to: mpsc::Sender<Given>,
     patience: Duration,
-    /// Asks whether it may still have more; none: nobody can take that right away.
+    /// Check of the caller's permission. `None`: it cannot end.
     recheck: Option<(Recheck, ApiState)>,
 }
 

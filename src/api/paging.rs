@@ -1,4 +1,5 @@
-//! Lists by opaque cursor, newest first, in both directions: stable while rows come and go, and as cheap on the last page as on the first.
+//! Lists by opaque cursor, newest first, in both directions: stable while rows are added and deleted, and as cheap on the last
+//! page as on the first.
 
 use axum::http::{HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
@@ -10,12 +11,12 @@ use super::problem::Problem;
 use crate::store::keyset::{Keyset, Towards};
 use bellwire_core::base64url;
 
-/// Rows in a page unless the request says otherwise.
+/// Default rows of a page.
 const LIMIT_DEFAULT: u16 = 50;
 /// Most rows in a page.
 const LIMIT_MAX: u16 = 250;
 
-/// How much of a list is wanted.
+/// Part of a list.
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -26,7 +27,7 @@ pub(crate) struct Paging {
     pub iterator: Option<String>,
 }
 
-/// A checked [`Paging`].
+/// Validated form of [`Paging`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cut {
     pub limit: u16,
@@ -121,7 +122,7 @@ pub(crate) fn write(towards: Towards, key: impl AsRef<[u8]>) -> String {
     base64url::encode(octets)
 }
 
-/// What an iterator says whose key has that many octets.
+/// Reads an iterator whose key has that many octets.
 pub(crate) fn read(iterator: &str, octets: usize) -> Option<(Towards, Vec<u8>)> {
     let decoded = base64url::decode(iterator)?;
     let (key, way) = decoded.split_at_checked(octets)?;
@@ -137,13 +138,13 @@ pub(crate) fn read(iterator: &str, octets: usize) -> Option<(Towards, Vec<u8>)> 
 pub(crate) struct Page<T> {
     /// The rows, in the list's order whichever way the page was reached.
     pub data: Vec<T>,
-    /// What to ask the next page with, of older rows; null on the last one.
+    /// Iterator of the next page, with older rows. Null on the last one.
     pub iterator: Option<String>,
-    /// What to ask the page before with, of newer rows; null on the first one.
+    /// Iterator of the previous page, with newer rows. Null on the first one.
     pub prev_iterator: Option<String>,
     /// Whether this is the last page.
     pub done: bool,
-    /// Rows per page.
+    /// Maximum rows of a page.
     pub limit: u16,
 }
 

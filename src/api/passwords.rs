@@ -21,12 +21,12 @@ const CHARS_MIN: usize = 12;
 const OCTETS_MAX: usize = 512;
 /// Hashes that are computed at once: each takes a core for some tens of milliseconds, and 19 MiB.
 const AT_ONCE: usize = 2;
-/// Hashes that wait for that, at most: about a second's worth. Whoever comes then is told to come back.
+/// Maximum waiting hashes: about a second's work. Further callers are asked to retry.
 const WAITING_MAX: usize = 32;
 /// Places of these that strangers cannot take from those who are known.
 const KEPT_FREE: usize = 12;
 
-/// A password as somebody typed it. `Debug` does not show it; memory forgets it.
+/// Password as typed. `Debug` hides it, and its memory is wiped.
 #[derive(Clone, serde::Deserialize)]
 #[serde(from = "String")]
 pub(crate) struct Password(Zeroizing<String>);
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Password {
 }
 
 impl Password {
-    /// What is wrong with it as a new one of whoever has that address.
+    /// Returns the fault of a new password for the owner of that address.
     pub(super) fn fault(&self, email: &str) -> Option<&'static str> {
         let text = self.0.as_str();
         let own_name = email.split('@').next().unwrap_or_default();
@@ -65,7 +65,7 @@ impl Password {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     ByAnybody,
-    /// Somebody who has signed in from there before, is signed in, or shows a one-time link.
+    /// A person who has signed in from there before, is signed in, or uses a one-time link.
     ByKnown,
 }
 
@@ -100,7 +100,7 @@ impl Passwords {
         Ok(Place { _place: take(&self.places)?, _as_stranger: as_stranger })
     }
 
-    /// Hashes the new password of somebody who is known into a PHC string. 503: too many others wait.
+    /// Hashes the new password of a known person into a PHC string. 503: too many others wait.
     pub(super) async fn hash(&self, password: Password) -> Result<String, Problem> {
         let place = self.place(Wanted::ByKnown)?;
         self.compute(place, move || {
@@ -142,7 +142,7 @@ impl Passwords {
     }
 }
 
-/// What is compared with where there is no password, so that it takes as long: the hash of something that nobody knows.
+/// Hash that is compared if there is no password, so that it takes as long.
 static NOBODYS: LazyLock<PasswordHash> = LazyLock::new(|| {
     let mut secret = [0; 48];
     rand::fill(&mut secret).expect("the system's randomness");

@@ -1,5 +1,5 @@
-//! Places among what is costly and done a few at a time: charts, simulations, searches. No app takes more than its share of them,
-//! however much it asks for: another one that comes later finds a place, or is the next to get one.
+//! Slots for expensive work of which a few run at a time: charts, simulations, searches. No app uses more than its share, however
+//! much it requests: a later app finds a slot, or gets the next one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::problem::{Problem, ProblemCode};
 use bellwire_core::id::AppId;
 
-/// How those are told of it who waited in vain.
+/// Response to callers that waited in vain.
 pub(super) struct Busy {
     pub code: ProblemCode,
     pub detail: &'static str,
@@ -46,8 +46,8 @@ impl Places {
         Self(Arc::new(Inner { all, share: n.div_ceil(2).max(1), shares: Mutex::default() }))
     }
 
-    /// Waits for a place for that app, or (none) for what concerns no single one. 503: it took longer than `patience`, and whoever
-    /// asks is to come back.
+    /// Waits for a slot of that app, or (`None`) of no single app. 503: it took longer than `patience`, and the caller should
+    /// retry.
     pub(super) async fn take(&self, app: Option<AppId>, patience: Duration, busy: &Busy) -> Result<Place, Problem> {
         let share = self.share_of(app);
         // Semaphores are fair: whoever has waited longest is the next. Of one app no more than its share waits where all do.

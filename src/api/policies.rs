@@ -37,32 +37,32 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(show_subscription, set_subscription, unset_subscription))
 }
 
-/// What is set at one place.
+/// Policy set at one place.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PolicyView {
-    /// What kind of place it is.
+    /// Kind of the place.
     place: Place,
     /// Name of the tier or topic, or id of the subscription.
     name: String,
     /// The policy as it was written; null if there is none.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// Of a tier: what holds for messages of which nobody else says anything, the server's figures included.
+    /// Of a tier: the policy of messages without any other, including the server's settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     in_force: Option<Value>,
     /// Of a subscription: what waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     backlog: Option<Backlog>,
-    /// What to know about the policy all the same.
+    /// Warnings about the policy.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
 
-/// What waits for one subscription: retries, and what exceeds its `maxReceivesPerSecond`.
+/// Waiting deliveries of one subscription: retries, and those beyond its `maxReceivesPerSecond`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Backlog {
-    /// Deliveries.
+    /// Number of waiting deliveries.
     waiting: i64,
     /// Those of them that wait for their turn at the throttle.
     throttled: i64,
@@ -70,12 +70,12 @@ pub(crate) struct Backlog {
     oldest_s: Option<f64>,
 }
 
-/// What is set where.
+/// All policies of an app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Overview {
     /// Most `retries` of a policy in QStash's form, and how many there are if it names none: set with the app.
     max_retries: i16,
-    /// Every tier.
+    /// Policies of all tiers.
     tiers: Vec<PolicyView>,
     /// Topics that have a policy, the newest first.
     topics: Page<PolicyView>,
@@ -88,7 +88,7 @@ pub(super) fn terms_of(app: &App, place: Place) -> Terms {
 }
 
 impl PolicyView {
-    /// What is stored at a place, with what is wrong with it by now.
+    /// Returns the stored policy of a place, with its current faults.
     fn stored(app: &App, place: Place, name: impl Into<String>, policy: Option<Value>) -> (Self, Option<Layer>) {
         let (layer, warnings) = restore(app, place, policy.as_ref());
         (Self { place, name: name.into(), policy, in_force: None, backlog: None, warnings }, layer)
@@ -147,7 +147,7 @@ pub(super) fn check(policy: &Value, terms: &Terms, pointer: &str, faults: &mut F
     }
 }
 
-/// What is stored of an accepted policy: all but the members that say nothing.
+/// Returns the stored form of an accepted policy: all members except the empty ones.
 pub(super) fn kept(mut policy: Value) -> Value {
     if let Value::Object(members) = &mut policy {
         members.retain(|name, _| !DEPRECATED.contains(&name.as_str()));
@@ -275,7 +275,7 @@ pub(crate) async fn show_topic(
     Ok(Answer(PolicyView::stored(&app, Place::Topic, topic.0, own.policy).0))
 }
 
-/// Sets the policy of messages that are addressed to a topic. A topic that nobody has joined yet comes about.
+/// Sets the policy of messages to a topic. A topic without members is created.
 #[utoipa::path(put, path = "/v1/apps/{app}/policies/topics/{topic}", tag = "Policies",
     request_body(content = Object, description = "A delivery policy in one of the three forms"),
     responses((status = 200, body = PolicyView)))]

@@ -29,14 +29,14 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(presets)).routes(routes!(preview))
 }
 
-/// Of which delivery to show the timetable.
+/// Delivery whose timetable is requested.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PreviewBody {
     /// A policy to try: it stands in for the one that is set at `place`.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// Where `policy` would be set; `message` by default.
+    /// Place of `policy`. By default `message`.
     place: Option<Place>,
     /// The message's tier; `promotional` by default.
     #[schema(value_type = Option<TierSchema>)]
@@ -47,7 +47,7 @@ pub(crate) struct PreviewBody {
     subscription: Option<SubscriptionId>,
 }
 
-/// How to answer.
+/// Format of the response.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -68,7 +68,7 @@ enum Format {
     Svg,
 }
 
-/// What would hold, and what would come of it.
+/// Policy in force, and its timetable.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Preview {
     /// The tier that it is about.
@@ -78,55 +78,55 @@ pub(crate) struct Preview {
     /// The policy in force, defaults filled in. Its members may stem from several places and forms.
     #[schema(value_type = Object)]
     policy: Value,
-    /// Which place set each member.
+    /// Place that set each member.
     set_by: SetByView,
     /// The retries, as they follow on failures.
     timetable: Timetable,
     /// The retries, as they follow on throttling answers (429, and 406 from WNS), if that is another timetable.
     #[serde(skip_serializing_if = "Option::is_none")]
     when_throttled: Option<Timetable>,
-    /// What to know about the policies all the same.
+    /// Warnings about the policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
 
-/// Which place set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did.
+/// Place that set each member: `message`, `subscription`, `topic`, `tier`, or `default` if none did.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SetByView {
-    /// When to try again.
+    /// Place of the timetable of retries.
     retry: &'static str,
-    /// How fast one subscription is sent to.
+    /// Place of the rate limit of one subscription.
     throttle: &'static str,
-    /// How raw payloads are labelled.
+    /// Place of the label of raw payloads.
     request: &'static str,
 }
 
 /// A policy that can be named instead of written.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PresetView {
-    /// Its name.
+    /// Name of the preset.
     name: &'static str,
-    /// How a policy names it.
+    /// Form in which a policy names it.
     #[schema(value_type = Object)]
     policy: Value,
-    /// Its retries.
+    /// Timetable of its retries.
     timetable: Timetable,
 }
 
-/// What each place says, and what to know about it.
+/// Policy of each place, with its warnings.
 #[derive(Default)]
 pub(super) struct Said {
     message: Option<Layer>,
     subscription: Option<Layer>,
     topic: Option<Layer>,
     tier: Option<Layer>,
-    /// What the policy to be tried stands in for, if there is one to be tried.
+    /// Policy that the tried one replaces, if any.
     untried: Option<(Place, Option<Layer>)>,
     pub(super) warnings: Vec<FieldError>,
 }
 
 impl Said {
-    /// What comes of all of them together.
+    /// Returns the combination of all of them.
     pub(super) fn places(&self, server: policy::Settings) -> Places<'_> {
         let [message, subscription, topic, tier] =
             [&self.message, &self.subscription, &self.topic, &self.tier].map(Option::as_ref);
@@ -161,7 +161,7 @@ impl PreviewBody {
         self.tier.unwrap_or(Tier::Promotional)
     }
 
-    /// Gathers what each place says: what is stored, with the policy to be tried in the place of one of them.
+    /// Reads the policy of each place: the stored ones, with the tried one in the place of one of them.
     pub(super) async fn gather(self, state: &ApiState, app: &App) -> Result<Said, Problem> {
         let tier = self.tier();
         let (mut faults, mut said) = (Faults::default(), Said::default());

@@ -31,28 +31,28 @@ impl DerefMut for Problem {
     }
 }
 
-/// What a refused request is answered with, as `application/problem+json`.
+/// Response to a refused request, as `application/problem+json`.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Details {
-    /// Where this kind of problem is described: `/docs/problems/` and the code.
+    /// Page of this kind of problem: `/docs/problems/` and the code.
     #[serde(rename = "type")]
     pub kind: String,
     /// The status in words.
     pub title: &'static str,
-    /// The HTTP status.
+    /// Status of HTTP.
     #[schema(value_type = u16)]
     #[serde(serialize_with = "as_number")]
     pub status: StatusCode,
     /// Names this kind of problem for programs; never changes.
     #[schema(value_type = String)]
     pub code: ProblemCode,
-    /// What went wrong this time, for people.
+    /// Description of this occurrence, for people.
     pub detail: String,
     /// Path of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// The request's `X-Request-Id`, by which the log knows it too.
+    /// `X-Request-Id` of the request, which is in the log, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// Each thing that is wrong with the request.
@@ -74,7 +74,7 @@ pub(crate) struct FieldError {
     /// Name of a header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// What is wrong and what is allowed.
+    /// The fault, and the rule.
     pub detail: String,
 }
 

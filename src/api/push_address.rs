@@ -1,4 +1,4 @@
-//! Where a browser is reached, as it says itself, and the checks of that.
+//! Push address of a browser, as it reports it, and its checks.
 
 use std::collections::HashMap;
 
@@ -14,16 +14,16 @@ use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::{BrowserKeys, Endpoint, InvalidSubscription};
 use bellwire_gateway::HostRefused;
 
-/// What `PushSubscription.toJSON()` gives. Members that we do not know are ignored: browsers add some.
+/// Value of `PushSubscription.toJSON()`. Unknown members are ignored, because browsers add some.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct PushSubscription {
     /// The push resource's URL.
     pub(super) endpoint: String,
-    /// When the push service will drop it, in milliseconds since 1970.
+    /// Expiry at the push service, in milliseconds since 1970.
     #[serde(rename = "expirationTime")]
     #[schema(value_type = Option<f64>)]
     pub(super) expiration_time: Option<Value>,
-    /// What payloads are sealed with.
+    /// Keys for sealing payloads.
     pub(super) keys: PushKeys,
 }
 

@@ -33,15 +33,15 @@ const REPORT_MAX: usize = 64 + 4 * ACTION_MAX + 128;
 /// Octets of a body: the longest list fits. What browsers may send elsewhere is less.
 const BODY_MAX: usize = REPORTS_MAX * REPORT_MAX;
 
-/// What happened to a delivery.
+/// Report about a delivery.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
     /// `bellwire.receipt` of the push.
     receipt: String,
-    /// What happened.
+    /// Kind of the report.
     kind: ReceiptKind,
-    /// Which button was clicked, at most 200 characters.
+    /// Clicked button, at most 200 characters.
     action: Option<String>,
     /// Seconds between the event and this report. By default 0. The event never counts as earlier than the message's acceptance.
     age: Option<u32>,
@@ -52,13 +52,13 @@ pub(crate) struct Report {
 #[serde(untagged)]
 #[expect(dead_code, reason = "only its shape counts")]
 pub(crate) enum Reports {
-    /// One.
+    /// One report.
     One(Report),
-    /// Several.
+    /// Several reports in a list.
     Several(Vec<Report>),
 }
 
-/// What became of several reports.
+/// Result of several reports.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Taken {
     /// Taken, also those that were known already.
@@ -67,9 +67,9 @@ pub(crate) struct Taken {
     refused: usize,
 }
 
-/// Takes receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text. Repeats change nothing. The
-/// answer comes when they are stored for good; whoever gets none, or 429 or 5xx, reports again later. One is answered 204,
-/// or 400 if its token is not ours; several 202, and wrong ones among them are only counted.
+/// Accepts receipts, one or an array of up to 100, as JSON or, for `sendBeacon`, as plain text. Repeats change nothing. The
+/// response follows their commit. A client without one, or with 429 or 5xx, reports again later. One receipt gets 204, or 400 if
+/// its token is invalid. Several get 202, and invalid ones among them are only counted.
 #[utoipa::path(post, path = "/v1/apps/{app}/receipts", tag = "Receipts",
     request_body(content((Reports = "application/json"), (String = "text/plain"))),
     responses((status = 204), (status = 202, body = Taken)))]

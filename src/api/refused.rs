@@ -1,4 +1,4 @@
-//! What a browser said of its subscription and may not say: told beside what holds, never as a problem.
+//! Values that a browser may not set for its subscription: reported with the stored ones, never as a problem.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,7 +14,7 @@ const UNREADABLE_MAX: usize = 100;
 /// Something that was left out of a browser's request, while the rest of it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct RefusedView {
-    /// Where it stood in the body (RFC 6901).
+    /// Place in the body (RFC 6901).
     pointer: String,
     /// `unreadable`, `topic_unknown`, `topic_closed`, `topics_of_browsers`, `tags_of_browsers` or `attributes_of_browsers`.
     code: &'static str,
@@ -32,7 +32,7 @@ pub(crate) fn unreadable(faults: Faults) -> Vec<RefusedView> {
     faults.into_errors().into_iter().take(UNREADABLE_MAX).map(view).collect()
 }
 
-/// What to tell of things that were left out of a request to this app, whose body named these topics.
+/// Returns the report of values left out of a request to this app, whose body named these topics.
 pub(crate) fn tell(app: &App, topics: &[String], refused: Vec<Refused>) -> Vec<RefusedView> {
     let at = |name: &str| {
         let place = topics.iter().position(|topic| topic == name);

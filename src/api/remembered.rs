@@ -1,4 +1,4 @@
-//! What is asked often and read seldom.
+//! Cache for a value that is requested often and read seldom.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 
 use bellwire_core::clock::{Clock, Timestamp};
 
-/// A value that is read at most once in a while, whoever asks how often. Who comes while it is read waits for it.
+/// Value that is read at most once per period, with any number of requests. Requests during a read wait for it.
 #[derive(Debug)]
 pub(crate) struct Remembered<T> {
     period: TimeDelta,

@@ -11,7 +11,7 @@ const RETRIES: [&str; 2] = ["Bellwire-Retries", "Upstash-Retries"];
 const DELAY: [&str; 2] = ["Bellwire-Retry-Delay", "Upstash-Retry-Delay"];
 /// Members of QStash's form, which the headers replace.
 const TIMETABLE: [&str; 2] = ["retries", "retryDelay"];
-/// Members that stay beside a timetable from headers, whatever the body's form.
+/// Members that stay next to a timetable from headers, in any form of the body.
 const BESIDE: [&str; 2] = ["throttlePolicy", "requestPolicy"];
 
 #[derive(Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ impl RetryHeaders {
         Some(Value::Object(members))
     }
 
-    /// Checks the timetable that the headers make with the body's policy. What a header says wrong is its problem; what
-    /// the body says wrong beside it goes to `faults`, with a pointer. Returns whether the body's policy is checked by
-    /// that, too: it has nothing but members that the headers replace or complete.
+    /// Checks the timetable of the headers together with the body's policy. Faults of headers are returned as a problem, those of
+    /// the body go to `faults` with a pointer. Returns whether this covers the body's policy, because it has only members that
+    /// the headers replace or complete.
     pub(crate) fn check(&self, policy: Option<&Value>, terms: &Terms, faults: &mut Faults) -> Result<bool, Problem> {
         if self.is_empty() {
             return Ok(false);
@@ -89,7 +89,7 @@ impl RetryHeaders {
         }
     }
 
-    /// What a request is told from another one by: its body, and what its headers say. JSON holds no NUL.
+    /// Returns the digest that identifies a request: its body, and the values of its headers. JSON contains no NUL.
     pub(crate) fn digest(&self, body: &[u8]) -> Digest {
         let mut digest = Context::new(&SHA256);
         digest.update(body);

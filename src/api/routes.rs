@@ -77,7 +77,7 @@ pub(super) trait Arguments {
 
 macro_rules! arguments {
     ($($T:ident)*) => {
-        /// `Via` tells axum how the last argument is read.
+        /// `Via` is axum's marker of how the last argument is read.
         impl<Via, $($T: Argument),*> Arguments for (Via, $($T,)*) {
             fn describe(_operation: &mut Operation) {
                 $(describe::<$T>(_operation);)*

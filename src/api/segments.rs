@@ -56,18 +56,18 @@ impl PathParam for SegmentName {
     const NAME: &'static str = "segment";
 }
 
-/// A stored segment.
+/// Stored segment.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SegmentView {
-    /// Its name.
+    /// Name of the segment.
     name: String,
-    /// What it is for, in its author's words.
+    /// Purpose, as written by its author.
     description: Option<String>,
-    /// Who belongs to it, written out.
+    /// Expression of its members, in normal form.
     expression: String,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// When it was last set.
+    /// Time of the last change.
     changed_at: DateTime<Utc>,
 }
 
@@ -78,17 +78,17 @@ impl From<SegmentRow> for SegmentView {
     }
 }
 
-/// What a segment says.
+/// Definition of a segment.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SegmentBody {
-    /// Who belongs to it, such as `plan = "pro" and last_seen < 30d`.
+    /// Expression of its members, such as `plan = "pro" and last_seen < 30d`.
     expression: String,
-    /// What it is for, up to 500 characters.
+    /// Purpose, up to 500 characters.
     description: Option<String>,
 }
 
-/// Whose reach is wanted.
+/// Segment to preview.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SegmentPreviewBody {
@@ -99,26 +99,26 @@ pub(crate) struct SegmentPreviewBody {
     exact: bool,
 }
 
-/// What a segment comes to.
+/// Preview of a segment.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SegmentPreview {
     /// The expression, written out.
     expression: String,
-    /// How many belong to it now.
+    /// Number of members now.
     reach: ReachView,
-    /// What to know about it all the same: topics and messages that it names and the app does not have.
+    /// Warnings: topics and messages in the expression that the app does not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
 
-/// How many active subscriptions a segment takes.
+/// Number of a segment's active subscriptions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReachView {
-    /// How many.
+    /// Number of members.
     count: i64,
-    /// How far that may be off, up or down, in 95 of 100 cases; 0 if they were counted.
+    /// Margin in both directions, in 95 of 100 cases. 0 if counted.
     margin: i64,
-    /// How many active subscriptions there are.
+    /// Number of all active subscriptions.
     of: i64,
     /// Whether they were counted, not estimated from a sample.
     exact: bool,
@@ -131,16 +131,16 @@ impl From<Reach> for ReachView {
     }
 }
 
-/// A segment that somebody chose, by name or by its expression.
+/// Segment of a request, by name or by expression.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub expression: Expression,
-    /// What its author should know all the same.
+    /// Warnings for its author.
     pub warnings: Vec<String>,
 }
 
 impl Chosen {
-    /// Reads what somebody gave for a segment. The inner error says what is wrong with it.
+    /// Reads the segment of a request. The inner error describes its fault.
     pub(super) async fn read(state: &ApiState, app: &App, given: &str) -> Result<Result<Self, String>, Problem> {
         let text = match given.parse::<SegmentName>() {
             Ok(SegmentName(name)) => match segments::find(&state.pool, app.id, &name).await? {
@@ -200,7 +200,7 @@ async fn find(state: &ApiState, app: &App, name: &SegmentName) -> Result<Segment
     found.map(SegmentView::from).ok_or_else(|| Problem::not_found("segment"))
 }
 
-/// Sets a segment: makes it, or makes it say something else. Messages keep what it said when they were sent.
+/// Creates or changes a segment. Messages keep the expression of the time when they were sent.
 #[utoipa::path(put, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments",
     responses((status = 200, body = SegmentView), (status = 201, body = SegmentView, description = "It is new")))]
 pub(crate) async fn set(
@@ -235,7 +235,7 @@ pub(crate) async fn set(
     Ok((status, axum::Json(find(&state, &server.app, &name).await?)))
 }
 
-/// Removes a segment. Messages keep what it said when they were sent.
+/// Deletes a segment. Messages keep the expression of the time when they were sent.
 #[utoipa::path(delete, path = "/v1/apps/{app}/segments/{segment}", tag = "Segments", responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MaySteerMessages>,
@@ -252,8 +252,8 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Reads a segment, stored or not, and tells how many belong to it: estimated from a sample within a second, whatever the
-/// size of the app, or counted. It is a search, of which a few are made at a time: 503 (`searches_busy`).
+/// Evaluates a segment, stored or not, and returns the number of its members: estimated from a sample within a second for an app
+/// of any size, or counted. It counts as a search, of which a few run at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/segments/preview", tag = "Segments",
     responses((status = 200, body = SegmentPreview)))]
 pub(crate) async fn preview(

@@ -40,46 +40,46 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// For how long what has happened may still be on its way into the figures: no transaction takes longer.
 const SETTLED_AFTER: TimeDelta = TimeDelta::seconds(60);
 
-/// What stands for no tier in rows: of subscriptions.
+/// Number that represents no tier, in rows of subscriptions.
 const WITHOUT_TIER: i16 = 0;
 
-/// Figures over time.
+/// Metrics over time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ChartView {
     /// A point for each group and step, by time and then by group; steps in which nothing happened are there, too.
     data: Vec<PointView>,
-    /// What it is that is shown.
+    /// Description of the data.
     metadata: Metadata,
 }
 
 /// One step of one group.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PointView {
-    /// When the step begins, in UTC; absent without `granularity`.
+    /// Start of the step in UTC. Absent without `granularity`.
     #[serde(skip_serializing_if = "Option::is_none")]
     time_bucket: Option<DateTime<Utc>>,
     /// The group: a value for each of `dimensions[]`.
     #[schema(value_type = Object)]
     dimensions: Map<String, Value>,
-    /// A number for each of `measures[]`; null: nothing to divide by or to measure, or more receipts than were asked for
-    /// within the step, since they come later.
+    /// A number for each of `measures[]`. Null: no base or no measurement, or more receipts than were requested within the step,
+    /// because they arrive later.
     #[schema(value_type = Object)]
     metrics: Map<String, Value>,
 }
 
-/// What figures over time are of.
+/// Description of metrics over time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Metadata {
     /// As it was asked for.
     granularity: Option<&'static str>,
-    /// The beginning of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to whole minutes,
-    /// hours or days, whatever is kept of that time.
+    /// Start of the first step: `time[start]`, rounded down to whole steps, or without `granularity` to stored minutes, hours or
+    /// days.
     from: DateTime<Utc>,
     /// The end of the last one: `time[end]`, rounded up likewise.
     until: DateTime<Utc>,
-    /// What happened before this is in it; later figures may still grow.
+    /// Time until which the data are complete. Later figures may still grow.
     complete_until: DateTime<Utc>,
-    /// Points in `data`.
+    /// Number of points in `data`.
     row_count: usize,
 }
 
@@ -123,7 +123,7 @@ async fn charted(state: &ApiState, app: Option<AppId>, text: Option<String>) -> 
 const BUSY: Busy =
     Busy { code: ProblemCode::ChartsBusy, detail: "More charts are asked for than this process makes at a time." };
 
-/// Which rows are read, and what of them.
+/// Returns the rows to read, and their facts.
 fn wanted(app: Option<AppId>, query: &Query, lanes: &[LaneOf], messages: &[MessageId]) -> Wanted {
     let filters = &query.filters;
     let spans = || query.measures.iter().map(|measure| measure.facts());

@@ -1,4 +1,4 @@
-//! Who is signed in, by the cookie of a request.
+//! Caller of a session, by the cookie of a request.
 
 use axum::http::request::Parts;
 use uuid::Uuid;
@@ -26,7 +26,7 @@ pub(crate) struct SignedIn {
 #[derive(Debug, Clone)]
 pub(crate) struct Entered {
     pub session: SessionId,
-    /// Its teammate's roles; none for a key's.
+    /// Roles of its teammate. Empty for a key's session.
     pub grants: Grants,
 }
 
@@ -46,8 +46,9 @@ impl SignedIn {
     }
 }
 
-/// Whoever is signed in by the cookie of a request, if it shows one. 401: that has ended. 403: another site may have sent it. 429:
-/// its client has shown too many that let nobody in. A cookie passes the limits of strangers, so those count as keys do.
+/// Returns the caller of a session by the cookie of a request, if it has one. 401: the session has ended. 403: another site may
+/// have sent it. 429: its client has sent too many invalid ones. A cookie bypasses the limits of strangers, so it counts like a
+/// key.
 pub(super) async fn enter(parts: &mut Parts, state: &ApiState) -> Result<Option<SignedIn>, Problem> {
     let Some(text) = state.settings.cookies.shown(&parts.headers) else { return Ok(None) };
     let client = state.limits.client_of(&parts.headers, &parts.extensions);
@@ -105,7 +106,7 @@ async fn is_still(state: &ApiState, session: SessionId, grants: &Grants) -> Resu
     if now.session.grants == *grants { Ok(()) } else { Err(ended()) }
 }
 
-/// 401: there is no session, or not any more.
+/// 401: the session does not exist, or has ended.
 pub(super) fn ended() -> Problem {
     Problem::unauthorized("You are not signed in, or not any more.")
 }

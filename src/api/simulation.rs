@@ -1,7 +1,6 @@
 //! `/v1/apps/{app}/policies/simulate`: what a delivery policy would come to against a push service in trouble. Nothing is sent.
 //!
-//! A simulation costs CPU time and nothing else, so its size is bounded, few run at a time, and none on the threads that
-//! answer requests.
+//! A simulation costs only CPU time, so its size is bounded, few run at a time, and none on the threads that handle requests.
 
 use axum::Json as Answer;
 use axum::extract::State;
@@ -25,11 +24,11 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(simulate))
 }
 
-/// Deliveries unless the request says otherwise.
+/// Default number of deliveries.
 const DELIVERIES_DEFAULT: u32 = 10_000;
 /// Most deliveries: a few tens of milliseconds' work.
 const DELIVERIES_MAX: u32 = 20_000;
-/// Fewest: below, nothing can be said of shares.
+/// Minimum number of deliveries, below which shares mean nothing.
 const DELIVERIES_MIN: u32 = 100;
 const LOAD_MAX: usize = 300;
 
@@ -38,12 +37,12 @@ const BUSY: Busy = Busy {
     detail: "More simulations are asked for than this process makes at a time.",
 };
 
-/// What to simulate.
+/// Options of a simulation.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SimulationQuery {
-    /// The situation.
+    /// Simulated situation.
     #[param(inline)]
     scenario: BuiltIn,
     /// Deliveries, 100 to 20,000; 10,000 by default. What the push service takes shrinks with them.
@@ -63,12 +62,12 @@ impl SimulationQuery {
     }
 }
 
-/// A stretch of time in which nobody gets through.
+/// Time in which no request gets through.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Outage {
-    /// When it begins, in seconds from the beginning.
+    /// Start, in seconds from the beginning.
     from_s: f64,
-    /// When it ends; null: never.
+    /// End. Null: never.
     until_s: Option<f64>,
 }
 
@@ -78,31 +77,31 @@ impl From<&Fault> for Outage {
     }
 }
 
-/// What a policy would come to.
+/// Result of a simulation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Simulation {
-    /// The situation.
+    /// Simulated situation.
     scenario: BuiltIn,
     /// The tier of all deliveries.
     tier: Tier,
-    /// Their time to live in seconds: the tier's.
+    /// Time to live in seconds, that of the tier.
     ttl_s: u32,
-    /// When the push service is down for everybody.
+    /// Outages of the push service for all.
     outages: Vec<Outage>,
-    /// What comes of it under the policy that would hold.
+    /// Result with the tried policy.
     report: Report,
-    /// What comes of it under the one that holds today; null: none is tried in its place.
+    /// Result with the current policy. Null: no other policy is tried.
     today: Option<Report>,
-    /// What to know about the policies all the same.
+    /// Warnings about the policies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
 }
 
 /// Simulates what a policy would come to against a push service in trouble, beside the one that holds today. Nothing is sent.
 ///
-/// The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane; sealing, connections and
-/// the database cost no time. Of the load each entry is the busiest of its seconds. 422 (`simulation_too_long`): the policy makes so
-/// many retries that it would take too long; `bellwire policy simulate` has more patience.
+/// The rules, the breaker and the adaptive limit are the server's own, on a simulated clock, in one lane. Sealing, connections
+/// and the database cost no time. Each entry of the load is the busiest of its seconds. 422 (`simulation_too_long`): the policy
+/// makes too many retries for the time limit. `bellwire policy simulate` has none.
 #[utoipa::path(post, path = "/v1/apps/{app}/policies/simulate", tag = "Policies",
     responses((status = 200, body = Simulation)))]
 pub(crate) async fn simulate(

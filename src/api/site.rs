@@ -1,5 +1,6 @@
-//! What browsers load from here: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page
-//! under `/example`, the page by which somebody who sets an app up subscribes under `/try`, and what pages share under `/shared`. All of it is compiled in.
+//! Files for browsers: the SDK and its service worker under `/sdk`, the admin page under `/admin`, the example page under
+//! `/example`, the page for subscribing during the setup of an app under `/try`, and shared files under `/shared`. All of them
+//! are compiled in.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -25,7 +26,7 @@ static FILES: LazyLock<HashMap<&str, File>> =
 /// Content codings in which files are sent, the best first.
 const CODINGS: [&str; 3] = ["br", "gzip", "identity"];
 
-/// Pages load nothing from anywhere else, and nobody frames them.
+/// Pages load nothing from other origins, and cannot be framed.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                            img-src 'self' data:; manifest-src 'self'; worker-src 'self'; base-uri 'none'; \
                            form-action 'none'; frame-ancestors 'none'";
@@ -33,14 +34,14 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'sel
 const ADMIN_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
                             base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
                             require-trusted-types-for 'script'; trusted-types 'none'";
-/// The policy of a worker's script is the worker's own: it reports to its server, which need not be this one, and shows
-/// icons from anywhere.
+/// The policy of a worker's script is that of the worker: it reports to its server, which need not be this one, and shows icons
+/// from anywhere.
 const SCRIPT_POLICY: &str =
     "default-src 'none'; script-src 'self'; connect-src *; img-src * data:; frame-ancestors 'none'";
 
 /// Files are asked for anew each time, but not sent again: a worker must not stay behind the server that it belongs to.
 const FRESH: &str = "no-cache";
-/// What has a hash of its content in its name never changes.
+/// Files with a hash of their content in the name never change.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 /// Pages of many sites load the module.
 const SOON: &str = "public, max-age=600";
@@ -128,7 +129,7 @@ impl File {
     }
 }
 
-/// Whether a client says that it takes a content coding (RFC 9110 section 12.5.3). A wildcard promises nothing.
+/// Whether a client accepts a content coding (RFC 9110 section 12.5.3). A wildcard does not count.
 fn takes(request: &HeaderMap, coding: &str) -> bool {
     let given = request.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     given.flat_map(|list| list.split(',')).any(|item| {
@@ -163,7 +164,7 @@ pub(crate) fn routes(state: &ApiState) -> Router<ApiState> {
     always.merge(example)
 }
 
-/// For whoever looks at the bare address: where to go from here.
+/// Returns the page at the root, with links.
 async fn front(State(state): State<ApiState>) -> Html<String> {
     let example = match state.settings.example {
         Some(_) => "<li><a href=\"/example/\">Try it</a> (on the server's own machine, unless it is open to everybody)",
@@ -194,8 +195,9 @@ async fn admin(uri: Uri, headers: HeaderMap) -> Result<Response, Problem> {
     Ok(file.ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
 }
 
-/// The page by which the browser of whoever sets an app up subscribes as a visitor's would. It is not the admin page's since no
-/// worker can be registered under [`ADMIN_POLICY`], and needs no sign-in: it does what pages of any site may do.
+/// Returns the page by which the browser of an app's operator subscribes like a visitor's. It is separate from the admin page,
+/// because no worker can be registered under [`ADMIN_POLICY`]. It needs no sign-in, because it does what pages of any site may
+/// do.
 async fn try_page(headers: HeaderMap) -> Result<Response, Problem> {
     Ok(FILES.get("/try/index.html").ok_or_else(|| Problem::not_found("file"))?.answer(&headers))
 }

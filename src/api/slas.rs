@@ -30,7 +30,7 @@ pub(crate) struct Slas {
     /// Of one-time codes and the like.
     #[serde(alias = "1")]
     transactional: Option<u32>,
-    /// Of campaigns.
+    /// SLA of campaigns.
     #[serde(alias = "2")]
     promotional: Option<u32>,
     /// Of nudges and digests.

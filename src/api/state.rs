@@ -1,4 +1,4 @@
-//! What handlers share: the database, limits, and what this process remembers between requests.
+//! Shared state of handlers: the database, limits, and caches of this process.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -47,10 +47,10 @@ const TRANSFERS_AT_ONCE: usize = 4;
 #[derive(Clone)]
 pub struct ApiState(Arc<Shared>);
 
-/// What the API asks of its surroundings.
+/// Dependencies of the API.
 pub struct Shared {
     pub pool: PgPool,
-    /// Where to read what may lag: not what was just written.
+    /// Pool for reads that may lag, not for reads of own writes.
     pub reads: Reads,
     pub(crate) primary: Primary,
     pub vault: Vault,
@@ -80,37 +80,37 @@ pub struct Shared {
     pub(super) outside: Arc<Remembered<Vec<checks::Finding>>>,
 }
 
-/// What the API tells this process's dispatch.
+/// Work that the API passes to this process's dispatch.
 #[derive(Debug)]
 pub enum Work {
-    /// Somebody asks for something that may change what is sent: it is looked after at once, even at rest.
+    /// A request may change what is sent: it ends the idle mode.
     Asked,
     /// Something became due: look.
     Due,
     /// Deliveries born leased to this process: send them.
     Born {
-        /// The lease.
+        /// Lease of the rows.
         lease: Uuid,
-        /// When it began.
+        /// Start of the lease.
         since: Instant,
-        /// What it covers.
+        /// Rows under the lease.
         rows: Vec<Born>,
     },
     /// To be obeyed before the response goes out.
     Stop(Stop),
-    /// What an operator ordered of lanes, to be obeyed likewise.
+    /// Orders to lanes, to be applied before the response.
     Orders(Vec<LaneState>),
-    /// What is let through from now on, likewise.
+    /// Flow control from now on, to be applied before the response.
     Flow(Flow),
 }
 
-/// A handle on this process's dispatch; a process without one only tells the database.
+/// Connection to this process's dispatch. A process without one only writes to the database.
 #[derive(Clone)]
 pub struct Engine {
-    /// Takes work.
+    /// Passes work to dispatch.
     pub tell: Arc<dyn Fn(Work) + Send + Sync>,
-    /// A fresh lease for sends to single subscriptions, if dispatch has room to take them in memory. It is given back with
-    /// [`Work::Born`], or runs out if the sends fail.
+    /// Returns a fresh lease for sends to single subscriptions, if dispatch has room in memory. [`Work::Born`] returns it, or it
+    /// expires if the sends fail.
     pub lease: Arc<dyn Fn() -> Option<Uuid> + Send + Sync>,
 }
 
@@ -128,7 +128,7 @@ pub struct Settings {
     pub body_max_bytes: usize,
     /// Most octets of the body of a browser's request. Lists of receipts have a limit of their own.
     pub public_body_max_bytes: usize,
-    /// How long a request's body may take.
+    /// Timeout of a request's body.
     pub body_timeout: Duration,
     /// Public requests of one client: an IPv4 address or an IPv6 /64. An IPv6 /48 may do 16 times as much, here and
     /// wherever clients are limited.
@@ -145,9 +145,9 @@ pub struct Settings {
     pub receipts_per_app: Rate,
     /// Messages to named recipients that wait to be written, at most: more are refused.
     pub sends_waiting_max: usize,
-    /// How receipts are gathered.
+    /// Settings of gathering receipts.
     pub receipts: receipts_engine::Settings,
-    /// What listeners of the event streams may cost.
+    /// Limits of listeners of the event streams.
     pub live: live::Settings,
     /// Charts of figures over time that are made at a time.
     pub charts_at_once: usize,
@@ -157,12 +157,11 @@ pub struct Settings {
     pub simulation_steps_max: u64,
     /// Searches through deliveries, messages and dead letters that are made at a time: far fewer than connections to the database.
     pub searches_at_once: usize,
-    /// How long whatever takes a place waits for it before it is refused. One app has at most half of the places
-    /// of each kind.
+    /// Timeout of waiting for a slot. One app has at most half of the slots of each kind.
     pub place_patience: Duration,
-    /// How long a client may take for a part of an export; then it is cut off, and its place is free.
+    /// Timeout of a client for a part of an export. Afterwards it is disconnected, and its slot is free.
     pub part_timeout: Duration,
-    /// What holds apps that send far more than their size explains.
+    /// Guard against apps that send far more than their size explains.
     pub guard: Guard,
     /// The example page; none: there is none.
     pub example: Option<example::Example>,
@@ -170,15 +169,15 @@ pub struct Settings {
     pub trusted_proxies: usize,
     /// The cookies of sessions.
     pub cookies: Cookies,
-    /// Who may come in by an OpenID provider; none: there is none.
+    /// Settings of the OpenID provider. `None`: no provider.
     pub oidc: Option<oidc::Settings>,
-    /// For what passkeys are made; none: for nothing.
+    /// Identity for passkeys. `None`: no passkeys.
     pub relying_party: Option<RelyingParty>,
-    /// How long figures over time are kept.
+    /// Retention of metrics over time.
     pub metrics_kept: MetricsKept,
     /// The figures that dispatch takes where a tier sets none.
     pub policy: policy::Settings,
-    /// What checks look at beside the database.
+    /// Objects of checks, except the database.
     pub setup: checks::Setup,
 }
 

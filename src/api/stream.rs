@@ -34,16 +34,16 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// The header by which a listener resumes.
 const LAST_EVENT_ID: &str = "last-event-id";
-/// How long a stream lasts for whoever is signed in. Coming back is what shows that somebody is there still, without which a session
-/// ends; what else ends it, and a change of roles, is seen within a second.
+/// Maximum length of a session's stream. A reconnect shows that the person is still present, without which a session ends. Other
+/// ends of the session, and changes of roles, apply within a second.
 const SIGNED_IN_FOR: Duration = Duration::from_secs(60);
-/// How long a listener that was cut off is to wait before it comes back.
+/// Time before a disconnected listener should reconnect.
 const COME_BACK: Duration = Duration::from_secs(2);
 
-/// Why the stream of whoever is signed in ends: they are to come back at once.
+/// Reason for the end of a session's stream: the client should reconnect at once.
 const RENEW: &str = "renew";
 
-/// To what to listen.
+/// Options of a stream.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -73,17 +73,18 @@ impl StreamQuery {
     }
 }
 
-/// Streams what happens on the server, in all apps, as server-sent events. Whoever has roles for some apps only hears of those.
+/// Streams events of the server and all apps, as server-sent events. Callers with roles for some apps get those of these apps
+/// only.
 ///
-/// Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server's as a whole), `at` and
-/// `data`. Events with an `id` are stored for a day: a listener that names the last one as `Last-Event-ID` misses none and
-/// hears none twice; the first thing that a stream says is such an `id`, too. Those without (`message.progress`, `outcomes`)
-/// are snapshots, of which the newest is enough. Whoever is
-/// too slow, or whose key is revoked, is told by a last event `end`, with its `reason`, and whoever is signed in comes back
-/// once a minute, and within a second of any change of what they may do (`renew`), as browsers do by themselves; after an event `gap` something is
-/// missing that is not kept any more. Comments every 15 seconds keep the connection alive.
+/// Each event has the name of its kind, and as data one line of JSON: `kind`, `app` (null: the server as a whole), `at` and
+/// `data`. Events with an `id` are stored for a day: a listener that sends the last one as `Last-Event-ID` gets each event
+/// exactly once. A stream begins with such an `id`, too. Events without one (`message.progress`, `outcomes`) are snapshots, of
+/// which the newest is enough. A listener that is too slow, or whose key is revoked, gets a last event `end` with its `reason`. A
+/// session's stream ends once a minute, and within a second of any change of permissions (`renew`), and browsers reconnect by
+/// themselves. After an event `gap`, some events are missing that are no longer stored. Comments every 15 seconds keep the
+/// connection alive.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "Events",
-    params(("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
+    params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn all(
     onlooker: Onlooker,
@@ -99,7 +100,7 @@ pub(crate) async fn all(
 
 /// Streams what happens in an app, as server-sent events: see `/v1/events/stream`.
 #[utoipa::path(get, path = "/v1/apps/{app}/events/stream", tag = "Events",
-    params(("Last-Event-ID" = Option<String>, Header, description = "The last event that was heard")),
+    params(("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event")),
     responses((status = 200, content_type = "text/event-stream", body = String)))]
 pub(crate) async fn of_app(
     server: Server<MayRead>,
@@ -113,7 +114,7 @@ pub(crate) async fn of_app(
     listen(&state, Some(vec![server.app.id]), who, stopping, &headers, &query).await
 }
 
-/// Who listens, and by what right.
+/// Listener, with its permissions.
 struct Who {
     right: Right,
     owner: Option<Uuid>,
@@ -184,7 +185,7 @@ fn refused(refused: Refused) -> Problem {
 
 struct Until {
     stopping: Option<Stopping>,
-    /// Whoever is signed in has to show again that they still are, and what they may.
+    /// Time at which a session has to prove its presence and permissions again.
     renewal: Option<Instant>,
 }
 

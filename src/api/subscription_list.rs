@@ -20,7 +20,7 @@ use crate::store::keyset::Towards;
 use bellwire_core::lane::Gateway;
 use bellwire_core::subscription::SubscriptionState;
 
-/// What a list of subscriptions is narrowed to.
+/// Filter of subscriptions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -35,22 +35,22 @@ pub(crate) struct SubscriptionQuery {
     topic: Option<String>,
     /// A tag they carry.
     tag: Option<String>,
-    /// Their state.
+    /// State of the subscriptions.
     #[param(inline)]
     state: Option<SubscriptionState>,
-    /// Their push service.
+    /// Push service of the subscriptions.
     #[param(inline)]
     gateway: Option<Gateway>,
-    /// Only those active ones who belong to this segment, a name or an expression. It stands alone. A page may end early:
-    /// `done` says whether there may be more.
+    /// Active members of this segment, a name or an expression. It cannot be combined with other filters. A page may end early:
+    /// `done` shows whether there may be more.
     segment: Option<String>,
 }
 
 /// Lists subscriptions, the newest first.
 ///
-/// For one page of a list that is narrowed by topic, tag, state or push service, 20,000 subscriptions are looked at, at most: it
-/// may hold fewer than were asked for, or none, and yet lead on by its `iterator`. Such lists, and those of a segment's members, are
-/// searches, of which a few are made at a time: 503 (`searches_busy`).
+/// For one page of a list filtered by topic, tag, state or push service, at most 20,000 subscriptions are read: it may have fewer
+/// rows than requested, or none, and still have an `iterator`. Such lists, and those of a segment's members, count as searches,
+/// of which a few run at a time: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions",
     responses((status = 200, body = Page<SubscriptionView>)))]
 pub(crate) async fn list(

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, looked after by whoever holds their token.
+//! `/v1/apps/{app}/subscriptions`: registered by browsers or servers, managed by the holder of their token.
 
 use std::collections::HashMap;
 
@@ -48,7 +48,7 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// A subscription. Its endpoint and keys are secrets and never shown.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SubscriptionView {
-    /// Its id.
+    /// Id of the subscription.
     id: SubscriptionId,
     /// Whether it is sent to, or how it ended.
     state: SubscriptionState,
@@ -56,7 +56,7 @@ pub(crate) struct SubscriptionView {
     gateway: Gateway,
     /// The VAPID key that it was made with.
     vapid_key_id: VapidKeyId,
-    /// The user it belongs to; null: nobody in particular.
+    /// User of the browser. Null: no user.
     user_id: Option<String>,
     /// Words to select it by.
     tags: Vec<String>,
@@ -65,33 +65,33 @@ pub(crate) struct SubscriptionView {
     attributes: Value,
     /// Topics that it is in.
     topics: Vec<String>,
-    /// A language tag.
+    /// Language tag of the browser.
     locale: Option<String>,
     /// An IANA time zone.
     timezone: Option<String>,
     /// Messages accepted before this are not for it.
     since: DateTime<Utc>,
-    /// The browser's `expirationTime`.
+    /// `expirationTime` of the browser.
     expires_at: Option<DateTime<Utc>>,
-    /// When its browser was last heard of, to the day.
+    /// Day of the browser's last contact.
     last_seen: DateTime<Utc>,
-    /// When it was first registered.
+    /// Time of the first registration.
     created_at: DateTime<Utc>,
-    /// When it stopped being active.
+    /// Time at which it stopped being active.
     ended_at: Option<DateTime<Utc>>,
     /// Active or ended subscription that the id of a replaced one leads to, over all replacements since. Null: not replaced, or the
     /// successor is not to get messages to this id: it has another user, or took the endpoint with other keys.
     replaced_by: Option<SubscriptionId>,
-    /// When and where its person agreed to be sent something; null: not known.
+    /// Time and place of the person's consent. Null: unknown.
     consent: Option<ConsentView>,
-    /// What this request said and a browser may not say in this app: it was left out, and the rest holds.
+    /// Values of this request that a browser may not set in this app: they were left out, and the others are stored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<RefusedView>,
-    /// What to know about the policy that this request set all the same.
+    /// Warnings about the policy in this request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<FieldError>,
-    /// The browser's own right to change or delete it; only for whoever registers it, and for browsers that change it.
-    /// Every change of `user_id` or keys, whoever makes it, ends the one before.
+    /// Token of the browser to change or delete it. Only for the caller that registers it, and for browsers that change it. Each
+    /// change of `user_id` or keys, by any caller, ends the previous token.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
 }
@@ -101,7 +101,7 @@ impl SubscriptionView {
         self.id
     }
 
-    /// Shows a row.
+    /// Builds the response of a row.
     pub(crate) fn new(row: SubscriptionRow, topics: Vec<String>) -> Self {
         let consent = row.consent();
         Self {
@@ -133,10 +133,9 @@ impl SubscriptionView {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewSubscription {
-    /// What `PushSubscription.toJSON()` gives.
+    /// Value of `PushSubscription.toJSON()`.
     subscription: PushSubscription,
-    /// The site's name for the person; null: nobody's. Left out, it stays as it is. From a browser, anybody but null takes a
-    /// `user_token`.
+    /// User in the site's own naming. Null: no user. Absent: unchanged. From a browser, a user requires a `user_token`.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     user_id: Option<Option<Value>>,
@@ -157,18 +156,18 @@ pub(crate) struct NewSubscription {
     /// An IANA time zone. Also read: an offset such as `+03:00`, as `Etc/GMT-3`.
     #[schema(value_type = Option<String>)]
     timezone: Option<Value>,
-    /// When and where its person agreed to be sent something. Left out: a browser that is new, or had unsubscribed, has agreed by
-    /// registering; of any other it stays as it is.
+    /// Time and place of the person's consent. Absent: a browser that is new, or had unsubscribed, consents by registering.
+    /// Otherwise it does not change.
     #[schema(value_type = Option<NewConsent>)]
     consent: Option<Value>,
     /// The VAPID key that the subscription was made with; by default the active one.
     vapid_key_id: Option<VapidKeyId>,
-    /// The subscription that this one takes the place of, with its tags, attributes and topics, also if it was gone, and
-    /// everything that waits for it, or has still to reach it. A message that was for both reaches this one alone, once. From a browser, its user does not come along, nor what was addressed to them, unless
-    /// `user_id` says so again; if that says another one, tags, attributes and the topics that only servers fill stay
-    /// behind, too. No push to the old endpoint starts later than a second after the answer.
+    /// Subscription that this one replaces. It passes on its tags, attributes and topics, also if it was gone, and its waiting
+    /// and coming deliveries. A message for both reaches this one alone, once. From a browser, its user and deliveries to them
+    /// are passed on only if `user_id` names the same user. With another user, tags, attributes and the topics that only servers
+    /// fill stay behind, too. No push to the old endpoint starts later than a second after the response.
     replaces: Option<Replaced>,
-    /// Its delivery policy. It takes an API key that has the scope `policies`, too.
+    /// Delivery policy of the subscription. It requires an API key with the scope `policies`, too.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
 }
@@ -177,13 +176,13 @@ pub(crate) struct NewSubscription {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Replaced {
-    /// Its id.
+    /// Id of the subscription.
     id: SubscriptionId,
-    /// Its token. Servers need none.
+    /// Token of the subscription. Servers need none.
     token: Option<String>,
 }
 
-/// What to change of a subscription (RFC 7396): absent members stay, null removes.
+/// Changes of a subscription (RFC 7396): absent members stay, null removes.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SubscriptionChange {
@@ -215,16 +214,16 @@ pub(crate) struct SubscriptionChange {
     timezone: Option<Option<Value>>,
 }
 
-/// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no
-/// secret; a known endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200:
-/// it was known. What browsers may not say in this app is left out, and told in `refused`.
+/// Registers a subscription, or refreshes a known one. A browser calls from one of the app's origins and needs no secret. A known
+/// endpoint is refreshed only with the same keys, its token, or a server's key. 201: it is new. 200: it was known. Values that
+/// browsers may not set in this app are left out, and listed in `refused`.
 ///
-/// The same keys are not enough for a subscription that belongs to a user: whoever has them may have used the browser
-/// before. It takes its token or that user's `user_token`, else 409 `belongs_to_user`; with `"user_id": null`, or another
-/// user and their `user_token`, it begins anew, without anything that it was. Stored keys have a rank: unproven; vouched for by a
-/// `user_token`, an API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher
-/// rank make a new subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused
-/// with 409 `endpoint_taken`. The same ranks protect `expirationTime`.
+/// The same keys are not enough for a subscription with a user, because a former user of the browser may have them. It requires
+/// its token or that user's `user_token`, else 409 `belongs_to_user`. With `"user_id": null`, or another user and their
+/// `user_token`, it begins anew, without its former values. Stored keys have a rank: unproven; vouched for by a `user_token`, an
+/// API key, an import or the subscription's token; confirmed by a receipt. Other keys of the same or a higher rank make a new
+/// subscription with a new id (201). Those of a lower rank, and those for a person who unsubscribed, are refused with 409
+/// `endpoint_taken`. The same ranks protect `expirationTime`.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions", tag = "Subscriptions", security(()),
     responses((status = 201, body = SubscriptionView), (status = 200, body = SubscriptionView)))]
 pub(crate) async fn register(
@@ -339,7 +338,7 @@ fn answer_registered(
     Ok((status, axum::Json(view)).into_response())
 }
 
-/// Shows a row to its browser, or to whoever registered it.
+/// Builds the response of a row for its browser, or for the caller that registered it.
 fn with_token(state: &ApiState, row: SubscriptionRow, topics: Vec<String>) -> SubscriptionView {
     let token = write_token(&subscriptions::token(&state.vault, row.id, row.token_version));
     SubscriptionView { token: Some(token), ..SubscriptionView::new(row, topics) }
@@ -350,7 +349,7 @@ fn attributes_too_large() -> Problem {
     Problem::invalid_member("/attributes", format!("would be more than {max} octets of JSON together"))
 }
 
-/// 404: not there, or not for whoever asks.
+/// 404: it does not exist, or the caller may not see it.
 pub(super) fn unknown() -> Problem {
     Problem::not_found("subscription")
 }
@@ -384,8 +383,8 @@ pub(super) async fn shown(
     Ok(rows.into_iter().map(show).collect())
 }
 
-/// Shows a subscription. A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the subscription that
-/// sends, changes, topics, policies and deletion by this id concern.
+/// Returns a subscription. A replaced one keeps its id as an alias until retention deletes it: `replaced_by` names the
+/// subscription to which sends, changes, topics, policies and deletion by this id apply.
 #[utoipa::path(get, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 200, body = SubscriptionView)))]
 pub(crate) async fn show(
@@ -399,10 +398,10 @@ pub(crate) async fn show(
     shown(&state, &client.app, vec![found]).await?.pop().map(axum::Json).ok_or_else(unknown)
 }
 
-/// Changes a subscription. Browsers find in the answer the token that holds from now on: a change of `user_id` ends the
-/// one before, also if a server makes it. What browsers may not say in this app is left
-/// out, and told in `refused`. So is what a browser says that cannot be read; a server gets 422. By the id of a replaced
-/// subscription, a server changes its successor; a browser gets 409.
+/// Changes a subscription. The response to a browser has the token that is valid from now on: a change of `user_id` ends the
+/// previous one, also if a server makes it. Values that browsers may not set in this app are left out, and listed in `refused`.
+/// So are malformed values of a browser; a server gets 422. By the id of a replaced subscription, a server changes its successor,
+/// and a browser gets 409.
 #[utoipa::path(patch, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 200, body = SubscriptionView)))]
 pub(crate) async fn change(
@@ -447,9 +446,9 @@ pub(crate) async fn change(
     }
 }
 
-/// Unsubscribes: whatever waits for it is cancelled, and no push to it starts later than a second after the answer. What
-/// is in flight by then ends as its push service answers. The id of a replaced subscription ends its successor; for a browser only
-/// if both have the same user.
+/// Unsubscribes: waiting deliveries are cancelled, and no push starts later than a second after the response. Pushes in flight
+/// end by the response of their push service. The id of a replaced subscription ends its successor, for a browser only if both
+/// have the same user.
 #[utoipa::path(delete, path = "/v1/apps/{app}/subscriptions/{subscription}", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn unsubscribe(

@@ -12,12 +12,12 @@ use bellwire_segment::Sunset;
 const UNCLICKED_MAX: u16 = 100;
 /// Longest span of a rule: for longer nothing is remembered.
 const SPAN_MAX_S: i64 = 365 * 86_400;
-/// How long newcomers are welcome unless somebody says otherwise.
+/// Default time for which new subscribers are not left out.
 const WELCOME_S: i64 = 30 * 86_400;
 const UNCLICKED_FOR_RULE: &str = "must be a span from 1h to 365d, such as 60d";
 const WELCOME_RULE: &str = "must be a span up to 365d, such as 30d";
 
-/// Who is left out: those to whom all of this applies. At least one of `unclicked` and `unclicked_for`.
+/// Rule that leaves out recipients who meet all conditions. At least one of `unclicked` and `unclicked_for`.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = SunsetRule)]
@@ -37,7 +37,7 @@ pub(crate) struct SunsetBody {
 }
 
 impl SunsetBody {
-    /// What it means. `is_named`: the message names its recipients.
+    /// Returns the rule. `is_named`: the message names its recipients.
     pub(super) fn check(&self, tier: Tier, is_named: bool, faults: &mut Faults) -> Option<Sunset> {
         faults.require(
             tier != Tier::Transactional,

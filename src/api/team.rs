@@ -39,31 +39,30 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 }
 
 const LINK_LASTS: TimeDelta = TimeDelta::days(3);
-/// Where a page takes a link's token in. It stands behind the `#`, which browsers send to no server.
+/// Page that reads a link's token. It is after the `#`, which browsers send to no server.
 const LINK_PAGE: &str = "/admin/invite#";
 /// Roles of a teammate, at most: more apps call for a role for all.
 const ROLES_MAX: usize = 100;
-/// A teammate.
+/// Teammate of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TeammateView {
-    /// Their id.
+    /// Id of the teammate.
     id: TeammateId,
-    /// Their address, in lower case: what they sign in as.
+    /// Address in lower case, for signing in.
     email: String,
-    /// What they may do; empty: nothing.
+    /// Roles of the teammate. Empty: no permissions.
     roles: Vec<GrantView>,
     /// Whether they have set a password. Without one they sign in by one-time links.
     has_password: bool,
-    /// How many passkeys they have. With one or more, a password, a link or an OpenID provider lets them in only together with one of
-    /// them.
+    /// Number of passkeys. With one or more, a password, a link or an OpenID provider requires one of them in addition.
     passkeys: i64,
-    /// Until when their one-time link works. Null: there is none, or it has been used.
+    /// Expiry of the one-time link. Null: no link, or a used one.
     link_expires_at: Option<DateTime<Utc>>,
-    /// Since when they sign in by an account at the OpenID provider, to which their address is bound. Null: they have not yet.
+    /// Time at which the account at the OpenID provider was linked. Null: not linked.
     oidc_linked_at: Option<DateTime<Utc>>,
-    /// When they were invited.
+    /// Time of the invitation.
     created_at: DateTime<Utc>,
-    /// Since when they are not let in. Null: they are.
+    /// Start of the suspension. Null: active.
     disabled_at: Option<DateTime<Utc>>,
 }
 
@@ -85,14 +84,14 @@ impl From<Teammate> for TeammateView {
     }
 }
 
-/// A one-time link.
+/// Link for one use.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Link {
-    /// What `POST /v1/session` takes as `link`. Shown now and never again.
+    /// Value of `link` for `POST /v1/session`. It is shown only now.
     token: String,
-    /// Where the teammate goes with it, on this server.
+    /// Path for the teammate, on this server.
     path: String,
-    /// From when on it does not work any more.
+    /// Expiry of the link.
     expires_at: DateTime<Utc>,
 }
 
@@ -109,23 +108,23 @@ pub(crate) struct Invited {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewGrant {
-    /// What the teammate may do there.
+    /// Role of the teammate there.
     role: Role,
     /// On this app: its id or slug. Left out: on all of them, and on the server itself.
     app: Option<String>,
 }
 
-/// Whom to invite.
+/// Invitation of a teammate.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Invitation {
-    /// Their address. Nothing is sent there.
+    /// Address of the teammate. No message is sent to it.
     email: String,
-    /// What they may do: 1 to 100 roles, each for another app, or for all.
+    /// Roles: 1 to 100, each for another app, or for all.
     roles: Vec<NewGrant>,
 }
 
-/// What to change of a teammate.
+/// Changes of a teammate.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TeammateChange {
@@ -148,7 +147,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |teammate| teammate.id, TeammateView::from).answer(&uri))
 }
 
-/// Shows a teammate.
+/// Returns a teammate.
 #[utoipa::path(get, path = "/v1/team/{teammate}", tag = "Team", responses((status = 200, body = TeammateView)))]
 pub(crate) async fn show(
     _: TeamAdmin,
@@ -166,7 +165,7 @@ fn unknown() -> Problem {
     Problem::not_found("teammate")
 }
 
-/// Invites somebody: makes a teammate, and a one-time link that works for three days. It is for you to send.
+/// Invites a person: creates a teammate, and a one-time link that is valid for three days. The caller has to send the link.
 #[utoipa::path(post, path = "/v1/team", tag = "Team", request_body = Invitation,
     responses((status = 201, body = Invited)))]
 pub(crate) async fn invite(
@@ -233,9 +232,9 @@ pub(crate) async fn change(
     read(&state.pool, id).await.map(axum::Json)
 }
 
-/// Lets a teammate begin anew who forgot their password, or whose password or browser somebody else may have. The password is
-/// forgotten, all sessions end, and a new one-time link takes the place of any before. Passkeys stay: the link asks for one, too.
-/// Nobody resets themselves: you change your own password by the one before.
+/// Resets a teammate who forgot their password, or whose password or browser may be in foreign hands. The password is deleted,
+/// all sessions end, and a new one-time link replaces any earlier one. Passkeys stay: the link requires one, too. Teammates
+/// cannot reset themselves: they change their own password with the current one.
 #[utoipa::path(post, path = "/v1/team/{teammate}/reset", tag = "Team", responses((status = 200, body = Invited)))]
 pub(crate) async fn reset(
     admin: TeamAdmin,
@@ -259,8 +258,8 @@ pub(crate) async fn reset(
     once.finish(&state, StatusCode::OK, &Invited { teammate, link }).await
 }
 
-/// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account that comes with their address
-/// is linked in its place: do so if they have a new one, and shut them out first if somebody else has their address.
+/// Unlinks a teammate's account at the OpenID provider, and ends all their sessions. The next account with their address is
+/// linked instead. Use it if they have a new account. If another person has their address, suspend them first.
 #[utoipa::path(delete, path = "/v1/team/{teammate}/oidc", tag = "Team", responses((status = 204)))]
 pub(crate) async fn unlink(
     admin: TeamAdmin,
@@ -283,8 +282,8 @@ pub(crate) async fn unlink(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Removes a teammate for good. The audit log keeps their id, and the API keys that they made stay valid. Whoever was removed does not
-/// come back by the OpenID provider as a newcomer, unless they are invited again.
+/// Removes a teammate permanently. The audit log keeps their id, and the API keys that they created stay valid. A removed person
+/// cannot return by the OpenID provider as a newcomer, unless invited again.
 #[utoipa::path(delete, path = "/v1/team/{teammate}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn remove(
     admin: TeamAdmin,
@@ -350,7 +349,7 @@ async fn read_grants(state: &ApiState, roles: Vec<NewGrant>, faults: &mut Faults
     Ok(grants)
 }
 
-/// Roles as the log tells them.
+/// Returns roles in the form of the log.
 fn told(grants: &Grants) -> Vec<GrantView> {
     grants.0.iter().map(GrantView::from).collect()
 }

@@ -35,37 +35,36 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 
 /// Recipients that are read at a time.
 const PAGE: i64 = 500;
-/// Recipients that are tried before other requests have their turn on this thread: some ms, whatever the
-/// template.
+/// Recipients that are tried before other requests run on this thread: some ms with any template.
 const TRIED_AT_ONCE: usize = 20;
-/// A check tries nobody any more after this. One recipient is a few ms at most: the template language counts steps and octets.
+/// Timeout of a check. One recipient takes a few ms at most, because the template language counts steps and octets.
 const CHECK_WITHIN: Duration = Duration::from_secs(10);
 const FAILURES_MAX: usize = 20;
 
-/// A template to try, and for whom: at most one of `subscription`, `user` and `recipient`.
+/// Template to try, and its recipient: at most one of `subscription`, `user` and `recipient`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TemplatePreviewBody {
     /// The name of a stored template, or one in the same form.
     template: TemplateRef,
-    /// What the message would tell it.
+    /// Data of the message for the template.
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
     /// For this subscription. It takes a key that has the scope `read`, too.
     subscription: Option<SubscriptionId>,
     /// For the first active subscription of this user. It takes a key that has the scope `read`, too.
     user: Option<String>,
-    /// For somebody of whom this is known.
+    /// Recipient with these values.
     recipient: Option<SomebodyBody>,
 }
 
-/// A made-up recipient.
+/// Invented recipient.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SomebodyBody {
     /// The site's own name for them.
     user_id: Option<String>,
-    /// What the site knows of them.
+    /// Attributes of the recipient.
     #[serde(default)]
     #[schema(value_type = Object)]
     attributes: Map<String, Value>,
@@ -78,33 +77,33 @@ pub(crate) struct SomebodyBody {
     timezone: Option<String>,
 }
 
-/// What comes of a template.
+/// Rendered template.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TemplatePreview {
     /// The language that its recipient would be sent it in; null: the template's own.
     locale: Option<String>,
-    /// What comes of each language for this recipient, the template's own first.
+    /// Rendered variants of all languages for this recipient, the template's own first.
     variants: Vec<VariantPreview>,
 }
 
-/// What comes of a template in one language.
+/// Rendered template in one language.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VariantPreview {
     /// The language; null: the template's own.
     locale: Option<String>,
     /// The notification; null: it cannot be filled in for this recipient.
     content: Option<Box<Notification>>,
-    /// What would be sent where a push service finds it too large.
+    /// Notification for push services that refuse it as too large.
     #[serde(skip_serializing_if = "Option::is_none")]
     compact: Option<Box<Notification>>,
     /// Octets of the notification as sent, without our envelope: at most 3,833.
     octets: Option<usize>,
-    /// What is wrong with it for this recipient.
+    /// Faults for this recipient.
     faults: Vec<FieldError>,
 }
 
-/// Fills a template in, in every language that it has. Nothing is sent. What comes of it tells what the app knows of a `user` or a
-/// `subscription`, so that these take the scope `read`, too.
+/// Renders a template in each of its languages. Nothing is sent. The result shows the app's data of a `user` or a `subscription`,
+/// so these require the scope `read`, too.
 #[utoipa::path(post, path = "/v1/apps/{app}/templates/preview", tag = "Templates",
     responses((status = 200, body = TemplatePreview)))]
 pub(crate) async fn preview(
@@ -153,7 +152,7 @@ async fn compile(
     }
 }
 
-/// Whom a preview is for; somebody of whom nothing is known, if nobody is named.
+/// Returns the recipient of a preview, without data if none is named.
 async fn whom(
     state: &ApiState,
     app: &App,
@@ -192,21 +191,21 @@ fn somebody(body: SomebodyBody) -> Result<Person, Problem> {
 pub(crate) struct TemplateCheckBody {
     /// The name of a stored template, or one in the same form.
     template: TemplateRef,
-    /// What the message would tell it.
+    /// Data of the message for the template.
     #[schema(value_type = Option<Object>)]
     data: Option<Map<String, Value>>,
-    /// Whom the message would be for.
+    /// Recipients of the message.
     to: To,
 }
 
-/// What came of trying a template on an audience.
+/// Result of trying a template on an audience.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct TemplateCheck {
     /// Recipients that it was tried on.
     checked: usize,
-    /// Those of them for whom it cannot be filled in.
+    /// Number of recipients for whom it cannot be rendered.
     unrenderable: usize,
-    /// Those for whom it comes out too long, and cannot be cut.
+    /// Number of recipients for whom it is too long, and cannot be cut.
     too_long: usize,
     /// Whether it was tried on all of them: a check ends after ten seconds.
     done: bool,
@@ -217,11 +216,11 @@ pub(crate) struct TemplateCheck {
 /// Why a template fails for a recipient.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TrialFailure {
-    /// For whom.
+    /// Subscription of the recipient.
     subscription: SubscriptionId,
-    /// What the delivery would end with: `unrenderable` or `too_long`.
+    /// Reason of the delivery's death: `unrenderable` or `too_long`.
     reason: DeadReason,
-    /// Where, and what is wrong.
+    /// Place and fault.
     #[serde(flatten)]
     fault: FieldError,
 }

@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for TemplateRef {
     }
 }
 
-/// What the schema of [`TemplateRef`] looks like.
+/// Schema of [`TemplateRef`].
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = TemplateRef)]
@@ -99,7 +99,7 @@ impl Resolved {
         Self { template, name: None }
     }
 
-    /// A complaint about it, as one about the request's body. What is wrong with a stored one is no member of that.
+    /// Converts a fault to an error about the request's body. A fault of a stored template points to its name.
     pub(super) fn complaint(&self, fault: &Fault, rest: &str) -> FieldError {
         match &self.name {
             _ if fault.pointer.starts_with("/data") => FieldError::member(&*fault.pointer, &*fault.detail),
@@ -108,7 +108,7 @@ impl Resolved {
         }
     }
 
-    /// Compiles it for a message of this app that says `data`.
+    /// Compiles it for a message of this app with `data`.
     pub(super) fn compile(
         &self,
         app: &App,
@@ -127,7 +127,7 @@ impl Resolved {
     }
 }
 
-/// The template of a message that does not say the same to everybody, to be tried.
+/// Personal template of a message, to be tried.
 #[derive(Debug)]
 pub(crate) struct Trial {
     pub(super) of: Resolved,
@@ -206,7 +206,7 @@ impl Templates {
     }
 }
 
-/// Some of those whom a message is for. A template may rely on what a segment asks of everybody: nobody outside it is tried.
+/// Returns some recipients of a message. A template may rely on its segment, so no other subscription is tried.
 async fn sample(state: &ApiState, app: AppId, addressed: &Addressed) -> Result<Vec<Member>, Problem> {
     let Addressed { message, audience } = addressed;
     let now = message.accepted_at;

@@ -27,17 +27,17 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, put, remove))
 }
 
-/// A stored template.
+/// Stored template.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TemplateView {
-    /// Its name.
+    /// Name of the template.
     name: String,
-    /// What it says; not in lists.
+    /// Content of the template. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     template: Option<Template>,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// When it was last written.
+    /// Time of the last change.
     changed_at: DateTime<Utc>,
     /// Languages that can match no recipient; only in the answer of the request that sets the template.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,7 +66,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, TemplateView::from).answer(&uri))
 }
 
-/// Shows a template.
+/// Returns a template.
 #[utoipa::path(get, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
     responses((status = 200, body = TemplateView)))]
 pub(crate) async fn show(
@@ -81,8 +81,7 @@ pub(crate) async fn show(
     Ok(axum::Json(TemplateView { name: row.name, template, created_at, changed_at, warnings }))
 }
 
-/// Makes a template, or puts this one in the place of the one that has its name. Messages that were taken before say what they said:
-/// each has a copy of its own.
+/// Creates a template, or replaces the one of its name. Earlier messages do not change: each has its own copy.
 #[utoipa::path(put, path = "/v1/apps/{app}/templates/{template}", tag = "Templates",
     responses((status = 201, body = TemplateView), (status = 200, body = TemplateView, description = "It was there before")))]
 pub(crate) async fn put(

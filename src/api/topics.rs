@@ -38,18 +38,18 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(join, leave))
 }
 
-/// A topic.
+/// Topic of an app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TopicView {
-    /// Its name.
+    /// Name of the topic.
     name: String,
-    /// Who may join it, and leave it: `anyone`, or only a `server` with its key.
+    /// Callers that may join and leave it: `anyone`, or only a `server` with its key.
     join: Join,
-    /// Who made it.
+    /// Maker of the topic.
     made_by: Maker,
-    /// Subscriptions in it.
+    /// Number of subscriptions in it.
     members: i64,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
     /// Warnings about the policy that it was created with.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -67,9 +67,9 @@ impl From<TopicRow> for TopicView {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewTopic {
-    /// Its name: 1 to 128 letters, digits or any of `_.~%-`.
+    /// Name: 1 to 128 letters, digits or any of `_.~%-`.
     name: String,
-    /// Who may join it; `anyone` by default.
+    /// Callers that may join it. By default `anyone`.
     #[serde(default)]
     join: Join,
     /// Delivery policy of messages to it, in one of the three forms; takes the scope `policies`, too.
@@ -78,11 +78,11 @@ pub(crate) struct NewTopic {
     policy: Option<Value>,
 }
 
-/// What to change of a topic.
+/// Changes of a topic.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TopicChange {
-    /// Who may join it. Whoever is in it stays.
+    /// Callers that may join it. Its members stay.
     join: Option<Join>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| key_of(row.id), TopicView::from).answer(&uri))
 }
 
-/// Shows a topic.
+/// Returns a topic.
 #[utoipa::path(get, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics",
     responses((status = 200, body = TopicView)))]
 pub(crate) async fn show(
@@ -115,7 +115,7 @@ async fn find(executor: impl PgExecutor<'_>, app: &App, name: &str) -> Result<To
     found.map(TopicView::from).ok_or_else(|| Problem::not_found("topic"))
 }
 
-/// Makes a topic.
+/// Creates a topic.
 #[utoipa::path(post, path = "/v1/apps/{app}/topics", tag = "Topics", request_body = NewTopic,
     responses((status = 201, body = TopicView)))]
 pub(crate) async fn create(
@@ -165,8 +165,8 @@ pub(crate) async fn change(
     find(&state.pool, &server.app, &topic.0).await.map(axum::Json)
 }
 
-/// Removes a topic and its policy. Nobody is in it any more, and the subscriptions themselves stay. 409 while a message is
-/// still being fanned out to it.
+/// Deletes a topic and its policy. Its subscriptions leave it and stay themselves. 409 while a message is still being fanned out
+/// to it.
 #[utoipa::path(delete, path = "/v1/apps/{app}/topics/{topic}", tag = "Topics", responses((status = 204)))]
 pub(crate) async fn remove(
     server: Server<MayChangeSubscribers>,

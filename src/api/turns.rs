@@ -1,5 +1,5 @@
-//! Requests with the same idempotency key take turns in this process, before any of them has a connection or a place in a group:
-//! the first is answered by its work, those behind it by what it left.
+//! Lock by idempotency key: requests with the same key run one after the other in this process, before any of them has a
+//! connection or a place in a group. The first one does the work, and the others get its stored result.
 
 use std::collections::HashMap;
 use std::sync::Arc;

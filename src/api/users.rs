@@ -30,26 +30,26 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     erasing.routes(routes!(export::export))
 }
 
-/// How long a request looks for messages that name the user before it leaves that to maintenance.
+/// Time for which a request searches messages that name the user, before maintenance continues.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A user's being forgotten. The audit log tells the same by the user's label, for longer.
+/// Erasure of a user. The audit log has the same under the user's label, for longer.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErasureView {
-    /// Its id.
+    /// Id of the erasure.
     id: ErasureId,
     /// Subscriptions that were unsubscribed and forgotten so far, former ones of the same browsers included.
     subscriptions: i64,
-    /// Messages that named the user among those they are for, and do not any more. Most forget that as soon as their last
+    /// Messages that no longer name the user among their recipients. Most messages forget recipients as soon as their last
     /// delivery has ended, and are not counted.
     messages: i64,
     /// Dead letters that were open, and were discarded with what they hold.
     dead_letters: i64,
-    /// Requests to webhooks that were still to be made, or had failed, and do not name the user any more.
+    /// Pending or failed requests to webhooks that no longer name the user.
     webhook_requests: i64,
-    /// When it was asked for.
+    /// Time of the request.
     requested_at: DateTime<Utc>,
-    /// When nothing was left that names the user; null: it is still being looked for.
+    /// Time of completion. Null: it is still running.
     completed_at: Option<DateTime<Utc>>,
 }
 
@@ -67,11 +67,11 @@ impl From<Erasure> for ErasureView {
     }
 }
 
-/// Unsubscribes every browser of a user and forgets all that is known of them: endpoints, tags, attributes, that messages
-/// were for them, and what their open dead letters hold, which are discarded. Nothing is sent to them after the answer. Bare
-/// ids of subscriptions remain, since the accounts of past messages count them.
+/// Unsubscribes all browsers of a user and deletes all their data: endpoints, tags, attributes, their place among recipients of
+/// messages, and the content of their open dead letters, which are discarded. Nothing is sent to them after the response. Bare
+/// ids of subscriptions remain, because the counts of past messages contain them.
 ///
-/// 200: nothing names the user any more. 202: messages are still being looked through; `Location` tells when that is done.
+/// 200: nothing names the user any longer. 202: messages are still being searched. `Location` shows when it is complete.
 #[utoipa::path(delete, path = "/v1/apps/{app}/users/{user}", tag = "Subscriptions",
     responses((status = 200, body = ErasureView), (status = 202, body = ErasureView)))]
 pub(crate) async fn erase(
@@ -110,9 +110,9 @@ async fn accepted(state: &ApiState, begun: &Erasure) -> Result<Response, Problem
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], view).into_response())
 }
 
-/// Unsubscribes a browser and forgets all that is known of it, of whom nobody may be known: its endpoint, tags, attributes, consent,
-/// and what its open dead letters hold; its former subscriptions, too. Its bare id remains, since the accounts of past messages
-/// count it. For a user with all their browsers there is `DELETE …/users/{user}`.
+/// Unsubscribes a browser and deletes all its data, also without a known user: its endpoint, tags, attributes, consent, and the
+/// content of its open dead letters, and those of its former subscriptions. Its bare id remains, because the counts of past
+/// messages contain it. For a user with all browsers, use `DELETE …/users/{user}`.
 #[utoipa::path(post, path = "/v1/apps/{app}/subscriptions/{subscription}/erase", tag = "Subscriptions",
     responses((status = 204)))]
 pub(crate) async fn erase_subscription(
@@ -154,7 +154,7 @@ pub(crate) async fn show_erasure(
     found.map(|erasure| axum::Json(erasure.into())).ok_or_else(|| Problem::not_found("erasure"))
 }
 
-/// What the audit log calls a user: enough to see that two entries are about the same one, and nothing about who that is.
+/// Returns the audit log's label of a user: equal for the same user, and without other information.
 pub(super) fn label(vault: &Vault, app: AppId, user: &str) -> String {
     let mac = vault.mac(Purpose::LogLabel, &[b"user", app.0.as_bytes(), user.as_bytes()]);
     let digits: String = mac[..8].iter().map(|octet| format!("{octet:02x}")).collect();

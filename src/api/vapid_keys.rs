@@ -32,17 +32,17 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// A VAPID key, without its private half.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VapidKeyView {
-    /// Its id.
+    /// Id of the key.
     id: VapidKeyId,
-    /// What pages subscribe with (`applicationServerKey`), in base64url.
+    /// `applicationServerKey` for pages, in base64url.
     public_key: String,
     /// The `sub` claim: whom push services may contact.
     subject: String,
-    /// What it is used for.
+    /// Use of the key.
     state: Role,
-    /// When it was made or imported.
+    /// Time of creation or import.
     created_at: DateTime<Utc>,
-    /// When another one took over.
+    /// Time at which another key replaced it.
     retired_at: Option<DateTime<Utc>>,
     /// Active subscriptions that depend on it; only in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -69,16 +69,16 @@ impl VapidKeyView {
 pub(crate) struct NewVapidKey {
     /// Contact for push services, `mailto:` or `https:`; by default that of the active key.
     subject: Option<String>,
-    /// What it is used for; `active` by default. A generated key is always active.
+    /// Use of the key. By default `active`. A generated key is always active.
     #[serde(default)]
     state: Role,
     /// A private key to import: PEM, a JWK as text, base64 or hex of its 32 octets, or base64 of DER.
     private_key: Option<String>,
-    /// Its public key in base64, to be sure that they belong together.
+    /// Public key in base64, to verify that both match.
     public_key: Option<String>,
 }
 
-/// What to change of a key.
+/// Changes of a key.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VapidKeyChange {
@@ -183,7 +183,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |(key, _)| key.id, |(key, n)| VapidKeyView::new(key, Some(n))).answer(&uri))
 }
 
-/// Shows a key.
+/// Returns a VAPID key.
 #[utoipa::path(get, path = "/v1/apps/{app}/vapid-keys/{vapid_key}", tag = "VAPID keys",
     responses((status = 200, body = VapidKeyView)))]
 pub(crate) async fn show(

@@ -1,4 +1,4 @@
-//! What there is to claim: lanes that have something due, and how many of them at a time. Pure state.
+//! Work to claim: lanes with due deliveries, and the number of concurrent draws. Pure state.
 //!
 //! Each tier has a budget of its own, so that a one-time code waits behind no campaign; within it apps take turns. What one
 //! app's flow control lets through is shared by its lanes, so they are drawn one after the other.
@@ -33,7 +33,7 @@ pub(super) struct Agenda {
     /// Apps that share what flow control lets through, and are being drawn.
     limited: HashSet<AppId>,
     parked: HashMap<AppId, VecDeque<Refill>>,
-    /// How often all that was found was wanted: each time begins with another lane, lest the first have all the tokens.
+    /// Number of rounds over all lanes. Each round begins with another lane, so that the first lane does not get all tokens.
     rounds: usize,
     /// Lanes whose last draw failed, and until when they are left alone.
     failed: HashMap<Refill, Instant>,
@@ -109,7 +109,7 @@ impl Agenda {
         }
     }
 
-    /// What to draw next, if the budgets allow. To be followed by [`drawn`](Self::drawn).
+    /// Returns the next lane to draw, if the budgets allow. A call of [`drawn`](Self::drawn) must follow.
     pub(super) fn next(&mut self, is_limited: impl Fn(AppId) -> bool) -> Option<DueLane> {
         for tier in 0..TIERS {
             while self.under_way[tier] < self.budget

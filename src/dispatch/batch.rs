@@ -22,7 +22,7 @@ pub(super) struct OpenBatch {
     pub lease: Uuid,
     pub message: Arc<Message>,
     pub lane: Arc<LaneInfo>,
-    /// Whom it is for, and in which of their lives.
+    /// Recipients, each with its life.
     recipients: Vec<(SubscriptionId, i32)>,
     taken_at: Instant,
     state: Mutex<State>,
@@ -135,7 +135,7 @@ impl OpenBatch {
         self.state.lock().lease_until = until;
     }
 
-    /// What becomes of every recipient of a closed batch, taken out: in flight is leased on, unsent is due at once.
+    /// Takes the settlement of each recipient of a closed batch. Deliveries in flight keep a lease, unsent ones are due at once.
     pub(super) fn take_settlements(&self, now: Timestamp) -> Vec<Settlement> {
         let mut state = self.state.lock();
         debug_assert!(!matches!(state.phase, Phase::Open));

@@ -19,8 +19,7 @@ use bellwire_webpush::keys::SigningKey;
 
 /// Messages kept open. One is about as large as its payload, 4 KiB at most.
 const MESSAGES_MAX: usize = 1024;
-/// A message is read anew for what is claimed this long after it was opened, so that a change of its topic's or tier's
-/// policy comes to count.
+/// Age after which a message is read again for new claims, so that changed policies of its topic or tier apply.
 const FRESH_FOR: TimeDelta = TimeDelta::seconds(60);
 /// The same of lanes. Opening one costs a statement and a key's decryption, and there may be ten thousand.
 const LANE_FRESH_FOR: TimeDelta = TimeDelta::seconds(45);

@@ -1,9 +1,8 @@
 //! The first stage: finds due work, claims it and hands it on to admission.
 //!
-//! Polling is the truth; wake-ups only shorten the wait. After each look at everything it rests twenty times
-//! as long as the look took, so that finding work hardly ever costs more than a twentieth of a connection. Lanes are drawn side by
-//! side, as the [agenda](super::agenda) has it, while the next look is under way: no lane waits for another one, whatever
-//! becomes of that.
+//! Polling finds all work, and wake-ups only shorten the wait. After each poll, the stage rests twenty times as long as the poll
+//! took, so that finding work rarely costs more than a twentieth of a connection. Lanes are drawn concurrently, in the order of
+//! the [agenda](super::agenda), while the next poll runs: no lane waits for another one.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -49,10 +48,10 @@ const REST_MIN: Duration = Duration::from_millis(100);
 const REST_FACTOR: u32 = 20;
 /// The longest: what became due meanwhile waits for so long.
 const REST_MAX: Duration = Duration::from_secs(1);
-/// But after a look that took long, since a backup's snapshot keeps dead rows in its way, say, it rests so many times as long,
+/// After a slow poll, for example while a backup's snapshot keeps dead rows, the rest is this many times as long,
 const REST_FACTOR_MIN: u32 = 4;
 const REST_MAX_SLOW: Duration = Duration::from_secs(4);
-/// The rest while the process [rests](super::rest): whatever it is told of wakes it before.
+/// Rest while the process is [idle](super::rest). Any notification ends it.
 const LOOK_AT_REST: Duration = Duration::from_secs(2);
 /// The shortest rest between two looks at lanes whose rate is used up, so that a high one is not claimed one by one.
 const TOKENS_REST: Duration = Duration::from_millis(20);
@@ -60,22 +59,22 @@ const TOKENS_REST: Duration = Duration::from_millis(20);
 /// A draw under way, as what it draws and what that comes to.
 type Draw = Pin<Box<dyn Future<Output = (DueLane, sqlx::Result<usize>)> + Send>>;
 
-/// What of a lane's room a source may take up.
+/// Share of a lane's room for one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     /// All of it. A batch may be larger: what is more waits.
     Whole,
-    /// Half of it, since there is work elsewhere, too: however many retries are due, messages that have not begun do so, and
-    /// none of them waits for the end of a campaign.
+    /// Half of it, because other work is due, too. However many retries are due, new messages begin, and none of them waits for
+    /// the end of a campaign.
     Half,
-    /// What half of it left, and no more: a large batch would have the lane to itself for as long as it takes. What becomes
-    /// free meanwhile is left to the next draw, lest it be handed out by ones.
+    /// The remaining half, and no more: a large batch would occupy the lane for its whole length. Room that becomes free
+    /// meanwhile is left to the next draw, so that it is not used one by one.
     Rest,
 }
 
 impl Part {
-    /// How many of so many that is. Of an odd one, the half is now the larger, now the smaller: by turns a room of one is for
-    /// each. `randomness` is in [0, 1).
+    /// Returns the size of the share of a room. With an odd room, the half is sometimes the larger part and sometimes the
+    /// smaller: a room of one alternates. `randomness` is in [0, 1).
     fn of(self, room: usize, randomness: f64) -> usize {
         match self {
             Self::Whole => usize::MAX,
@@ -85,11 +84,11 @@ impl Part {
     }
 }
 
-/// What was drawn of one source.
+/// Result of drawing one source.
 #[derive(Default)]
 struct Drew {
     n: usize,
-    /// Whether more may be due there than its part took in.
+    /// Whether more deliveries may be due there than its share allowed.
     is_cut: bool,
 }
 
@@ -103,13 +102,13 @@ pub(super) struct Claims {
     pub admission: Arc<Admission>,
     /// Lanes to be drawn again.
     pub refills: Arc<PendingSet<(LaneId, Tier)>>,
-    /// Held by each draw: whoever has it alone knows that whatever was claimed is counted as under way.
+    /// Held by each draw. The holder of the exclusive lock can rely on all claimed deliveries being counted as in flight.
     pub claiming: RwLock<()>,
-    /// Told that something became due.
+    /// Notified when deliveries become due.
     pub kicked: Arc<Notify>,
-    /// How often nothing was to be claimed.
+    /// Number of claims that found nothing.
     pub refused: AtomicUsize,
-    /// When the first rate that is used up lets something through again.
+    /// Time at which the first exhausted rate limit has a token again.
     pub tokens_at: Mutex<Option<Timestamp>>,
 }
 
@@ -163,8 +162,8 @@ fn rest_after(took: Duration) -> Duration {
     (took * REST_FACTOR).clamp(REST_MIN, REST_MAX).max(took * REST_FACTOR_MIN).min(REST_MAX_SLOW)
 }
 
-/// Resolves when the rest is over, or sooner if something is said to have become due, or may be claimed again. However often
-/// that is said, looking takes no more than half of the time.
+/// Resolves at the end of the rest, or earlier after a notification of due deliveries. Polls take at most half of the time, with
+/// any number of notifications.
 async fn time_to_look(claims: &Claims, soonest: Instant, look_at: Instant) {
     tokio::time::sleep_until(soonest).await;
     tokio::select! {
@@ -181,7 +180,7 @@ async fn draw_beside_others(claims: Arc<Claims>, due: DueLane) -> (DueLane, sqlx
     (due, drawn)
 }
 
-/// Logs it if a draw failed, which costs nobody but its lane.
+/// Logs a failed draw, which affects its lane only.
 fn note_failure(due: DueLane, drawn: &sqlx::Result<usize>) -> Drawn {
     let Err(failed) = drawn else { return Drawn::Done };
     warn!(error = %failed, lane = due.lane.0, tier = due.tier.name(), "due work of a lane could not be claimed");
@@ -202,7 +201,7 @@ impl Claims {
         is_ready
     }
 
-    /// How often it was found not to be ready: whoever looked meanwhile may have been told of nothing.
+    /// Number of times at which it was not ready. A poll in between may have missed notifications.
     pub(super) fn refused(&self) -> usize {
         self.refused.load(Ordering::Acquire)
     }
@@ -226,8 +225,8 @@ impl Claims {
         Ok(if self.is_ready() { due } else { Vec::new() })
     }
 
-    /// Finds everything that is due and claims what fits. Returns how many deliveries that were, or the first failure, when
-    /// all lanes have had their turn. The caller sees to it that nobody else claims meanwhile.
+    /// Finds all due deliveries and claims those that fit. Returns their number, or the first failure, after all lanes were
+    /// drawn. The caller prevents concurrent claims.
     pub(super) async fn look(self: &Arc<Self>) -> sqlx::Result<usize> {
         let (mut agenda, mut draws) = (self.agenda(), FuturesUnordered::new());
         let (mut claimed, mut failure) = (0, None);
@@ -348,7 +347,7 @@ impl Claims {
         *tokens_at = tokens_at.into_iter().chain(at).min();
     }
 
-    /// How long until the first of these times.
+    /// Returns the time until the first of these tokens.
     fn take_tokens_at(&self) -> Option<Duration> {
         let at = self.tokens_at.lock().take()?;
         Some((at - self.shared.clock.now()).to_std().unwrap_or_default())
@@ -390,8 +389,8 @@ impl Claims {
         }
     }
 
-    /// Sees to it that a lane whose fan-out passed candidates is drawn again, though little of it is on its way then, once
-    /// the others have had their turn. Returns how many claims passing them counts as.
+    /// Requests another draw of a lane whose fan-out passed candidates, after the other lanes, although few of its deliveries are
+    /// in flight. Returns the number of claims that this counts as.
     fn pass(&self, span: Span, passed: usize) -> usize {
         if passed > 0 {
             self.refills.report((span.lane, span.tier));

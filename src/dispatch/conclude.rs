@@ -1,4 +1,4 @@
-//! What becomes of a delivery: verdicts turned into what is written down. No I/O.
+//! Turns verdicts into settlements of deliveries. No I/O.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ const REASON_MAX: usize = 500;
 
 pub(super) enum Conclusion {
     Settle(Fate),
-    /// Its lane is shut until then, and no attempt of it was made.
+    /// Its lane is closed until this time, and no attempt was made.
     Defer(Timestamp),
     Again,
-    /// Its batch was closed before its POST: it is a queue row now, and no longer ours.
+    /// Its batch was closed before its POST: it is a queue row now, and belongs to another claim.
     Void,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Judged {
     pub took_ms: u32,
     /// Plaintext octets that were sent, padding included.
     pub sent: usize,
-    /// When the answer was known.
+    /// Time of the response.
     pub now: Timestamp,
     /// Whether another subscription has taken the place of the delivery's own.
     pub is_replaced: bool,
 }
 
-/// What follows from a judged POST. `new_id` makes the id of a dead letter. A delivery that goes out again is made smaller
-/// here, which uses up an attempt.
+/// Returns the consequence of a judged POST. `new_id` makes the id of a dead letter. A delivery that is sent again with a smaller
+/// payload is shrunk here, which uses an attempt.
 pub(super) fn conclude(job: &mut Job, judged: Judged, new_id: impl FnOnce() -> DeadLetterId) -> Conclusion {
     let Judged { verdict, outcome, took_ms, sent, now, is_replaced } = judged;
     let attempt = Attempt {
@@ -93,8 +93,8 @@ fn make_smaller(job: &mut Job, sent: usize, mut attempt: Attempt, limit: usize, 
     job.retries += 1;
 }
 
-/// What is sent instead of a payload that was too large at so many octets: at most how many, and of what. A raw one can
-/// but lose its padding.
+/// Returns the replacement of a payload that was too large at this size: its maximum octets, and its content. A raw payload can
+/// only lose its padding.
 fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
     let without_padding = job.template().max_len();
     let limit = shrink_target(sent, without_padding)?;
@@ -104,14 +104,16 @@ fn smaller(job: &Job, sent: usize) -> Option<(usize, Option<Arc<Shrunk>>)> {
     }
 }
 
-/// What is kept of an answer: the gateway's words, after what the delivery lacked if it was made smaller beforehand.
+/// Returns the stored text of a response: the gateway's text, after the list of parts that the delivery lacked if it was shrunk
+/// beforehand.
 fn with_what_is_missing(job: &Job, detail: Option<Box<str>>) -> Option<Box<str>> {
     let shrunk = job.shrunk.as_ref().filter(|_| job.refused.is_none());
     let told = shrunk.and_then(|shrunk| tell_beforehand(&shrunk.dropped, detail.as_deref(), REASON_MAX));
     told.map(String::into_boxed_str).or(detail)
 }
 
-/// A death by an attempt whose reason is the gateway's words. A payload that was too large says why it was not made smaller.
+/// Returns a death by an attempt whose reason is the gateway's text. For a payload that was too large, it says why it could not
+/// shrink.
 fn dead(job: &Job, reason: DeadReason, attempt: Attempt, sent: usize, id: DeadLetterId) -> Fate {
     let detail = match reason {
         DeadReason::PayloadTooLarge => {

@@ -26,18 +26,18 @@ use bellwire_core::clock::Timestamp;
 use bellwire_gateway::{Gateways, Trouble};
 use bellwire_rules::policy::hold::KNOWN_FOR;
 
-/// How often it looks after what changes slowly.
+/// Interval of reading state that changes slowly.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
-/// How often it is looked, at rest, whether this process is still alone.
+/// Interval, while idle, of checking whether this process is still alone.
 const ALONE_EVERY: Duration = Duration::from_secs(5);
-/// How often batches are looked at.
+/// Interval of checking batches.
 const CLOSE_EVERY: Duration = Duration::from_millis(100);
-/// How far back lane states and flows are read beyond the last reading, by the clocks of those who wrote them.
+/// Time by which lane states and flows are read again before the last reading, because of the writers' clocks.
 const LOOK_BACK: Duration = Duration::from_secs(5);
 /// A host whose clock is so far from the database's is worth a warning.
 const OFFSET_MAX: Duration = Duration::from_secs(2);
 
-/// What this worker hears of others, and tells them of itself.
+/// Exchange of state between this worker and others.
 pub(super) struct Heartbeat {
     pub shared: Arc<Shared>,
     pub catalog: Arc<Catalog>,
@@ -46,11 +46,11 @@ pub(super) struct Heartbeat {
     pub gateways: Gateways,
     stops: Arc<StopReader>,
     read: tokio::sync::Mutex<Read>,
-    /// Whether it has heard once what others know and who they are: until then it might exceed what is let through.
+    /// Whether it has read the other workers' state once. Before that it might exceed shared limits.
     informed: AtomicBool,
 }
 
-/// How far lane states and flows have been read.
+/// Positions up to which lane states and flows were read.
 #[derive(Default)]
 struct Read {
     since: Option<Since>,
@@ -88,12 +88,12 @@ pub(super) async fn run(heartbeat: Arc<Heartbeat>) {
     }
 }
 
-/// Tells what was counted and seen, for ever: in a task of its own, so that whoever holds up these tables holds up no reading of
-/// stops, and with it no sending.
+/// Writes counts and observations forever. It has a task of its own, so that locks on these tables delay no reading of stops, and
+/// with it no sending.
 pub(super) async fn report(heartbeat: Arc<Heartbeat>) {
     loop {
         if let Err(error) = heartbeat.report_all().await {
-            warn!(%error, "what was counted of lanes could not be told, and is told the next time");
+            warn!(%error, "counts of lanes could not be written, and are written the next time");
         }
         heartbeat.shared.rest.pause(BEAT_EVERY, AT_REST).await;
     }
@@ -119,7 +119,7 @@ impl Heartbeat {
         Self { shared, catalog, queue, settling, gateways, stops, read, informed }
     }
 
-    /// Whether it has heard of the others since it started.
+    /// Whether it has read the other workers' state since its start.
     pub(super) fn is_informed(&self) -> bool {
         self.informed.load(Ordering::Acquire)
     }
@@ -177,8 +177,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Renews the leases of what waits to be settled: of batches once they have lasted for half of their time, of rows by the
-    /// settler, which has them.
+    /// Renews the leases of unsettled deliveries: of batches after half of their time, of rows by the settler, which holds them.
     async fn renew_leases(&self, now: Timestamp) -> sqlx::Result<()> {
         self.settling.settler.renew_rows_if_due();
         let (half, until) = (now + LEASE / 2, now + LEASE);
@@ -225,7 +224,7 @@ impl Heartbeat {
         }
     }
 
-    /// Tells all that people look at and no delivery waits for.
+    /// Writes all data that people read and no delivery waits for.
     pub(super) async fn report_all(&self) -> sqlx::Result<()> {
         self.report_fault().await?;
         self.report_egress().await?;
@@ -270,7 +269,7 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Tells people how much each lane lets through, and what gateways last said. What could not be told is said again.
+    /// Writes each lane's limit and the last errors of gateways. Failed writes are repeated.
     async fn report_lanes(&self) -> sqlx::Result<()> {
         let Shared { pool, life, words, .. } = &*self.shared;
         reports::tell_limits(pool, life.me().id, &self.queue.limits()).await?;
@@ -285,7 +284,7 @@ impl Heartbeat {
         told
     }
 
-    /// Adds what was counted to the database; what could not be told is told the next time.
+    /// Adds counts to the database. Failed writes are repeated the next time.
     pub(super) async fn report_reliability(&self, now: Timestamp) -> sqlx::Result<()> {
         let counted = self.shared.reliability.take();
         let rows = counted.iter().flat_map(|((lane, tier), sums)| sums.rows().map(|(sli, n)| (*lane, *tier, sli, n)));

@@ -34,14 +34,14 @@ pub(super) struct Job {
     pub subscription: SubscriptionId,
     pub life: i32,
     pub origin_id: SubscriptionId,
-    /// Whose browser it is, if caps may ask.
+    /// User of the browser, if caps need it.
     pub user_id: Option<String>,
     pub endpoint: Endpoint,
     pub keys: BrowserKeys,
     pub policy: Arc<Policy>,
     /// Attempts that a retry followed.
     pub retries: u32,
-    /// When the attempt before failed, and when the policy wanted this one.
+    /// Time of the previous failure, and planned time of this attempt.
     pub planned: Option<(Timestamp, Timestamp)>,
     /// Time at which the delivery became free to be sent.
     pub free_at: Timestamp,
@@ -51,31 +51,31 @@ pub(super) struct Job {
     pub start_before: Instant,
     /// Attempts made in this turn that were followed at once by another.
     pub attempts: Vec<Attempt>,
-    /// What is said to its recipient, if not everybody is told the same.
+    /// Content for its recipient, if it is personal.
     pub own: Option<Own>,
-    /// The payload made smaller, since the gateway found it too large, or is believed to.
+    /// Smaller payload, because the gateway refused a larger one, or is likely to.
     pub shrunk: Option<Arc<Shrunk>>,
-    /// Plaintext octets that the gateway is believed to take.
+    /// Maximum plaintext octets that the gateway seems to accept.
     pub limit: Option<usize>,
-    /// What it refused last, in this turn.
+    /// Its last refusal in this turn.
     pub refused: Option<Refusal>,
     /// Among the POSTs of its lane, from its turn on.
     pub number: u64,
     /// Hold of its subscription that a response of this turn set or ended.
     pub hold: Option<Held>,
     pub ticket: Ticket,
-    /// Its turn's span, if that is traced.
+    /// Span of its turn, if traced.
     pub span: Option<Box<DeliverySpan>>,
 }
 
-/// What a delivery was claimed as; how it is settled.
+/// Origin of a claimed delivery, which determines its settlement.
 pub(super) enum Ticket {
     Row(Uuid),
     Batch(Arc<OpenBatch>, usize),
 }
 
 impl Job {
-    /// What decides whether a stop concerns this delivery.
+    /// Returns the values by which a stop matches this delivery.
     pub(super) fn target(&self) -> Target {
         let Self { subscription, life, .. } = *self;
         Target { message: self.message.id, subscription, life, personal: self.message.personal }
@@ -88,7 +88,7 @@ impl Job {
         }
     }
 
-    /// Whether frequency caps have a say. What was attempted before has its place, which is not looked up again.
+    /// Whether frequency caps apply. A delivery that was attempted before has its reservation.
     pub(super) fn wants_place(&self) -> bool {
         self.retries == 0 && !self.message.caps.is_empty()
     }
@@ -98,7 +98,7 @@ impl Job {
         Wish { person, root: self.message.root }
     }
 
-    /// What is said to its recipient. To be asked once it is filled in.
+    /// Returns the content for its recipient, after rendering.
     pub(super) fn written(&self) -> &Written {
         match (&self.own, &self.message.says) {
             (Some(Own::Written(written)), _) => written,

@@ -1,12 +1,13 @@
-//! Whether this worker lives, as far as the others can know, and which of the others do not.
+//! Liveness of this worker, as far as others can observe it, and of the other workers.
 //!
-//! Each worker counts its heartbeats in the database, and looks at the counts of the others whenever it writes its own. One whose
-//! count stood still for [`LOOKS`] looks in a row is dead or frozen, and what it held is [taken over](crate::store). No times of two
-//! machines are compared, so that no wrong clock kills anybody or keeps the dead alive; and a look that itself was late says nothing
-//! of others, so that nobody dies of a Postgres that stands still for all.
+//! Each worker counts its heartbeats in the database, and compares the counts of the others at each of its own. A worker whose
+//! count did not change for [`LOOKS`] comparisons in a row is dead or frozen, and its deliveries are [taken over](crate::store).
+//! No times of two machines are compared, so a wrong clock neither kills a worker nor keeps a dead one alive. A comparison that
+//! was itself late is ignored, so that a stalled Postgres kills no worker.
 //!
-//! A worker whose own heartbeat is [overdue](OVERDUE) starts no POST: others may be about to take over what it holds. One that comes
-//! back and finds that they have gives back what waits, and begins anew under another id: nothing that was claimed before is sent.
+//! A worker whose own heartbeat is [overdue](OVERDUE) starts no POST, because others may be taking its deliveries over. A worker
+//! that returns and finds this done requeues its waiting deliveries, and begins again under another id. Nothing that was claimed
+//! before is sent.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,11 +20,11 @@ use crate::store::operations::takeover::{is_lease_of, lease_of};
 use crate::store::operations::workers::Peer;
 use bellwire_core::clock::{Clock, Timestamp};
 
-/// How often a worker says that it lives, and looks who else does.
+/// Interval of heartbeats and comparisons.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// So many looks in a row that find a worker's count where it was, and it is taken for dead: after three to four seconds.
 const LOOKS: u32 = 3;
-/// A look that takes so long says nothing of others: Postgres, or this process, stood still.
+/// Duration of a heartbeat from which its comparison is ignored, because Postgres or this process was stalled.
 const LATE_AFTER: Duration = Duration::from_millis(500);
 /// Nor does one that comes so long after the one before.
 const GAP_MAX: Duration = Duration::from_secs(2);
@@ -34,13 +35,13 @@ const OVERDUE: Duration = Duration::from_secs(2);
 const NOTICED_AFTER: u128 = BEAT_EVERY.as_millis() * LOOKS as u128;
 const _: () = assert!(OVERDUE.as_millis() + 1_000 <= NOTICED_AFTER, "who was taken for dead has long ceased to send");
 
-/// This worker: who it is at present, and when it last said that it lives.
+/// This worker: its current id, and the time of its last heartbeat.
 pub(super) struct Life {
     me: RwLock<Me>,
     beaten_at: RwLock<Option<Instant>>,
 }
 
-/// A worker as the others know it, from its entry into the list to its end.
+/// Another worker, from its entry into the list to its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Me {
     pub id: Uuid,
@@ -80,13 +81,13 @@ impl Life {
         *self.me.write() = Me::new(clock);
     }
 
-    /// Whether nobody can have taken it for dead.
+    /// Whether no other worker can have declared it dead.
     pub(super) fn is_current(&self, now: Instant) -> bool {
         is_current(*self.beaten_at.read(), now)
     }
 
-    /// Whether what is under this lease is this worker's at the time that `now` tells, as far as it can know. A process that is frozen
-    /// while it asks finds that it is not.
+    /// Whether deliveries under this lease belong to this worker at the time `now` returns, as far as it can know. A process that
+    /// is frozen during the call gets false.
     pub(super) fn holds(&self, lease: Uuid, now: impl FnOnce() -> Instant) -> bool {
         let beaten_at = *self.beaten_at.read();
         is_lease_of(self.me().id, lease) && is_current(beaten_at, now())
@@ -147,7 +148,7 @@ mod tests {
         Peer { id: Uuid::from_u128(id), started_at: NOW, beat_at: NOW, beats }
     }
 
-    /// Looks at peers with these counts, a second after each other. Returns at which looks somebody was found silent.
+    /// Compares peers with these counts, one second after the other. Returns the comparisons that found a silent one.
     fn looks(watch: &mut Watch, begin: Instant, beats: &[i64]) -> Vec<usize> {
         let silent = |(at, beats): (usize, &i64)| {
             let began = begin + BEAT_EVERY * u32::try_from(at).unwrap();

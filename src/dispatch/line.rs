@@ -50,8 +50,8 @@ impl Line {
         }
     }
 
-    /// Lines up what was just born, and takes the turns of a few right here: until the thread that is kept for codes is scheduled
-    /// takes longer, on a busy machine, than to seal one. With an accelerator they share a pass. Deliveries without a turn wait.
+    /// Adds born deliveries, and handles the turns of a few at once: on a busy machine, scheduling the thread that is reserved
+    /// for codes takes longer than sealing one. With an accelerator they share a pass. Deliveries without a turn wait.
     pub(super) fn line_up_born(self: &Arc<Self>, jobs: Vec<Box<Job>>) {
         let n = jobs.len();
         if n > SEALED_HERE_MAX {
@@ -107,8 +107,8 @@ impl Line {
         }
     }
 
-    /// A delivery whose POST panics, or what follows from it, is given up alone: its lease runs out, it is claimed once more, and the
-    /// poison rules bound how often.
+    /// Runs a delivery. If its POST or its conclusion panics, this delivery alone is aborted: its lease expires, it is claimed
+    /// again, and the poison rules limit how often.
     async fn deliver(self: Arc<Self>, turn: Turn, post: Post) {
         let (mut permit, which) = (Some(turn.permit()), (turn.job.message.id, turn.job.subscription));
         let span = self.shared.span(&turn.job);

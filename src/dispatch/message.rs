@@ -24,7 +24,7 @@ use bellwire_webpush::keys::SigningKey;
 /// A message ready to be sent to anybody: opened, parsed and written down but for what differs between recipients.
 pub(super) struct Message {
     pub id: MessageId,
-    /// What its deliveries' ids are derived from: the message that it replays, or itself.
+    /// Message that its deliveries' ids are derived from: the replayed one, or itself.
     pub root: MessageId,
     pub app: AppId,
     pub tier: Tier,
@@ -36,14 +36,14 @@ pub(super) struct Message {
     /// In force for recipients without a policy of their own.
     pub policy: Arc<Policy>,
     pub policies: Policies,
-    /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
+    /// Whether it is for named users or subscriptions, and so for the users of that time.
     pub personal: bool,
     pub calendar: Calendar,
     pub caps: Vec<Counted>,
     /// Within so many seconds of its acceptance by the API its app wants it taken by the gateway.
     pub sla_s: Option<u32>,
     pub accepted_at: Timestamp,
-    /// When it could begin: at acceptance, or at a resume since.
+    /// Time at which it could begin: acceptance, or a later resume.
     pub(super) free_at: Timestamp,
     /// Whether it has figures over time of its own.
     pub charted: bool,
@@ -107,13 +107,13 @@ impl Message {
         })
     }
 
-    /// Its part in figures over time.
+    /// Returns its values for metrics over time.
     fn origin(&self) -> Origin {
         Origin { free_at: self.free_at, enveloped: self.enveloped, charted: self.charted, heard: self.heard }
     }
 
-    /// When a delivery to somebody in this time zone was free to be sent: time that its sender wanted it to wait is none that it took.
-    /// `paced_at`: when its place in a pace came.
+    /// Returns the time at which a delivery to a recipient in this time zone could be sent. Waiting that the sender wanted does
+    /// not count. `paced_at`: time of its place in a pace.
     pub(super) fn free_at(&self, timezone: Option<&str>, paced_at: Option<Timestamp>) -> Timestamp {
         let free_at = paced_at.map_or(self.free_at, |paced_at| paced_at.max(self.free_at));
         match self.calendar.is_always_open() {

@@ -10,12 +10,12 @@
 //!  pulse: that this worker lives, and who else does
 //! ```
 //!
-//! Each stage has fields of its own and knows those behind it; [`Line`] takes a delivery from its turn to its settling. What
-//! waits between two stages is bounded: by what the queue says there is room for ([`claim`]), by permits (POSTs), and by the
-//! settler's bounds beyond which nothing more is claimed.
+//! Each stage has its own fields and uses the stages after it. [`Line`] takes a delivery from its turn to its settlement. Queues
+//! between stages are bounded: by the room of the fair queue ([`claim`]), by permits (POSTs), and by the settler's limits, beyond
+//! which nothing more is claimed.
 //!
-//! Nothing here is the only copy of anything: whatever this process forgets, its lease runs out in Postgres and
-//! another worker takes it; if the process dies, others [notice](life) within seconds and take over what it held.
+//! No data exist only here. If this process forgets a delivery, its lease expires in Postgres and another worker claims it. If
+//! the process dies, others [notice](life) within seconds and take its deliveries over.
 
 #![expect(clippy::vec_box, reason = "jobs move from queue to queue; a box moves as a pointer")]
 
@@ -106,12 +106,12 @@ use words::LastWords;
 
 pub(crate) use fair::turn::Load;
 
-/// How the engine is sized.
+/// Sizes of the engine.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Threads that seal. Each keeps a core busy while there is work and nobody else wants it.
+    /// Threads that seal. Each keeps a core busy while there is work and the core is otherwise idle.
     pub sealers: usize,
-    /// How they seal.
+    /// Sealer of these threads.
     pub sealer: &'static Sealer,
     /// POSTs in flight per lane and origin at most.
     pub lane_limit_max: u32,
@@ -119,8 +119,8 @@ pub struct Settings {
     pub batch_min: usize,
     /// Most recipients of a batch.
     pub batch_max: usize,
-    /// Single rows that wait to be settled before no more are claimed, or born leased: what is posted faster than it can be written
-    /// down would only be sent again if this process died.
+    /// Unsettled single rows from which no more are claimed or born leased. If POSTs were faster than settlements, they would be
+    /// sent again after a crash.
     pub rows_waiting_max: usize,
     /// The server's figures of delivery policies.
     pub policy: policy::Settings,
@@ -148,7 +148,7 @@ impl Settings {
     }
 }
 
-/// The engine of one process: its stages, and what it is told from outside.
+/// Engine of one process: its stages, and its calls from outside.
 pub struct Dispatcher {
     shared: Arc<Shared>,
     queue: Arc<FairQueue>,
@@ -273,18 +273,18 @@ impl Dispatcher {
         (assembled, settling_rows)
     }
 
-    /// Says that something may have become due.
+    /// Notifies the engine that deliveries may be due.
     pub fn kick(&self) {
         self.shared.rest.wake();
         self.claims.kicked.notify_one();
     }
 
-    /// Obeys a stop before its request is answered.
+    /// Applies a stop before its request gets a response.
     pub fn obey(&self, stop: Stop) {
         self.shared.stops.obey(stop, Instant::now());
     }
 
-    /// Obeys orders to lanes before their request is answered.
+    /// Applies orders to lanes before their request gets a response.
     pub fn obey_orders(&self, states: Vec<LaneState>) {
         states.into_iter().for_each(|state| self.queue.adopt(state));
         self.kick();
@@ -296,8 +296,8 @@ impl Dispatcher {
         self.kick();
     }
 
-    /// Takes over queue rows that were born under `lease`, so that a code need not be found first. What this
-    /// process does not manage to send comes back when the lease, which began at `claimed_at`, runs out.
+    /// Accepts queue rows that were born under `lease`, so that codes need not be found first. Rows that this process does not
+    /// send are claimed again after the lease, which began at `claimed_at`.
     pub fn hand_over(self: &Arc<Self>, born: Vec<Born>, lease: Uuid, claimed_at: Instant) {
         let (mut rows, mut written) = (Vec::with_capacity(born.len()), Written::default());
         for Born { lane, row, message, conditions } in born {
@@ -331,8 +331,8 @@ impl Dispatcher {
         tokio::spawn(letting_in);
     }
 
-    /// A fresh lease for rows that will be handed over; none while this engine takes nothing or has more rows to settle than it
-    /// keeps up with, so that they are born due, for whoever can.
+    /// Returns a fresh lease for rows that will be handed over. `None` while this engine accepts nothing or cannot settle fast
+    /// enough. Then the rows are born due, for any worker.
     pub fn lease(&self) -> Option<Uuid> {
         self.shared.rest.wake();
         let takes_rows = self.is_ready() && !self.line.settling.settler.is_behind_with_rows();
@@ -354,14 +354,14 @@ impl Dispatcher {
         self.claims.is_ready()
     }
 
-    /// What is going on in memory, for benchmarks and tests.
+    /// Returns the load in memory, for benchmarks and tests.
     pub fn load(&self) -> Load {
         self.queue.load(self.shared.clock.now())
     }
 
-    /// Works off everything that is due now, and returns when nothing is left in memory. For tests, which then move
-    /// the clock: it hears at once what others told, and tells them that it lives. A failed look is made again, as the
-    /// claim stage would; the third failure in a row is returned.
+    /// Processes all due deliveries, and returns when none is left in memory. For tests, which then move the clock: it reads
+    /// other workers' state at once, and writes a heartbeat. A failed poll is repeated, like in the claim stage. The third
+    /// failure in a row is returned.
     pub async fn run_until_idle(self: &Arc<Self>) -> sqlx::Result<()> {
         if !self.shared.progress.is_stopping() {
             self.stop_reader.read(Instant::now()).await;
@@ -416,8 +416,8 @@ impl Dispatcher {
         }
     }
 
-    /// Stops in good order: claims nothing more, gives back what was not begun, waits up to `patience` for the attempts
-    /// in flight, gives back those that did not end, uncounted, and settles everything.
+    /// Stops in order: claims nothing more, requeues deliveries that have not begun, waits up to `patience` for attempts in
+    /// flight, requeues the unfinished ones uncounted, and settles all others.
     pub async fn stop(self: &Arc<Self>, patience: Duration) {
         self.shared.progress.stop();
         // Claims under way end first, so that they can be given back; a database that hangs must not hold up the stop.

@@ -1,4 +1,4 @@
-//! What this worker learns of lanes and keys, told to the other replicas through the database.
+//! Observations of this worker about lanes and keys, for other replicas through the database.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use bellwire_rules::policy::breaker::State;
 use bellwire_rules::policy::hold::{Alarm, KeyWatch, of_refused_key};
 use bellwire_rules::policy::lane_state::LaneState;
 
-/// Tells other replicas, in tasks of its own: nothing waits for them.
+/// Sends observations to other replicas, in tasks of its own that no delivery waits for.
 pub(super) struct News {
     shared: Arc<Shared>,
     queue: Arc<FairQueue>,
@@ -30,7 +30,7 @@ impl News {
         Self { shared, queue, keys: Mutex::default() }
     }
 
-    /// Tells other replicas what was learned of a lane.
+    /// Shares an observation about a lane.
     pub(super) fn share(&self, news: LaneState) {
         let mut tripped = false;
         if let Some(breaker) = news.breaker {
@@ -51,8 +51,8 @@ impl News {
         });
     }
 
-    /// Counts an answer to a VAPID key. Where it is refused as a whole it is held, here at once and everywhere soon, so
-    /// that a fault of ours does not cost all its deliveries.
+    /// Counts a response about a VAPID key. A key that is refused as a whole is held, here at once and soon everywhere, so that
+    /// an own fault does not cost all its deliveries.
     pub(super) fn watch_key(&self, job: &Job, refused: bool, now: Timestamp) {
         let lane = job.lane.id;
         let alarm = self.keys.lock().entry(lane).or_default().record(now, refused, job.proven);

@@ -20,13 +20,13 @@ const VARIANTS_MAX: usize = 64;
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Stored<'a> {
     pub message: Option<&'a Value>,
-    /// Its topic's, if it was addressed to one.
+    /// Policy of its topic, if it was sent to one.
     pub topic: Option<&'a Value>,
     pub tier: Option<&'a Value>,
     pub max_retries: u32,
 }
 
-/// What is said about the deliveries of one message.
+/// Policies for the deliveries of one message.
 pub(super) struct Policies {
     id: MessageId,
     tier: Tier,
@@ -59,12 +59,12 @@ impl Policies {
         policies
     }
 
-    /// What holds for recipients without a policy of their own.
+    /// Returns the policy for recipients without their own.
     pub(super) fn common(&self) -> &Arc<Policy> {
         &self.common
     }
 
-    /// What holds for a recipient whose stored policy is `subscription`.
+    /// Returns the policy for a recipient whose stored policy is `subscription`.
     pub(super) fn of(&self, subscription: Option<&Value>) -> Arc<Policy> {
         let silenced = self.topic.as_ref().is_some_and(|topic| topic.disable_subscription_overrides);
         let Some(stored) = subscription.filter(|_| !silenced) else { return self.common.clone() };
@@ -93,8 +93,8 @@ impl Policies {
     }
 }
 
-/// A stored policy. One that cannot be read, because rules changed since it was stored or somebody wrote it by hand, is
-/// as if it were not there: the next place's word is a better one than no delivery.
+/// Reads a stored policy. One that cannot be read, because the rules changed or it was written by hand, counts as absent: the
+/// policy of the next place is better than no delivery.
 fn restored(message: MessageId, place: Place, stored: &Value, max_retries: u32) -> Option<Layer> {
     match Layer::restore(stored, &Terms { place, max_retries }) {
         Ok(parsed) => Some(parsed.layer),

@@ -48,7 +48,7 @@ struct Learned {
 }
 
 impl Posting {
-    /// Sends a delivery whose payload is sealed. Returns what becomes of it; its permit is given back, and no longer there.
+    /// Sends a sealed delivery, and returns its conclusion. Its permit is returned, and `None` afterwards.
     pub(super) async fn post(&self, turn: Turn, post: Post, permit: &mut Option<Permit>) -> (Box<Job>, Conclusion) {
         panics::point("post", turn.job.message.id.0);
         let clock = &self.shared.clock;
@@ -136,8 +136,8 @@ impl Posting {
         (job, conclusion)
     }
 
-    /// Gives the permit back with what the answer says of the lane, of its key and of its subscription, and shares with other
-    /// replicas what they have to know.
+    /// Returns the permit with the response's consequences for the lane, the key and the subscription, and shares state with
+    /// other replicas.
     fn learn(
         &self,
         turn: &Turn,

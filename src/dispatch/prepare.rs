@@ -1,5 +1,4 @@
-//! What happens to a delivery right before its POST: whether it may start, is asked once more, and its payload is rendered and
-//! signed for.
+//! Preparation of a delivery right before its POST: a last check whether it may start, and its payload and signature.
 
 use std::sync::Arc;
 
@@ -50,7 +49,7 @@ impl Preparation {
         }
     }
 
-    /// Fills a template in for its recipient, if that is still to be done. One for whom it cannot be done is dead.
+    /// Renders a template for its recipient, if not done yet. A delivery whose template cannot be rendered is dead.
     fn fill_in(&self, job: &mut Job) -> Result<(), Conclusion> {
         let Some(own) = &mut job.own else { return Ok(()) };
         own.fill_in(&job.message.says).map_err(|fault| {
@@ -139,7 +138,7 @@ impl Preparation {
     }
 }
 
-/// Makes a delivery fit what its gateway is believed to take, if it can be made to.
+/// Shrinks a delivery to the size that its gateway seems to accept, if possible.
 fn fit(mut turn: Turn) -> Turn {
     let job = &mut turn.job;
     if let Some(max) = turn.payload_max

@@ -1,5 +1,5 @@
-//! The heartbeat itself: in a task and on a connection of its own, so that neither much work nor a slow statement makes others
-//! believe that this worker is dead.
+//! Heartbeat in a task and on a connection of its own, so that neither much work nor a slow statement makes this worker look
+//! dead.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::store;
 use crate::store::operations::takeover::{self, SESSION};
 use crate::store::operations::workers::{self, Beat, Peer, Replicas};
 
-/// Says that this worker lives, and ends those that do not.
+/// Writes heartbeats of this worker, and ends silent ones.
 pub(super) struct Pulse {
     shared: Arc<Shared>,
     queue: Arc<FairQueue>,
     settling: Arc<Settling>,
     kicked: Arc<Notify>,
     pool: PgPool,
-    /// What is known of the others. Held by each heartbeat, so that there is one at a time.
+    /// State of the other workers. Each heartbeat locks it, so only one runs at a time.
     watch: Mutex<Watch>,
 }
 
@@ -51,8 +51,8 @@ impl Pulse {
         Self { shared, queue, settling, kicked, pool, watch: Mutex::default() }
     }
 
-    /// Says that this worker lives, shares permits with those who do, and ends those who do not. Enters the list where it is not
-    /// on it.
+    /// Writes a heartbeat, shares permits with live workers, and ends silent ones. Enters this worker into the list if it is
+    /// absent.
     pub(super) async fn beat(self: &Arc<Self>) -> sqlx::Result<()> {
         let mut watch = self.watch.lock().await;
         if !self.shared.life.me().is_listed && !self.enter().await? {
@@ -91,8 +91,8 @@ impl Pulse {
         Ok(true)
     }
 
-    /// Begins anew after others have taken over what this worker held. What waits is given back, which is written only where
-    /// nobody has claimed it since.
+    /// Begins again after others have taken over this worker's deliveries. Waiting ones are requeued, which only affects rows
+    /// that no other worker has claimed since.
     fn begin_anew(&self) {
         warn!("this worker was silent for so long that others took over what it held; it begins anew");
         let clock = &self.shared.clock;
@@ -111,7 +111,7 @@ impl Pulse {
         self.shared.life.beaten(began);
     }
 
-    /// Ends a worker that fell silent, and sees to it that what it held is claimed at once.
+    /// Ends a worker that missed its heartbeats, and makes its deliveries claimable at once.
     async fn end(self: Arc<Self>, peer: Peer) {
         let (pool, now) = (&self.shared.pool, self.shared.clock.now());
         match takeover::end_silent(pool, peer.id, peer.beats, now).await {

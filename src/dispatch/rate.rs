@@ -1,4 +1,4 @@
-//! How fast lanes have been lately, which decides how large their batches are.
+//! Recent rates of lanes, which determine the size of their batches.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use bellwire_core::id::LaneId;
 
-/// What a lane is credited with before it has shown anything, in deliveries per second.
+/// Rate of a lane before its first measurement, in deliveries per second.
 const FIRST: usize = 125;
 const WINDOW: Duration = Duration::from_secs(1);
 

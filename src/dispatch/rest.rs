@@ -1,7 +1,8 @@
-//! When nothing happens: a process that is alone on its database asks it less often, until something happens.
+//! Idle mode: a process that is alone on its database polls less often until something happens.
 //!
-//! Nobody else can then have stopped, ordered or sent anything that this process does not hear of at once: every request to the API that
-//! may change something ends the rest. With others on the same database, the command line's processes included, it never rests.
+//! No other process can then have stopped, ordered or sent anything that this process does not know at once: each changing
+//! request to the API ends the idle mode. With others on the same database, processes of the command line included, it is never
+//! idle.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-/// How often it is looked, at rest, after what only others change, and after what may be late by as much.
+/// Interval, while idle, of polling state that only others change, and state that may be this late.
 pub(crate) const AT_REST: Duration = Duration::from_secs(60);
 /// It rests when nothing has been due, born or under way for so long.
 const CALM_FOR: Duration = Duration::from_secs(5);

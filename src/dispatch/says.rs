@@ -1,5 +1,5 @@
-//! What a message says: the same to everybody, written down when it was opened, or something else to each recipient, filled in
-//! right before it is sealed.
+//! Content of a message: common to all recipients and rendered when the message is opened, or personal and rendered right before
+//! it is sealed.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use bellwire_webpush::shrink::{Shrunk, shrink};
 pub(super) struct Written {
     content: Content,
     pub(super) template: Template,
-    /// What was last made of it for a gateway that takes no more than so many octets.
+    /// Last smaller version, with the octets of its gateway's limit.
     shrunk: Mutex<Option<(usize, Option<Arc<Shrunk>>)>>,
 }
 
@@ -60,7 +60,7 @@ pub(super) enum Wants {
 }
 
 impl Says {
-    /// Writes down whatever does not depend on the recipient. An error says why nothing of it can be sent.
+    /// Renders the part that does not depend on the recipient. An error is the reason why no delivery can be sent.
     pub(super) fn new(said: Said) -> Result<Self, String> {
         let templated = match said {
             Said::Literal(content) => {
@@ -79,7 +79,7 @@ impl Says {
         Ok(Self::Each(Box::new(Each { template, same })))
     }
 
-    /// What it has to know of each recipient; none: nothing.
+    /// Returns the recipient data that it needs. `None`: none.
     pub(super) fn wants(&self) -> Option<Wants> {
         match self {
             Self::Same(_) => None,
@@ -99,7 +99,7 @@ impl Each {
     }
 }
 
-/// What a delivery has of its own, if not everybody is told the same.
+/// Personal content of a delivery.
 pub(super) enum Own {
     Person(Arc<Person>),
     Written(Arc<Written>),

@@ -24,8 +24,8 @@ pub(super) struct Sealed {
 }
 
 impl Unsealed {
-    /// Encrypts the payload. It may run on a thread that is not scheduled for long, and whoever waited for a lock of such a
-    /// thread would wait as long: so it takes none.
+    /// Encrypts the payload. It takes no lock: the scheduler may suspend its thread for long, and other threads would wait for
+    /// the lock.
     pub(super) fn seal(self) -> Sealed {
         let Self { turn, mut post, plaintext, pad_to } = self;
         let mut body = Vec::with_capacity(pad_to + OVERHEAD);

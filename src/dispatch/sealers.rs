@@ -5,13 +5,13 @@
 //!          └──► the same on one thread for transactional deliveries
 //! ```
 //!
-//! A burst holds the deliveries that have their turn at once. None waits for another: an accelerator seals a campaign's burst in two
-//! passes of eight, and codes in one pass where two or more have their turn at the same moment. A single delivery is sealed alone.
+//! A burst contains the deliveries that have their turn at the same moment. No delivery waits for another: an accelerator seals a
+//! campaign's burst in two passes of eight, and codes in one pass where two or more have their turn. A single delivery is sealed
+//! alone.
 //!
-//! Sealers run at the lowest priority, so they soak up whatever is left of the machine: a request, an answer or a one-time
-//! code does not stand in line behind a campaign that is being encrypted. But a thread that nobody schedules must not hold
-//! what others wait for. So sealers touch nothing but the two channels between preparer and poster, which wait for nobody
-//! else; not the fair queue, nor the runtime's queues.
+//! Sealers run at the lowest priority and use otherwise idle time of the machine, so that a request, a response or a one-time
+//! code does not wait for the encryption of a campaign. A suspended thread must not hold resources that others wait for.
+//! Therefore sealers only use the two channels between preparer and poster, not the fair queue or the runtime's queues.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -27,7 +27,7 @@ use super::line::Line;
 use super::seal::{Sealed, Unsealed, seal_all};
 use bellwire_webpush::sealer::{LANES, Sealer};
 
-/// How much nicer than the others the sealers are (nice(2)).
+/// Niceness of sealers, added to that of other threads (nice(2)).
 const NICENESS: i32 = 19;
 /// Deliveries that are handed over at a time: one wake-up for all of them, and those of one connection share a system
 /// call.
@@ -89,8 +89,8 @@ fn until_unwanted(
     }
 }
 
-/// Takes the turns of transactional deliveries, for ever: one at a time, or with an accelerator all that have their turn now, up to a
-/// full pass.
+/// Handles the turns of transactional deliveries forever: one at a time, or with an accelerator all current ones, up to a full
+/// pass.
 async fn seal_transactional(line: Arc<Line>) {
     let sealer = line.shared.settings.sealer;
     loop {
@@ -142,7 +142,7 @@ fn post_bursts(line: &Arc<Line>, runtime: &Handle, sealed: &Receiver<Vec<Sealed>
     }
 }
 
-/// Lowers this thread's priority. Elsewhere than on Linux it would be the whole process's, which helps nobody.
+/// Lowers this thread's priority. On systems other than Linux it would be the priority of the whole process, which does not help.
 fn be_nice() {
     if cfg!(target_os = "linux")
         && let Err(error) = rustix::process::nice(NICENESS)

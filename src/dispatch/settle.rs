@@ -1,4 +1,4 @@
-//! The last stage: whatever became of a delivery that was let in is counted and handed to the settler here.
+//! Last stage: counts the result of each admitted delivery and passes it to the settler.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Settling {
         Self { shared, settler, batches: Mutex::default() }
     }
 
-    /// Hands what became of a delivery to whoever writes it: its batch, or the settler of rows.
+    /// Passes the result of a delivery to its writer: its batch, or the settler of rows.
     pub(super) fn settle(&self, job: &mut Job, fate: Fate) {
         let fate = self.if_stopped(job, fate);
         if let Fate::Ended(_, End::Dead(death)) = &fate {
@@ -80,14 +80,14 @@ impl Settling {
         }
     }
 
-    /// Gives deliveries back that had no turn: they are due at once.
+    /// Requeues deliveries that had no turn: they are due at once.
     pub(super) fn put_back(&self, jobs: Vec<Box<Job>>, now: Timestamp) {
         for mut job in jobs {
             self.in_its_span(&mut job, |settling, job| settling.settle(job, Fate::Deferred(Due::At(now))));
         }
     }
 
-    /// Gives rows back that could not be read: they are due at once.
+    /// Requeues rows that could not be read: they are due at once.
     pub(super) fn give_back(&self, rows: Vec<(SubscriptionId, MessageId)>, lease: Uuid) {
         let n = rows.len();
         if n > 0 {
@@ -111,14 +111,14 @@ impl Settling {
         }
     }
 
-    /// Settles a delivery that has no task of its own, or not any more.
+    /// Settles a delivery that has no task of its own.
     fn in_its_span(&self, job: &mut Job, settle: impl FnOnce(&Self, &mut Job)) {
         let span = if Span::current().is_none() { self.shared.span(job) } else { Span::none() };
         span.in_scope(|| settle(self, job));
     }
 
-    /// What becomes of a delivery that would go on waiting, but was stopped while it was in our hands: it ends now, or is
-    /// handed on.
+    /// Returns the consequence for a delivery that would continue to wait, but was stopped while this worker held it: it ends
+    /// now, or moves to a successor.
     fn if_stopped(&self, job: &mut Job, fate: Fate) -> Fate {
         if let Fate::Ended(..) | Fate::InFlight { .. } = fate {
             return fate;

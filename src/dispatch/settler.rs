@@ -1,8 +1,8 @@
 //! The settler: writes what became of batches and rows, in tasks of its own that nothing cancels.
 //!
-//! A settling that fails in passing (connection lost, deadlock, Postgres restarting) runs again until it is written or
-//! fenced out; meanwhile nothing new is claimed. One that fails for good is dropped with an error in the log: its lease
-//! runs out, and the poison rules bound how often that can happen.
+//! A settlement that fails temporarily (lost connection, deadlock, restart of Postgres) is repeated until it is written or fenced
+//! out. Meanwhile nothing new is claimed. One that fails permanently is dropped with an error in the log: its lease expires, and
+//! the poison rules limit how often that can happen.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
@@ -32,20 +32,19 @@ use bellwire_core::clock::{Clock, Timestamp};
 
 /// Rows settled in one transaction at most.
 const ROWS_MAX: usize = 500;
-/// How long rows gather before they are settled. Nobody waits for a settling, and each one is a commit that whoever sends
-/// a code has to wait behind.
+/// Time for which rows gather before they are settled. No caller waits for a settlement, and each one is a commit that delays the
+/// sending of codes.
 const GATHER: Duration = Duration::from_millis(20);
 /// Batches settled at a time: enough to keep Postgres busy while one waits for its WAL.
 const BATCHES_AT_ONCE: usize = 3;
-/// Batches that wait to be settled before no more are taken: what is posted faster than it can be written down would only be
-/// sent again if this process died.
+/// Unsettled batches from which no more are taken. If POSTs were faster than settlements, they would be sent again after a crash.
 const BATCHES_WAITING_MAX: usize = 20;
-/// How often leases are renewed while rows wait to be settled.
+/// Interval of lease renewals while rows wait to be settled.
 const RENEW_EVERY: TimeDelta = TimeDelta::seconds(5);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// Deliveries wait for it when Postgres is back.
 const RETRY_LAST: Duration = Duration::from_millis(250);
-/// How often what may be a machine of Citus that was just lost is tried again.
+/// Number of retries while a machine of Citus may be lost.
 const LOST_TRIES: u32 = 8;
 
 /// Takes settlements in; never blocks the caller.
@@ -58,9 +57,9 @@ pub(super) struct Settler {
     waiting_batches: Mutex<HashMap<Uuid, Arc<OpenBatch>>>,
     waiting_rows: AtomicUsize,
     rows_waiting_max: usize,
-    /// Told when it has caught up with what it was given.
+    /// Notified when it has caught up with its input.
     caught_up: Notify,
-    /// Told now and then, so that leases of rows that wait are renewed.
+    /// Notified regularly, so that leases of waiting rows are renewed.
     renewal: Notify,
     failing: AtomicUsize,
     pending: AtomicUsize,
@@ -203,15 +202,15 @@ impl Settler {
         }
     }
 
-    /// Tells when what waits falls below half of its bound: not at each step below the bound itself, since a look for work
-    /// follows.
+    /// Notifies when the waiting work falls below half of its limit. It does not notify at each step below the limit, because
+    /// each notification causes a poll.
     fn tell_if_caught_up(&self, before: usize, after: usize, bound: usize) {
         if (after..before).contains(&(bound / 2)) {
             self.caught_up.notify_one();
         }
     }
 
-    /// Gives back what was claimed under `lease` and not opened.
+    /// Requeues deliveries that were claimed under `lease` and not opened.
     pub(super) fn give_back(self: &Arc<Self>, lease: Uuid, unopened: Unopened) {
         self.pending.fetch_add(1, Ordering::AcqRel);
         let settler = self.clone();
@@ -254,7 +253,7 @@ impl Drop for WaitingBatch {
     }
 }
 
-/// Settles whatever rows have come in, again and again: while one group is written the next one gathers.
+/// Settles incoming rows repeatedly: while one group is written, the next one gathers.
 async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::UnboundedReceiver<RowSettlement>) {
     let mut waiting = Vec::with_capacity(ROWS_MAX);
     // Counted on from group to group: each may be written soon, and those behind many of them wait for long all the same.
@@ -290,8 +289,8 @@ async fn settle_rows(settler: std::sync::Weak<Settler>, mut inbox: mpsc::Unbound
 }
 
 impl Settler {
-    /// Writes a group. Meanwhile the leases of its rows and of all that wait behind it are renewed whenever that is due; the group goes on
-    /// being written, since it may hold the connection that the renewal waits for.
+    /// Writes a group. Meanwhile the leases of its rows and of all rows behind it are renewed when due. The write continues then,
+    /// because it may hold the connection that the renewal waits for.
     async fn write_and_renew(
         &self,
         group: &[RowSettlement],
@@ -379,7 +378,7 @@ impl Settler {
     }
 }
 
-/// How long one settling is tried again. While any waits, the settler counts as failing.
+/// Retries of one settlement. While any waits, the settler counts as failing.
 struct Patience<'a> {
     settler: &'a Settler,
     began: Instant,
@@ -394,9 +393,8 @@ impl<'a> Patience<'a> {
         Self { settler, began: Instant::now(), wait: RETRY_FIRST, failed: false, lost: 0 }
     }
 
-    /// Whether what failed so may succeed when it is tried again; asked once for each failure. A machine that was lost shows as a connection
-    /// that cannot be made from the next try on: what fails in that way again and again is something else, such as a row that is
-    /// refused there.
+    /// Whether a failure may be temporary. Called once per failure. A lost machine shows as a connection that cannot be made from
+    /// the next try on. Repeated failures of another kind have other causes, such as a row that is refused there.
     fn may_pass(&mut self, error: &sqlx::Error) -> bool {
         self.lost += u32::from(store::may_be_lost_machine(error));
         store::is_transient(error) || store::may_be_lost_machine(error) && self.lost <= LOST_TRIES

@@ -1,4 +1,4 @@
-//! What every stage works with, and how much work is under way.
+//! Common parts of all stages, and the amount of work in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use bellwire_core::clock::Clock;
 use bellwire_core::id::SubscriptionId;
 use bellwire_rules::policy::reliability::Tally;
 
-/// What every stage works with.
+/// Common parts of all stages.
 pub(super) struct Shared {
     pub pool: PgPool,
     pub vault: Vault,
@@ -42,7 +42,7 @@ pub(super) struct Shared {
     pub holds: SubscriptionHolds,
     /// Counts what became of retries.
     pub reliability: Tally,
-    /// What gateways last said.
+    /// Last errors of gateways.
     pub words: LastWords,
 }
 
@@ -66,7 +66,7 @@ impl Shared {
     }
 }
 
-/// How many deliveries are between claim and settling, and whether the engine goes on.
+/// Number of deliveries between claim and settlement, and whether the engine continues.
 #[derive(Default)]
 pub(super) struct Progress {
     alive: AtomicUsize,
@@ -92,7 +92,7 @@ impl Progress {
         self.alive.load(Ordering::Acquire) == 0
     }
 
-    /// Resolves when no delivery is in memory any more; arm it before looking.
+    /// Resolves when no delivery is in memory. Create the future before checking.
     pub(super) fn idle(&self) -> Notified<'_> {
         self.idle.notified()
     }

@@ -16,7 +16,7 @@ const STALE_AFTER: Duration = Duration::from_secs(1);
 /// Longer than any delivery stays in a worker's memory; what is claimed later is claimed with its standing.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// What of a delivery decides whether a stop concerns it.
+/// Values of a delivery that decide whether a stop applies to it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target {
     pub message: MessageId,
@@ -26,7 +26,7 @@ pub(super) struct Target {
     pub personal: bool,
 }
 
-/// What a stop means for one delivery.
+/// Consequence of a stop for one delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopped {
     Cancelled,
@@ -122,8 +122,8 @@ impl StopSet {
         self.known.read().check(target)
     }
 
-    /// Whether the POST of this delivery may start at the time that `now` tells: nothing is known to have stopped it, by a
-    /// reading that is recent enough when that has been found. So a process that is frozen in between starts none.
+    /// Whether the POST of this delivery may start at the time `now` returns: no known stop applies, and the last reading of
+    /// stops is recent enough at that time. So a process that is frozen in between starts no POST.
     pub(super) fn permit(&self, target: &Target, now: impl FnOnce() -> Instant) -> bool {
         let read_at = *self.read_at.read();
         self.check(target).is_none() && is_fresh(read_at, now())

@@ -1,4 +1,4 @@
-//! What gateways last said that was not what was hoped for, by lane, until the next heartbeat tells it to people.
+//! Last errors of gateways by lane, until the next heartbeat writes them.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 use bellwire_rules::classify::{Kind, Outcome};
 
-/// What was said since the last heartbeat: one answer a lane.
+/// Errors since the last heartbeat: one response per lane.
 #[derive(Default)]
 pub(super) struct LastWords(Mutex<HashMap<LaneId, WordsRow>>);
 
 impl LastWords {
-    /// Notes an answer, unless it is what was hoped for, or says no more than that a subscription is gone.
+    /// Records a response, unless it is an acceptance, or only reports a gone subscription.
     pub(super) fn hear(&self, lane: LaneId, outcome: &Outcome, now: Timestamp) {
         if matches!(outcome.kind, Kind::Accepted { .. } | Kind::Gone | Kind::Unprocessed) {
             return;
@@ -25,12 +25,12 @@ impl LastWords {
         self.0.lock().insert(lane, row);
     }
 
-    /// What has not been told yet.
+    /// Takes the errors that were not written yet.
     pub(super) fn take(&self) -> Vec<WordsRow> {
         std::mem::take(&mut *self.0.lock()).into_values().collect()
     }
 
-    /// What could not be told is told the next time, unless something newer has been said.
+    /// Returns errors whose write failed, for the next heartbeat. Newer errors win.
     pub(super) fn give_back(&self, untold: Vec<WordsRow>) {
         let mut said = self.0.lock();
         for row in untold {

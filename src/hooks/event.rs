@@ -13,12 +13,12 @@ pub(super) struct Event {
     pub app: AppId,
     pub kind: EventType,
     pub at: Timestamp,
-    /// Whom it names by their user.
+    /// Subscription whose user the event names.
     pub names: Option<SubscriptionId>,
     pub json: String,
 }
 
-/// What is written, in the members that Standard Webhooks proposes.
+/// Body of a request, with the members that Standard Webhooks proposes.
 #[derive(Serialize)]
 struct Written<'a> {
     id: EventId,
@@ -33,7 +33,7 @@ fn write(id: EventId, kind: EventType, timestamp: Timestamp, data: &Value) -> St
 }
 
 impl Event {
-    /// What a note tells. None: it is of a kind that a newer version of the program knows.
+    /// Converts a note to an event. `None` if a newer version of the program wrote the note's kind.
     pub(super) fn noted(note: Note) -> Option<Self> {
         let kind = EventType::of_note(note.kind)?;
         let mut data = json!({

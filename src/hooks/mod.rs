@@ -1,4 +1,4 @@
-//! Webhooks: apps are told over HTTP of what happens, at least once, with the signatures of Standard Webhooks.
+//! Webhooks: events are delivered to apps over HTTP, at least once, with the signatures of Standard Webhooks.
 //!
 //! ```text
 //! settlings, receipts ── webhook_notes ──┐
@@ -7,8 +7,8 @@
 //!                  webhook_deliveries ── claim ─► sign ─► post ─► settle: taken · retry · failed (replay)
 //! ```
 //!
-//! Each webhook has a task of its own while something is due for it, a few requests in flight, and its own circuit breaker: one that is
-//! slow or hangs holds up nobody else, and no push.
+//! Each webhook has its own task while an event is due for it, a few concurrent requests, and its own circuit breaker. A slow receiver
+//! delays neither other receivers nor pushes.
 
 mod event;
 mod pack;

@@ -34,10 +34,10 @@ use bellwire_rules::classify::{Failure, Health, retry_after};
 use bellwire_rules::policy::breaker::{Breaker, Permission, State};
 use bellwire_rules::policy::{Layer, Phased, Place, Preset, Retry, Settings, Terms};
 
-/// When a webhook without a policy of its own is tried again: Amazon SNS's timetable of 50 retries in over six hours.
+/// Retry policy of a webhook that names none: Amazon SNS's schedule of 50 retries in over six hours.
 const DEFAULT_POLICY: Preset = Preset::CustomerManaged;
 
-/// How often it is looked for what is due.
+/// Interval of the search for due events.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// The same while the process rests and nothing is under way.
 const LOOK_AT_REST: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ const LOOK_AT_REST: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 8;
 /// Requests in flight of all webhooks together, at most: so much of their bodies is in memory.
 const AT_ONCE_OF_ALL: usize = 512;
-/// How long a receiver may take to answer, from when the request has a connection.
+/// Response timeout of a receiver, from the time the request has a connection.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A request starts within this time of its claim. Its answer then comes while its lease holds.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -56,8 +56,7 @@ const SPARED_AFTER: TimeDelta = TimeDelta::seconds(30);
 /// Breakers of receivers open for a shorter time than those of push services.
 const BREAKER: Settings =
     Settings { circuit_open: Duration::from_secs(10), circuit_open_max: Duration::from_secs(60), ..Settings::DEFAULT };
-/// What this process knows of a webhook is forgotten when nothing was due for it for so long. Where its breaker stands is in the
-/// database.
+/// Idle time after which this process drops its state of a webhook. The circuit breaker's state is in the database.
 const FORGOTTEN_AFTER: TimeDelta = TimeDelta::hours(1);
 /// A webhook that has taken nothing for so long is disabled.
 const DISABLED_AFTER: TimeDelta = TimeDelta::days(5);
@@ -100,11 +99,11 @@ struct Inner {
 
 type Lessor = Box<dyn Fn() -> Uuid + Send + Sync>;
 
-/// What this process knows of a webhook.
+/// State that this process keeps of a webhook.
 struct Line {
     breaker: Mutex<Breaker>,
     is_busy: AtomicBool,
-    /// Since when it fails, as far as is known here.
+    /// Time of the first failure since the last success, as far as this process observed it.
     failing_since: Mutex<Option<Timestamp>>,
 }
 
@@ -118,14 +117,14 @@ struct Receiver {
     line: Arc<Line>,
 }
 
-/// A right to make a request, to be used or given back.
+/// Permission for one request. Used by the request, or returned unused.
 #[derive(Debug, Clone, Copy)]
 enum Permit {
     Ordinary(u64),
     Probe,
 }
 
-/// A request and what came back. None: it was not sent.
+/// A request and its response. The response is `None` if the request was not sent.
 struct Answered {
     id: HookDeliveryId,
     lease: Uuid,
@@ -135,13 +134,13 @@ struct Answered {
 }
 
 enum NoAnswer {
-    /// It was not sent, or the receiver said that it did not take it.
+    /// The request was not sent, or the receiver refused it.
     Unsent,
     Failed(String),
 }
 
 impl Sender {
-    /// Nothing is sent before somebody asks for it.
+    /// Builds the sender. It sends nothing before [`Self::begin`].
     pub fn new(pool: PgPool, vault: Vault, clock: Clock, gateways: Gateways, metrics: Arc<Metrics>) -> Self {
         let places = Semaphore::new(AT_ONCE_OF_ALL);
         let (lines, lessor) = (Mutex::default(), OnceLock::new());
@@ -153,7 +152,7 @@ impl Sender {
         let _ = self.0.lessor.set(Box::new(lessor)); // nobody else sets it
     }
 
-    /// How many webhooks this process remembers something of.
+    /// Number of webhooks for which this process holds state.
     pub fn remembered(&self) -> usize {
         self.0.lines.lock().len()
     }
@@ -169,8 +168,7 @@ impl Sender {
         }
     }
 
-    /// Looks for what is due. Returns a task for each webhook that something is due for, that may be sent to, and that no task
-    /// of this process sends to yet.
+    /// Finds webhooks with due events that may be sent to and that no task of this process serves. Returns a task for each.
     pub async fn begin(&self) -> sqlx::Result<Vec<BoxFuture<'static, ()>>> {
         let now = self.0.clock.now();
         let due = webhooks::due(&self.0.pool, now).await?;
@@ -195,7 +193,7 @@ impl Sender {
         Ok(begun)
     }
 
-    /// What is known of a webhook here, with what others found out of it.
+    /// Returns the state of a webhook, updated by what other processes recorded.
     fn line(&self, target: &Target, now: Timestamp) -> Arc<Line> {
         let mut lines = self.0.lines.lock();
         let (line, due_at) = lines.entry(target.id).or_insert_with(|| {
@@ -265,7 +263,7 @@ async fn send_all(inner: Arc<Inner>, receiver: Receiver, _busy: Busy) {
         }
         if let Err(error) = inner.settle(&receiver, answered).await {
             // Their leases run out, and they are sent once more under the same ids.
-            warn!(%error, webhook = %receiver.target.id, "what a webhook's receiver said could not be written down");
+            warn!(%error, webhook = %receiver.target.id, "the response of a webhook's receiver could not be recorded");
             may_be_more = false;
         }
     }
@@ -367,7 +365,7 @@ impl Inner {
         })
     }
 
-    /// Writes down what came back, and draws conclusions for the webhook.
+    /// Records responses, and updates the webhook's circuit breaker and state.
     async fn settle(&self, receiver: &Receiver, answered: Vec<Answered>) -> sqlx::Result<()> {
         let now = self.clock.now();
         let (target, line) = (&receiver.target, &receiver.line);

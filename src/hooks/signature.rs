@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// What every written secret begins with.
+/// Prefix of an encoded secret (Standard Webhooks).
 const PREFIX: &str = "whsec_";
 /// Octets of a new secret; the specification asks for 24 to 64.
 const LEN: usize = 32;
@@ -40,7 +40,7 @@ impl Secret {
         Self(octets.into())
     }
 
-    /// Its octets, to be sealed.
+    /// Returns the raw bytes, to be sealed.
     pub(crate) fn expose(&self) -> &[u8] {
         &self.0
     }

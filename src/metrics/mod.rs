@@ -40,11 +40,11 @@ const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OP
 const LANES_MAX: usize = 100;
 
 named! {
-    /// What can be wrong with a retry token.
+    /// Faults of a retry token.
     pub enum TokenFault {
-        /// It does not fit its row: somebody changed it by hand. The delivery is dead.
+        /// The token does not match its row, so the row was changed by hand. The delivery is dead.
         Tampered = "tampered",
-        /// Its attempt was made already: somebody put the row back. It is dead.
+        /// The token's attempt was already made, so the row was restored by hand. The delivery is dead.
         Replayed = "replayed",
         /// It is right, but past its time. The row's state was read again.
         Late = "late",
@@ -74,7 +74,7 @@ macro_rules! metrics {
         }
 
         impl Metrics {
-            /// Registers every series.
+            /// Creates and registers all series.
             pub fn new() -> Arc<Self> {
                 let mut registry = Registry::with_prefix("bellwire");
                 let r = &mut registry;
@@ -105,7 +105,7 @@ metrics! {
     pub batches_open: Gauge = plain("batches_open", "Batches that this process holds open");
     pub claims: Counter = plain("claims", "Queue rows claimed");
     pub settle_fenced: Counter = plain("settle_fenced", "Rows that were already settled or taken over");
-    pub workers_ended: Counter = plain("workers_ended", "Workers that fell silent, and whose work this one took over");
+    pub workers_ended: Counter = plain("workers_ended", "Workers that missed their heartbeat and whose work this worker took over");
     pub settle_retries: Counter = plain("settle_retries", "Settling transactions that failed and are tried again");
     pub settle_seconds: Histogram = seconds("settle", "Time that a settling transaction took");
     pub lanes_held: Gauge = plain("lanes_held", "Lanes held by a gateway's throttling");
@@ -165,8 +165,8 @@ impl Metrics {
         self.requests.of(labels).inc();
     }
 
-    /// Shows these reliability metrics of the last hour instead of those before: those of the lanes in the worst state, so that series do not
-    /// grow with the apps.
+    /// Replaces the reliability metrics by those of the last hour. Only the lanes in the worst state are shown, so that the number of
+    /// series does not grow with the apps.
     pub fn show_slis(&self, lanes: &[LaneSums]) {
         self.slis.clear();
         self.sli_states.clear();
@@ -231,14 +231,14 @@ impl Metrics {
         self.webhook_requests[stands as usize].inc();
     }
 
-    /// Shows how many requests to receivers of webhooks wait, and the age of the oldest. They are of all webhooks together: series do not grow
-    /// with what apps make.
+    /// Sets the number of waiting webhook requests and the age of the oldest one. Both cover all webhooks, so that the number of series
+    /// does not grow.
     pub fn show_webhooks(&self, pending: i64, oldest: Duration) {
         self.webhooks_pending.set(pending);
         self.webhooks_oldest_pending_s.set(oldest.as_secs_f64());
     }
 
-    /// Says how many alerts of a kind are open.
+    /// Sets the number of open alerts of a kind.
     pub fn alerts_open(&self, kind: &'static str, n: i64) {
         self.alerts_open.of(KindLabel { kind }).set(n);
     }
@@ -303,7 +303,7 @@ fn webhook_requests(registry: &mut Registry, name: &str, help: &str) -> [Counter
     })
 }
 
-/// Where a tier or an ending stands among all of its kind: their numbers begin at 1.
+/// Returns the index of a tier or an ending among all of its kind, whose codes begin at 1.
 fn place(code: i16) -> usize {
     usize::try_from(code - 1).expect("numbers begin at 1")
 }

@@ -1,5 +1,4 @@
-//! What the system says of this process, under the names that every exporter of Prometheus uses. On systems without
-//! `/proc` there is nothing to tell.
+//! Metrics of this process, under the names that all Prometheus client libraries use. Empty on systems without `/proc`.
 
 use std::fs;
 use std::sync::atomic::AtomicU64;
@@ -56,7 +55,7 @@ impl Process {
     }
 }
 
-/// What `/proc/self/stat` says (proc_pid_stat(5)).
+/// Fields of `/proc/self/stat` (proc_pid_stat(5)).
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     cpu_ticks: u64,

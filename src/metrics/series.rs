@@ -34,7 +34,7 @@ impl<L: LabelSet, M: Clone + Default> Family<L, M> {
         self.series.write().entry(labels).or_default().clone()
     }
 
-    /// Removes all series.
+    /// Removes all series of this family.
     pub(super) fn clear(&self) {
         self.series.write().clear();
     }
@@ -77,7 +77,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a duration.
+    /// Adds a duration to the histogram, in seconds.
     pub fn observe(&self, seconds: f64) {
         let (sum, buckets) = &mut *self.0.lock();
         *sum += seconds;

@@ -21,7 +21,7 @@ use url::Url;
 use super::SCOPE;
 use crate::outbound::{ExchangeError, ExchangeFailure, Limits, OutboundClient, PlainHttp};
 
-/// Where spans go, beneath the endpoint.
+/// Path for spans, relative to the endpoint.
 const TRACES: &str = "v1/traces";
 pub(super) const METRICS: &str = "v1/metrics";
 /// Limits of a request. What the collector has not accepted in time is lost.
@@ -43,7 +43,7 @@ pub(super) enum Failure {
 pub(super) struct Collector {
     http: OutboundClient,
     endpoint: String,
-    /// Its name in logs: the URL's path may be a secret.
+    /// Host for logs: the URL's path may be a secret.
     host: String,
     headers: HeaderMap,
     failing: AtomicBool,
@@ -127,7 +127,7 @@ pub(super) fn resource_of(resource: &ResourceAttributesWithSchema) -> ResourceMe
     ResourceMessage { attributes: resource.attributes.0.clone(), ..ResourceMessage::default() }
 }
 
-/// By whom metrics are made.
+/// Instrumentation scope of metrics.
 pub(super) fn scope() -> InstrumentationScope {
     InstrumentationScope { name: SCOPE.to_owned(), ..InstrumentationScope::default() }
 }

@@ -5,7 +5,7 @@
 //!  metrics, read as often as the settings say ──► figures ────────────────────────┴──► collector
 //! ```
 //!
-//! Whoever makes a span never waits for the collector, and nothing is sent to it twice.
+//! Creating a span never waits for the collector, and nothing is sent twice.
 
 mod collector;
 mod figures;
@@ -32,12 +32,12 @@ use collector::{Collector, SpanSink, resource_of};
 pub use spans::Tracer;
 pub(crate) use spans::{DeliverySpan, Origin, Stage, current};
 
-/// By whom spans and metrics are made, within a service.
+/// Instrumentation scope of spans and metrics.
 const SCOPE: &str = "bellwire";
 const SPANS_WAITING_MAX: usize = 4_096;
 const SPANS_AT_ONCE: usize = 512;
 const GATHER: Duration = Duration::from_secs(2);
-/// How long a stop waits until what is left is handed over.
+/// Time limit for the last export at shutdown.
 const FLUSH_WITHIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
@@ -55,8 +55,8 @@ pub(crate) struct Settings {
     pub metrics_every: Duration,
 }
 
-/// Which requests are traced: the samplers of OpenTelemetry's specification. With those that are based on parents, a caller that is
-/// itself traced decides.
+/// Selection of traced requests: the samplers of OpenTelemetry's specification. With parent-based samplers, a caller's own sampling
+/// decision applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sampling {
     AlwaysOn,
@@ -144,7 +144,7 @@ impl Otlp {
         let _ = self.collector.send(collector::METRICS, &request).await;
     }
 
-    /// Hands over what is left, and `metrics` for the last time, within [`FLUSH_WITHIN`]. No span that is made later is told.
+    /// Exports the remaining spans and a last set of `metrics`, within [`FLUSH_WITHIN`]. Spans created later are dropped.
     pub(crate) async fn stop<'m>(&self, metrics: impl Future<Output = &'m Metrics>) {
         let provider = self.provider.clone();
         // It blocks until the SDK's thread is done.

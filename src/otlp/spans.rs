@@ -26,10 +26,10 @@ use opentelemetry_sdk::trace::{SdkTracer, Span};
 use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::named;
 
-/// Turns of one message that a worker traces before it reads the message anew, which it does once a minute: a campaign
-/// must not become ten million spans.
+/// Maximum number of traced attempts of one message, until a worker reads the message again, once a minute. A campaign must not become ten
+/// million spans.
 const TURNS_TRACED: u32 = 10;
-/// The header that tells of the caller's span (W3C Trace Context).
+/// Header with the caller's span (W3C Trace Context).
 const TRACEPARENT: &str = "traceparent";
 
 /// Makes spans, or does nothing where there is no collector. Cheap to clone.
@@ -43,7 +43,7 @@ struct On {
 }
 
 impl Tracer {
-    /// Does nothing.
+    /// Builds an exporter that records nothing.
     pub fn off() -> Self {
         Self(None)
     }
@@ -52,8 +52,8 @@ impl Tracer {
         Self(Some(On { tracer, clock }))
     }
 
-    /// The span of a request that begins now; none if it is not to be traced. `route` is the pattern, never the path. Only
-    /// from whoever shows a key is it believed what it belongs to: browsers must not decide what is traced.
+    /// Starts the span of a request. `None` if the request is not traced. `route` is the pattern, never the path. A caller's parent span is
+    /// accepted only with a key: browsers must not decide what is traced.
     pub(crate) fn request(&self, method: &Method, route: &str, headers: &HeaderMap) -> Option<RequestSpan> {
         let On { tracer, clock } = self.0.as_ref()?;
         let told = headers.get(TRACEPARENT).filter(|_| headers.contains_key(header::AUTHORIZATION));
@@ -126,7 +126,7 @@ pub(crate) struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// Lets `answering` be part of it: [`current`] tells of it there.
+    /// Runs `answering` within this span, so that [`current`] returns it there.
     pub(crate) fn around<F: Future>(&self, answering: F) -> impl Future<Output = F::Output> + use<F> {
         answering.with_context(self.context.clone())
     }
@@ -154,17 +154,17 @@ pub(crate) fn current() -> Option<String> {
 }
 
 named! {
-    /// What a delivery goes through in its turn.
+    /// Stages of one delivery attempt.
     pub(crate) enum Stage {
         /// It is taken out of the database, and its recipient is opened.
         Claim = "claim",
         /// It waits for its turn.
         Wait = "wait",
-        /// Its payload is rendered, signed for and encrypted.
+        /// Rendering, signing and encryption of the payload.
         Seal = "seal",
         /// It is at the gateway.
         Post = "POST",
-        /// Its outcome is written.
+        /// Recording of the outcome.
         Settle = "settle",
     }
 }
@@ -195,7 +195,7 @@ impl DeliverySpan {
         }]);
     }
 
-    /// Says what became of the delivery in this turn.
+    /// Sets the attempt's outcome.
     pub(crate) fn conclude(&mut self, outcome: &'static str) {
         self.span.set_attribute(KeyValue::new("bellwire.outcome", outcome));
     }
@@ -239,7 +239,7 @@ fn parse(traceparent: &str) -> Option<SpanContext> {
     Some(context.span().span_context().clone()).filter(SpanContext::is_valid)
 }
 
-/// A method's name, of those that there are: whoever calls could make up others without end.
+/// Returns the name of a standard method. Other methods share one name, since a caller could invent any number.
 fn name_of(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -1,5 +1,5 @@
-//! Lists by id, page by page in both directions, the newest first: a page begins beyond a row's key, so it stays where it is while
-//! rows come and go, and the last page costs as much as the first.
+//! Lists by id, with pages in both directions, the newest row first. A page begins beyond a row's key, so it stays in place while
+//! rows are added and deleted, and the last page costs as much as the first.
 
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ pub(crate) enum Towards {
 }
 
 impl Towards {
-    /// How keys compare with the one that the page lies beyond.
+    /// Returns the comparison of keys with the one that the page lies beyond.
     pub(crate) fn comparison(self) -> &'static str {
         match self {
             Self::Older => " < ",
@@ -28,7 +28,7 @@ impl Towards {
     }
 }
 
-/// Which rows of a list are wanted: those nearest to a key, in one direction. They come the nearest first.
+/// Rows of a list nearest to a key, in one direction, the nearest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Keyset {
     pub towards: Towards,
@@ -61,8 +61,8 @@ pub(crate) fn key_of(number: i32) -> Uuid {
     Uuid::from_u128(u128::from(number.unsigned_abs()))
 }
 
-/// Runs one of sqlx's macros that read a page, in the page's direction. In its text, which is a list of literals, `<` and `DESC` turn round
-/// where newer rows are wanted: so each direction has a statement of its own, which is checked when it is compiled, and goes by index.
+/// Runs one of sqlx's macros that read a page, in the page's direction. In its text, which is a list of literals, `<` and `DESC`
+/// are reversed for newer rows. So each direction has its own statement, which is checked at compile time and uses an index.
 macro_rules! paged {
     ($page:expr, $macro:ident!($($row:ident,)? [$($text:tt)+] $(, $arg:expr)* $(,)?).$fetch:ident($executor:expr)) => {
         match $page.towards {

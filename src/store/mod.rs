@@ -1,12 +1,12 @@
 //! All SQL, in rooms by what they keep. One file for each group of tables; functions are named after the transition that
 //! they make.
 //!
-//! Here: telling errors that pass from errors that stay. [`connections`] says how connections are opened,
-//! [`schema`](operations::schema) where in a database all of it lies.
+//! This file distinguishes temporary errors from permanent ones. [`connections`] opens connections, and
+//! [`schema`](operations::schema) defines the place of all data in a database.
 //!
 //! # The order of locks
 //!
-//! Whoever changes several rows in one transaction locks them in this order, so that no two wait for each other:
+//! A transaction that changes several rows locks them in this order, so that no two wait for each other:
 //!
 //! 0. `workers`, where one is [ended](operations::takeover); `campaigns` by id, with their runs and parts
 //! 0. `subscription_holds` by subscription; `gone_watches` by lane, with their `gone_suspects`
@@ -21,14 +21,14 @@
 //! 7. `webhooks` by id, and `apps` for what they hear
 //! 8. `alerts`, and last [`events`](outcomes::events), which are shared by everything that happens within a minute
 //!
-//! Whoever [adds to or forgets `habits`](audience::habits) waits for an advisory lock and holds it to the end: whoever has that takes no
-//! lock of 0 to 5 any more.
+//! A transaction that [adds to or deletes `habits`](audience::habits) waits for an advisory lock and holds it to its end. It
+//! takes no lock of 0 to 5 after it.
 //!
-//! Rows that many transactions add to come late, so that they are held for a short time. [`tally`](outcomes::tally) writes 6. What figures
-//! over time and [webhooks](hooks) are told is [noted](outcomes::notes) at any place: rows that are only inserted keep nobody waiting.
-//! Parts of one statement have no order of their own (Postgres runs those that nothing refers to backwards): where one
-//! statement writes both, the later refers to the earlier. What collides all the same is undone by Postgres and
-//! [runs again](operations::retrying).
+//! Rows that many transactions add to come late, so that they are locked for a short time. [`tally`](outcomes::tally) writes 6.
+//! Data for metrics over time and [webhooks](hooks) are [noted](outcomes::notes) at any place, because inserted rows block no
+//! other transaction. Parts of one statement have no order of their own (Postgres runs unreferenced ones backwards): where one
+//! statement writes both, the later part refers to the earlier. Remaining collisions are rolled back by Postgres and [run
+//! again](operations::retrying).
 
 pub(crate) mod audience;
 pub(crate) mod campaigns;
@@ -71,10 +71,10 @@ pub async fn database_now(executor: impl PgExecutor<'_>) -> Result<Timestamp, sq
     sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(executor).await
 }
 
-/// Whether the same work may succeed when it is tried again: the connection was lost, Postgres stops or is short of
-/// something, or the transaction ran into another one. Anything else fails the same way every time.
+/// Whether the same work may succeed later: the connection was lost, Postgres is stopping or short of resources, or the
+/// transaction collided with another one. Other errors fail in the same way each time.
 ///
-/// After a lost connection the transaction may have been committed: whoever repeats it needs a fence.
+/// After a lost connection the transaction may have been committed, so a repetition needs a fence.
 pub fn is_transient(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| is_transient_state(&code)),
@@ -94,8 +94,8 @@ pub(crate) fn is_transient_cause(error: &anyhow::Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref()).any(is_transient)
 }
 
-/// Whether a machine of Citus may just have been lost in the middle of a statement, which it reports as an internal error: as it does some
-/// others, a row that COPY is refused there among them.
+/// Whether a machine of Citus may have been lost in the middle of a statement, which it reports as an internal error, like some
+/// other errors, such as a row that COPY refuses there.
 pub(crate) fn may_be_lost_machine(error: &sqlx::Error) -> bool {
     let is_internal = error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "XX000");
     is_internal && connections::engine::is_distributed()

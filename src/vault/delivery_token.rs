@@ -1,5 +1,5 @@
-//! What a push carries so that it is known again: the id by which a browser drops repeats, and the token with which its service
-//! worker reports. Both are computed, and neither is stored.
+//! Identifiers within a push: the id by which a browser drops repeats, and the token with which its service worker reports. Both are
+//! computed and neither is stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::{Purpose, Vault};
 use bellwire_core::id::{MessageId, SubscriptionId};
 
-/// The delivery id in a plaintext: the same on every repeat to the same browser, also after it re-subscribed, since
-/// `origin` outlives the subscription. It says nothing about either to a page that sees it.
+/// Returns the delivery id in a plaintext. It is equal for every repeat to the same browser, also after the browser subscribed again, since
+/// `origin` outlives the subscription. It reveals neither message nor subscription to a page.
 pub fn delivery_id(vault: &Vault, message: MessageId, origin: SubscriptionId) -> [u8; 16] {
     truncated_mac(vault, Purpose::DeliveryId, message, origin)
 }
@@ -27,7 +27,7 @@ pub fn receipt_token(vault: &Vault, message: MessageId, subscription: Subscripti
     token
 }
 
-/// Whom a receipt is about, if we made its token. The time it takes does not depend on where a forged one differs.
+/// Returns the delivery that a receipt is about, if this server made its token. Verification takes constant time.
 pub(crate) fn parse_receipt(vault: &Vault, token: &str) -> Option<(MessageId, SubscriptionId)> {
     if token.len() != 64 {
         return None;

@@ -1,10 +1,9 @@
 //! Retry tokens: what waits in `queue` is signed, so that a row changed by hand is never sent.
 //!
-//! A token covers the delivery (message and subscription), how many retries it had, and when its policy wants it sent.
-//! Endpoint and payload need no place in it: both are sealed for exactly that subscription and that message
-//! ([`super`]), and neither can be swapped without failing to open. Lane and tier are compared with the
-//! subscription's and the message's own. `due_at` and `lease` are not signed: they
-//! change with every claim, and say nothing about what is sent.
+//! A token covers the delivery (message and subscription), its number of retries, and the time its policy scheduled. Endpoint and payload
+//! are not included: both are sealed for exactly that subscription and message ([`super`]), and a swapped one does not open. Lane and tier
+//! are compared with those of subscription and message. `due_at` and `lease` are not signed: they change with every claim and do not affect
+//! the content.
 
 use std::time::Duration;
 
@@ -12,17 +11,17 @@ use super::{SIGNATURE_LEN, Vault};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{MessageId, SubscriptionId};
 
-/// Tells these signatures from any others.
+/// Domain separation of these signatures.
 const KIND: &[u8] = b"retry";
 
-/// What a token says of a delivery that waits.
+/// State of a waiting delivery that a token covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Queued {
     pub message: MessageId,
     pub subscription: SubscriptionId,
     /// Attempts that a retry followed.
     pub retries: u32,
-    /// When the policy wants it sent; whole microseconds count, as Postgres stores them.
+    /// Time scheduled by the policy, in whole microseconds as in Postgres.
     pub scheduled_at: Timestamp,
 }
 
@@ -36,8 +35,8 @@ impl Queued {
         vault.has_signed(&self.octets(), token)
     }
 
-    /// Whether the token is older than `retryTokenTtlSec`: right, but the server was down, or the delivery held, for so
-    /// long that its state is read again before it is sent.
+    /// Returns whether the token is older than `retryTokenTtlSec`. It is valid, but the server was down or the delivery held for so long
+    /// that its state is read again before it is sent.
     pub(crate) fn is_late(&self, now: Timestamp, ttl: Duration) -> bool {
         self.scheduled_at + ttl < now
     }

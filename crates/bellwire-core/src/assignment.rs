@@ -1,5 +1,5 @@
-//! What a browser's person and time zone were before they changed. A run of a campaign assigns browsers by what they were when it was
-//! due, so that a login or a journey between two of its messages moves no browser from one message to another.
+//! Former person and time zone of a browser. A run of a campaign assigns browsers by their values at its due time, so a login or
+//! a journey between two of its messages moves no browser from one message to another.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub const CHANGES_MAX: i32 = 16;
 pub struct Former {
     /// Time of the change, in microseconds since 1970.
     pub until: i64,
-    /// The value.
+    /// Former value.
     pub was: FormerValue,
 }
 
@@ -24,22 +24,22 @@ pub struct Former {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FormerValue {
-    /// Its time zone. None: it named none.
+    /// Time zone of the browser. `None`: it reported none.
     Timezone(Option<String>),
-    /// Its user. None: it belonged to no user, so that the browser itself was the person.
+    /// User of the browser. `None`: it had no user, so the browser itself was the person.
     User(Option<FormerUser>),
 }
 
 /// A user who has left a browser, without their id.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FormerUser {
-    /// As in [`Person`](super::person::Person).
+    /// Id of the [`Person`](super::person::Person).
     pub person: Uuid,
-    /// In which part of ten thousand they lie, by the salts of the campaigns that were under way.
+    /// Positions of the person, in ten-thousandths, by the salts of the campaigns that were running.
     pub parts: BTreeMap<String, u16>,
 }
 
-/// What differed at a time from what holds now.
+/// Values at a time that differ from the current ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Assigned<'a> {
     /// The time zone. Outer none: it has not changed since.

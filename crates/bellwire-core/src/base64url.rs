@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
-/// Writes octets.
+/// Encodes octets without padding.
 pub fn encode(octets: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(octets)
 }

@@ -1,5 +1,5 @@
-//! The only `now()` in the process. SQL never asks for the time: it is handed what this clock says, and this clock
-//! follows the database's, so that replicas with wrong clocks of their own still agree.
+//! The only `now()` in the process. SQL statements get the time of this clock as a parameter. The clock follows that of the
+//! database, so that replicas with wrong clocks agree.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,13 +13,14 @@ use uuid::{ContextV7, Uuid};
 /// A point in time, always UTC.
 pub type Timestamp = DateTime<Utc>;
 
-/// A fresh UUIDv7 of a time other than the present: for rows that are made many at once. Twelve bits tell the quarter of a
-/// microsecond within the millisecond (RFC 9562 section 6.2, method 3), so that ids of different times are in the times' order.
+/// Returns a fresh UUIDv7 of another time than the present, for many rows at once. Twelve bits are the quarter of a microsecond
+/// within the millisecond (RFC 9562 section 6.2, method 3), so ids are in the order of their times.
 pub fn uuid_of(at: Timestamp) -> Uuid {
     uuid_from(at, rand::random())
 }
 
-/// The UUIDv7 of a time and of what it names: a transaction that is repeated, after a failover say, makes the same id again.
+/// Returns the UUIDv7 of a time and of the named object. A transaction that is repeated, after a failover for example, makes the
+/// same id again.
 pub fn derived_uuid_of(at: Timestamp, named: &[&[u8]]) -> Uuid {
     let mut hash = Sha256::new();
     for part in named {
@@ -67,7 +68,7 @@ impl Clock {
         Self { micros: Arc::new(AtomicI64::new(micros)), stub, ids: Arc::new(Mutex::new(ContextV7::new())) }
     }
 
-    /// The system's clock, until [`follow`](Self::follow) is told otherwise.
+    /// The system's clock, until [`follow`](Self::follow) sets an offset.
     pub fn system() -> Self {
         Self::new(0, false)
     }

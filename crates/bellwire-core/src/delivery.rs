@@ -37,7 +37,7 @@ numbered!(ReceiptKind, 0);
 pub enum Tier {
     /// One-time codes, payments: reserved capacity, never batched or held.
     Transactional,
-    /// Campaigns, announcements.
+    /// Campaigns and announcements.
     Promotional,
     /// Nudges, digests: the lowest weight.
     Engagement,
@@ -111,15 +111,15 @@ named! {
     ///
     /// The numbers are stored in `attempts.ending` and never change their meaning.
     pub enum Ending {
-        /// The gateway took it (2xx). It does not say that anybody saw it.
+        /// The gateway accepted it (2xx). This does not prove that a person saw it.
         Accepted = "accepted" (1),
         /// The attempt failed and another one was scheduled.
         Retry = "retry" (2),
-        /// The subscription does not exist any more.
+        /// The subscription no longer exists.
         Gone = "gone" (3),
         /// The time to live of the message ended first.
         Expired = "expired" (4),
-        /// Given up; a dead letter tells why.
+        /// Failed for good. A dead letter has the reason.
         Dead = "dead" (5),
         /// The message was cancelled, or the subscriber unsubscribed.
         Cancelled = "cancelled" (6),

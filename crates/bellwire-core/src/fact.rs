@@ -1,4 +1,4 @@
-//! What figures over time count. Every fact has a number, by which `rollup_notes.fact` and `rollups.facts` know it.
+//! Facts that metrics over time count. Each fact has a number in `rollup_notes.fact` and `rollups.facts`.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use crate::delivery::{Ending, ReceiptKind};
 use crate::named;
 
 named! {
-    /// What a gateway answered, as far as a dashboard needs it.
+    /// Class of a gateway's response, as detailed as a dashboard needs it.
     pub enum StatusClass {
-        /// 2xx.
+        /// Status 2xx: accepted.
         Success = "2xx",
-        /// 3xx.
+        /// Status 3xx: a redirect.
         Redirect = "3xx",
-        /// 404 and 410: the subscription does not exist any more.
+        /// 404 and 410: the subscription no longer exists.
         Gone = "gone",
-        /// 429.
+        /// Status 429: throttled.
         Throttled = "429",
-        /// Any other 4xx.
+        /// Any other status 4xx.
         Refused = "4xx",
-        /// 5xx and anything that is no class of HTTP.
+        /// 5xx, and statuses that are no class of HTTP.
         Failed = "5xx",
         /// No answer: refused, reset or timed out.
         None = "none",
@@ -41,15 +41,15 @@ impl StatusClass {
 }
 
 named! {
-    /// Why a subscription is not active any more.
+    /// Reason why a subscription is no longer active.
     pub enum Loss {
-        /// Its gateway said so.
+        /// Its gateway reported it as gone.
         Gone = "gone",
-        /// Its browser or the site did.
+        /// Its browser or the site unsubscribed it.
         Unsubscribed = "unsubscribed",
         /// Another one of the same browser took over, which counts as won.
         Replaced = "replaced",
-        /// Its own time was over.
+        /// Its expiration time passed.
         Expired = "expired",
         /// It was refused too often.
         Suspended = "suspended",
@@ -65,8 +65,8 @@ const WAITED: usize = 100;
 
 pub(crate) const FACTS: usize = WAITED + WAITS;
 
-/// Something that happened to a delivery or a subscription. The numbers are stored and never change their meaning; the
-/// triggers of `subscriptions` know those of wins and losses, too.
+/// Event of a delivery or a subscription. The numbers are stored and never change their meaning. The triggers of `subscriptions`
+/// contain those of wins and losses, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
     /// A delivery ended this way; [`Retry`](Ending::Retry): an attempt failed that another one follows.
@@ -77,7 +77,7 @@ pub enum Fact {
     ReceiptAsked,
     /// The first receipt of this kind came for a delivery.
     Receipt(ReceiptKind),
-    /// A subscription became active: a new one, or one that came back.
+    /// A subscription became active: a new one, or one that returned.
     Won,
     /// A subscription ended for this reason.
     Lost(Loss),
@@ -94,7 +94,7 @@ impl Fact {
         lone.chain(answers).chain(later).chain((0..WAITS).map(Self::Waited))
     }
 
-    /// Its number as a place among all: below [`FACTS`].
+    /// Index of its number among all facts: below [`FACTS`].
     pub fn place(self) -> usize {
         match self {
             Fact::Ended(ending) => ending as usize,
@@ -171,8 +171,8 @@ impl Counts {
         counted.map(|(place, n)| (stored(place), i64::try_from(*n).unwrap_or(i64::MAX)))
     }
 
-    /// The wait in seconds that so great a share of accepted deliveries did not exceed: within 19 % of it, from 10 ms to 33
-    /// hours; what is shorter or longer reads as these. None without any.
+    /// Returns the wait in seconds that this share of accepted deliveries did not exceed. The error is at most 19 %, from 10 ms
+    /// to 33 hours, to which other values are clamped. `None` without deliveries.
     pub fn wait_quantile(&self, share: f64) -> Option<f64> {
         let classes = &self.0[WAITED..];
         let all: u64 = classes.iter().sum();

@@ -1,4 +1,4 @@
-//! What a person does with the messages they are shown: figures that do not grow, whatever is added to them.
+//! Engagement of a person with displayed messages: values of constant size, whatever is added.
 
 use chrono::TimeDelta;
 
@@ -10,7 +10,7 @@ const UNCLICKED_MAX: i16 = 1_000;
 /// So many of the last messages are remembered: another browser of the same person may display one of them later.
 const RECENT_KEPT: usize = 8;
 
-/// For so long it is remembered what somebody's own hour was before: longer than a campaign takes for the hours of a day.
+/// Time for which a person's former own hour is stored: longer than a campaign takes for the hours of a day.
 const FORMER_HOURS_KEPT_FOR: TimeDelta = TimeDelta::days(7);
 /// So many changes of it are remembered. Who goes to and fro more often may get a campaign twice, or never.
 const FORMER_HOURS_MAX: usize = 16;
@@ -18,44 +18,44 @@ const FORMER_HOURS_MAX: usize = 16;
 /// Something that a browser of a person reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reaction {
-    /// To which message.
+    /// Message of the report.
     pub message: MessageId,
     /// Whether it was clicked; else it was displayed.
     pub is_click: bool,
-    /// When it was reported.
+    /// Time of the report.
     pub at: Timestamp,
-    /// Which hour of the day, 0 to 23, it was there.
+    /// Hour of the day, 0 to 23, in the person's zone.
     pub hour: u8,
 }
 
-/// What is known of a person.
+/// Stored engagement of a person.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Habits {
-    /// When they clicked last. None: never.
+    /// Time of the last click. `None`: never.
     pub clicked_at: Option<Timestamp>,
     /// Messages that were displayed to them since, at most 1,000. One counts once, however many of their browsers display it.
     pub unclicked: i16,
-    /// When the first of these was displayed, and the last. None: there are none.
+    /// Times of the first and the last display among these. `None` without any.
     pub unclicked_between: Option<(Timestamp, Timestamp)>,
     /// The last messages, the newest first.
     pub recent: Vec<MessageId>,
-    /// When they click.
+    /// Hours of the day of the clicks.
     pub hours: Hours,
-    /// What their own hour was before it changed, the oldest first: the last 16 changes within a week.
+    /// Former own hours, the oldest first: the last 16 changes within a week.
     pub former_hours: Vec<FormerHour>,
 }
 
-/// What somebody's own hour was for a time.
+/// Former own hour of a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormerHour {
-    /// When it became known that it is another one.
+    /// Time at which another hour replaced it.
     pub until: Timestamp,
     /// The hour of the day; none: too little was known.
     pub hour: Option<u8>,
 }
 
 impl Habits {
-    /// Those of whom nothing is known.
+    /// Engagement of a person without reports.
     pub const NONE: Self = Self {
         clicked_at: None,
         unclicked: 0,
@@ -95,7 +95,7 @@ impl Habits {
         }
     }
 
-    /// At which hour of the day they click most, as it was known at a time within the last week.
+    /// Returns the hour of the day with most clicks, as it was known at a time within the last week.
     pub fn own_hour_at(&self, at: Timestamp) -> Option<u8> {
         let former = self.former_hours.iter().find(|former| former.until > at);
         former.map_or_else(|| self.hours.best(), |former| former.hour)
@@ -107,12 +107,12 @@ impl Habits {
     }
 }
 
-/// At which hours of the day somebody clicks. Old clicks fade as new ones come.
+/// Clicks of a person by hour of the day. Old clicks fade as new ones arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hours(pub [u8; 24]);
 
 impl Hours {
-    /// Clicks that say something of the hour: one or two may be chance.
+    /// Minimum clicks for an own hour: one or two may be chance.
     const ENOUGH: u32 = 5;
     /// At so many all are halved.
     const MAX: u32 = 100;
@@ -131,8 +131,8 @@ impl Hours {
         }
     }
 
-    /// The hour in and around which there are the most clicks: those of the hours before and after count half, since nobody keeps
-    /// to the minute. Of several the earliest. None: too few are known.
+    /// Returns the hour with most clicks in and around it. Clicks of the adjacent hours count half, because people are not
+    /// punctual. Of several hours, the earliest. `None` with too few clicks.
     pub fn best(self) -> Option<u8> {
         if self.sum() < Self::ENOUGH {
             return None;

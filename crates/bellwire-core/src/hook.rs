@@ -8,8 +8,8 @@ use crate::named;
 const RECEIPTS_FROM: i16 = 20;
 
 impl EventType {
-    /// What a note of that kind tells: the [code](Ending::code) of how a delivery ended, or 20 and the
-    /// [code](ReceiptKind::code) of a receipt.
+    /// Returns the event of a kind of note: the [code](Ending::code) of an ending, or 20 and the [code](ReceiptKind::code) of a
+    /// receipt.
     pub fn of_note(kind: i16) -> Option<Self> {
         if let Some(receipt) = ReceiptKind::from_code(kind - RECEIPTS_FROM) {
             return Some(match receipt {
@@ -30,7 +30,7 @@ impl EventType {
     }
 }
 
-/// The kinds of notes that somebody is told of: a bit each. None: nothing has to be noted.
+/// Kinds of notes that webhooks receive, one bit each. Empty: no note is stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Heard(pub i32);
 
@@ -66,9 +66,9 @@ named! {
 named! {
     /// Reason why a webhook is disabled.
     pub enum DisabledWhy {
-        /// Somebody wanted it so.
+        /// By request of a caller.
         Asked = "asked",
-        /// Its receiver answered 410: it is gone.
+        /// Its receiver responded with 410: it is gone.
         Gone = "gone",
         /// It has failed for days.
         Failing = "failing",
@@ -76,7 +76,7 @@ named! {
 }
 
 named! {
-    /// Where a request to a webhook's receiver stands.
+    /// State of a request to a webhook's receiver.
     #[cfg_attr(feature = "openapi", schema(as = WebhookDeliveryState))]
     pub enum DeliveryState {
         /// It is sent when it is due.

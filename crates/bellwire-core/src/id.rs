@@ -1,4 +1,4 @@
-//! Typed identifiers: a UUIDv7 behind a prefix that says what it names (`sub_0192…`).
+//! Typed identifiers: a UUIDv7 after a prefix that names the type (`sub_0192…`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ macro_rules! typed_ids {
         }
 
         impl $name {
-            /// What stands before the UUID in the written form.
+            /// Prefix of the UUID in the written form.
             pub const PREFIX: &'static str = $prefix;
         }
 
@@ -112,17 +112,17 @@ typed_ids! {
     IdentityKeyId = "ik_",
     /// A delivery that ended in failure.
     DeadLetterId = "dl_",
-    /// Something done to dead letters, as the trail tells it.
+    /// Action on dead letters, as the trail records it.
     ActionId = "act_",
     /// A user's being forgotten.
     ErasureId = "ers_",
     /// A file of subscriptions on its way in.
     ImportId = "imp_",
-    /// What was taken out of an app.
+    /// Export of an app.
     ExportId = "exp_",
-    /// Something that webhooks are told.
+    /// Event for webhooks.
     EventId = "evt_",
-    /// Something that somebody did, as the audit log tells it.
+    /// Entry of the audit log.
     EntryId = "aud_",
     /// Something that an operator has to look at.
     AlertId = "al_",

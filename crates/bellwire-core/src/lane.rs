@@ -4,15 +4,15 @@
 use super::named;
 
 named! {
-    /// A push service.
+    /// Push service of a browser.
     pub enum Gateway {
         /// Google's Firebase Cloud Messaging: Chrome and most of its relatives.
         Fcm = "fcm",
-        /// Mozilla's autopush: Firefox.
+        /// Mozilla's autopush, for Firefox.
         Mozilla = "mozilla",
         /// Windows Notification Service: Edge on Windows.
         Wns = "wns",
-        /// Apple: Safari.
+        /// Apple's service, for Safari.
         Apple = "apple",
         /// Any other host that an app lets in: UnifiedPush, a private autopush.
         Other = "other",

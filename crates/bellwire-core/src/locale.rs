@@ -47,8 +47,9 @@ fn longest(name: &str) -> Option<Locale> {
     }
 }
 
-/// Languages that a tag may be served in, the nearest first, each with its likely script and region (CLDR): `zh-TW` is `zh-Hant-TW`, `iw`
-/// is `he-Hebr-IL`, and after `es-Latn-MX` comes `es-Latn-419`. Empty: the tag names no language.
+/// Returns the languages that a tag may be served in, the nearest first, each with its likely script and region (CLDR). For
+/// example, `zh-TW` is `zh-Hant-TW`, `iw` is `he-Hebr-IL`, and `es-Latn-419` follows `es-Latn-MX`. Empty: the tag names no
+/// language.
 pub fn served_by(tag: &str) -> Vec<String> {
     let Some(wanted) = canonical(tag) else { return Vec::new() };
     let mut chain = vec![likely(wanted.clone())];

@@ -1,4 +1,4 @@
-//! What is seen in the log beyond what a process was started with. No I/O.
+//! Temporary log level in addition to that of the start. No I/O.
 
 use std::fmt;
 
@@ -8,10 +8,10 @@ const DIRECTIVES_MAX: usize = 10;
 const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 /// The crate whose lines are meant where nothing is named.
 const OURS: &str = "bellwire";
-/// What else may be named: it logs statements, and no values.
+/// Another module that may be named: it logs statements without values.
 const STATEMENTS: &str = "sqlx";
 
-/// Why a filter is none, for whoever wrote it.
+/// Error of a filter, for the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WrongFilter {
     /// The filter is empty, too long, or has too many parts.

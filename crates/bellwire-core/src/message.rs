@@ -1,5 +1,5 @@
-//! What a message says: a structured notification, or a payload for the page's own handler. Values of these types may
-//! come straight from a request, so [`Content::validate`] is asked before anything is stored.
+//! Content of a message: a structured notification, or a payload for the page's own handler. Values of these types may come
+//! directly from a request, so [`Content::validate`] runs before anything is stored.
 
 mod links;
 mod payload;
@@ -18,20 +18,19 @@ use crate::named;
 use crate::origin::is_this_machine;
 
 named! {
-    /// What its sender wants done with a message, as stored in `messages.state`. Whether it is done is not a state but a
-    /// fact about cursors, batches and queue rows: none is left.
+    /// Order of the sender for a message, as stored in `messages.state`. Completion is not a state: a message is done when it has
+    /// no cursors, batches and queue rows.
     pub enum MessageState {
-        /// Nobody sets it: a message for later is `sending`, and nothing of it is due.
+        /// Never stored: a scheduled message is `sending`, and none of its deliveries is due.
         Scheduled = "scheduled",
-        /// Whatever is due goes out. Accepting it sets it (`store::queue::sending`), and so does resuming it
-        /// (`store::queue::steering`).
+        /// Due deliveries are sent. Set by acceptance (`store::queue::sending`) and by resuming (`store::queue::steering`).
         Sending = "sending",
         /// Nothing goes out until it is resumed: cursors and queue rows are due at infinity. Its sender sets it
         /// (`store::queue::steering`). Its time to live keeps running; when it is over, maintenance ends what is parked as
         /// expired (`store::operations::sweeps`).
         Paused = "paused",
-        /// Nothing goes out any more, for good. Its sender sets it, or the removal of its app. Cursors go at once, and what
-        /// waits ends as cancelled (`store::queue::steering`).
+        /// No delivery is sent any further. Set by the sender, or by the deletion of its app. Cursors end at once, and waiting
+        /// deliveries end as cancelled (`store::queue::steering`).
         Cancelled = "cancelled",
     }
 }
@@ -76,26 +75,26 @@ pub const ENVELOPE_MEMBER: &str = "bellwire";
 pub struct Problem {
     /// RFC 6901 pointer into the message, such as `/content/actions/0/title`.
     pub pointer: String,
-    /// What is wrong and what is allowed, never the value itself.
+    /// The fault and the rule, never the value itself.
     pub detail: String,
 }
 
-/// What a message says, in the form that is sealed into `messages.content`. `Debug` shows its kind only.
+/// Content of a message, in the form that is sealed into `messages.content`. `Debug` shows its kind only.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Content {
     /// A notification that browsers and our service worker show by themselves.
     Notification {
-        /// What is sent normally.
+        /// Normal notification.
         content: Box<Notification>,
-        /// What is sent where a gateway finds `content` too large.
+        /// Notification for gateways that refuse `content` as too large.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         compact: Option<Box<Notification>>,
     },
     /// Octets for the page's own push handler.
     Raw {
-        /// The octets.
+        /// Payload for the page's own handler.
         payload: Payload,
         /// Whether our envelope is put around them. Without it they arrive untouched, and receipts stay unknown.
         envelope: bool,
@@ -112,8 +111,7 @@ pub struct Notification {
     /// Text below it, up to 2,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Where a click leads: `https:`, or a path on the site, which is the first of the app's origins. Without it, the site's
-    /// root.
+    /// Target of a click: `https:`, or a path on the site, which is the first of the app's origins. By default the site's root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// URL of a small picture beside the text.
@@ -169,14 +167,14 @@ pub struct Notification {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Action {
-    /// Its name, which a click reports. Unique within the notification.
+    /// Name, reported with a click. Unique within the notification.
     pub action: String,
-    /// Its text.
+    /// Text of the button.
     pub title: String,
     /// URL of a small picture beside the text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<String>,
-    /// Where it leads. Without it, where the notification leads.
+    /// Target of a click. By default that of the notification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -188,9 +186,9 @@ pub struct Action {
 pub enum Direction {
     /// As the browser finds.
     Auto,
-    /// Left to right.
+    /// Text from left to right.
     Ltr,
-    /// Right to left.
+    /// Text from right to left.
     Rtl,
 }
 
@@ -262,7 +260,7 @@ impl Notification {
         }
     }
 
-    /// Refuses what is wrong whatever the texts say. False: there are so many buttons that it is not worth looking at them.
+    /// Checks the form, independently of the texts. Returns false if the number of buttons is so high that they are not checked.
     pub fn check_form(&self, at: &str, problems: &mut Vec<Problem>) -> bool {
         let mut refuse = |member: &str, detail: String| problems.push(problem(&format!("{at}/{member}"), detail));
         if let Some(data) = &self.data {
@@ -285,7 +283,7 @@ impl Notification {
         self.actions.len() <= ACTIONS_MAX
     }
 
-    /// What is wrong with a button's name, if an earlier one has it.
+    /// Returns the fault of a button's name that an earlier button has, too.
     pub fn repeated_action(&self, i: usize, at: &str) -> Option<Problem> {
         let is_repeated = self.actions[..i].iter().any(|earlier| earlier.action == self.actions[i].action);
         is_repeated.then(|| problem(&format!("{at}/actions/{i}/action"), "is the name of an earlier action too"))
@@ -330,8 +328,8 @@ pub fn is_language_tag(lang: &str) -> bool {
         && lang.split('-').all(|part| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric()))
 }
 
-/// What is wrong with a link or picture: it must work from a page on https, so it is https itself (plain http only on
-/// the developer's own machine) or a path on the site.
+/// Returns the fault of a link or picture. It must work from a page on https, so it is https itself (plain http only on the
+/// developer's own machine) or a path on the site.
 pub fn unfit_url(url: &str) -> Option<String> {
     if url.len() > URL_MAX {
         return Some(format!("may have at most {URL_MAX} octets"));

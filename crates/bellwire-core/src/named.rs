@@ -1,7 +1,8 @@
 //! Enums whose values go by one name everywhere: a text column of the database, JSON, the OpenAPI description and logs.
 
-/// Declares an enum of names. It reads and writes a `text` column, whose `CHECK` knows the same names, and JSON; whoever
-/// reads a name that is none of them gets an error. A number behind a name is the value's discriminant. (A `tt`, not a `literal`: utoipa does not see through the latter.)
+/// Declares an enum of names. It reads and writes JSON and a `text` column, whose `CHECK` has the same names. An unknown name is
+/// an error. A number after a name is the discriminant. (It is a `tt`, not a `literal`, because utoipa does not resolve the
+/// latter.)
 #[macro_export]
 macro_rules! named {
     (
@@ -19,7 +20,7 @@ macro_rules! named {
         }
 
         impl $Enum {
-            /// Every value.
+            /// All values.
             $vis const ALL: [Self; [$($name),+].len()] = [$(Self::$Variant),+];
 
             /// The name used in the database, JSON, metrics and logs.
@@ -29,7 +30,7 @@ macro_rules! named {
                 }
             }
 
-            /// Its names, as they are listed to whoever used another one.
+            /// Returns the names as a list, for errors about unknown names.
             #[allow(dead_code, reason = "not every enum is read from what people write")]
             $vis fn names() -> String {
                 Self::ALL.map(Self::name).join(", ")

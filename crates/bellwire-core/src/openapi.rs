@@ -45,7 +45,7 @@ impl ToSchema for TierSchema {
 #[serde(untagged)]
 #[expect(dead_code, reason = "describes JSON, is never built")]
 enum PayloadSchema {
-    /// Sent as UTF-8.
+    /// Text, sent as UTF-8.
     Text(String),
     /// Sent as the octets it stands for.
     Octets {

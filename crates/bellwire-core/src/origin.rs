@@ -2,7 +2,7 @@
 
 use url::{Host, Url};
 
-/// Longest origin: scheme, the longest name that DNS knows, port.
+/// Maximum octets of an origin: scheme, the longest DNS name, port.
 const ORIGIN_MAX_OCTETS: usize = "https://".len() + 253 + ":65535".len();
 
 /// Whether a URL's host is the machine that reads it. A name below `localhost` is never another machine (RFC 6761).
@@ -33,6 +33,6 @@ pub enum Audience {
     /// Clients on this machine.
     #[default]
     ThisMachine,
-    /// All clients.
+    /// All clients of the app.
     Everybody,
 }

@@ -1,6 +1,5 @@
-//! What may be said about a subscription, and by whom. Servers, which show a key, may say everything; a browser speaks for
-//! itself, so what it says of itself is no evidence: it joins and leaves topics that are open, and does more only where
-//! its app lets it.
+//! Permissions to change a subscription. Servers, which authenticate by a key, may change everything. A browser cannot prove its
+//! statements about itself: it joins and leaves open topics, and may do more only with rights of its app.
 
 use std::collections::BTreeSet;
 
@@ -20,14 +19,14 @@ named! {
     }
 }
 
-/// What an app lets its browsers do.
+/// Rights of an app's browsers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct BrowsersMay(BTreeSet<BrowserRight>);
 
 impl BrowsersMay {
-    /// Adds a right.
+    /// Returns the rights with another one added.
     pub fn and(&self, right: BrowserRight) -> Self {
         Self(self.0.iter().copied().chain([right]).collect())
     }
@@ -43,7 +42,7 @@ impl BrowsersMay {
     }
 }
 
-/// Reads what the database has, which knows no other names.
+/// Reads the rights of the database, which has no other names.
 impl From<Vec<String>> for BrowsersMay {
     fn from(names: Vec<String>) -> Self {
         Self(BrowserRight::ALL.into_iter().filter(|right| names.iter().any(|name| name == right.name())).collect())
@@ -73,7 +72,7 @@ impl Speaker {
         *self == Self::Server || join == Join::Anyone
     }
 
-    /// What it is the maker of a topic as.
+    /// Returns the maker of a topic that the caller creates.
     pub fn maker(&self) -> Maker {
         match self {
             Self::Server => Maker::Server,
@@ -83,10 +82,10 @@ impl Speaker {
 }
 
 named! {
-    /// Who made a topic, as stored in `topics.made_by`.
+    /// Maker of a topic, as stored in `topics.made_by`.
     pub enum Maker {
-        /// A browser, by naming it where its app lets browsers make topics. Such topics are limited in number, and
-        /// maintenance removes those that nobody has used for a week.
+        /// A browser, in an app that allows browsers to create topics. The number of such topics is limited, and maintenance
+        /// deletes those unused for a week.
         Browser = "browser",
         /// A server, by making it or naming it. It stays until a server removes it.
         Server = "server",
@@ -94,23 +93,23 @@ named! {
 }
 
 named! {
-    /// Who may join a topic, and leave it, as stored in `topics.join_by`.
+    /// Callers that may join and leave a topic, as stored in `topics.join_by`.
     #[derive(Default)]
     pub enum Join {
         /// Browsers, of their own accord, and servers. Every topic begins so unless a server makes it otherwise.
         #[default]
         Anyone = "anyone",
-        /// Servers only: one of them said so. A browser stays where a server put it.
+        /// Servers only, by order of a server. A browser stays where a server put it.
         Server = "server",
     }
 }
 
-/// Something that a browser said and may not say: it was left out, and the rest holds.
+/// Value that a browser may not set: it was left out, and the others are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// The tags.
+    /// Tags of the subscription.
     Tags,
-    /// The attributes.
+    /// Attributes of the subscription.
     Attributes,
     /// There is no topic of that name, and browsers make none.
     TopicUnknown(String),

@@ -1,4 +1,4 @@
-//! Whom messages reach: a user, with all their browsers, or somebody of whom one browser is known.
+//! Person that messages reach: a user with all browsers, or the unknown user of one browser.
 
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::assignment::FormerUser;
 use super::id::{AppId, SubscriptionId};
 
-/// A person of an app, by a number that tells nobody who they are.
+/// Person of an app, by a number that does not reveal the identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Person {
     id: Uuid,
@@ -29,12 +29,12 @@ impl Person {
         Self { id: user.person, is_user: true }
     }
 
-    /// Whoever uses the browser whose first subscription had that id.
+    /// Returns the person of a browser, by the id of the browser's first subscription.
     pub fn of_browser(origin: SubscriptionId) -> Self {
         Self { id: origin.0, is_user: false }
     }
 
-    /// Whoever uses a browser: its user, or else nobody but it.
+    /// Returns the person of a browser: its user, or else the browser itself.
     pub fn of(app: AppId, user_id: Option<&str>, origin: SubscriptionId) -> Self {
         user_id.map_or_else(|| Self::of_browser(origin), |user_id| Self::of_user(app, user_id))
     }

@@ -1,11 +1,11 @@
-//! What teammates may do: each role includes those before it, and is given for one app or for all.
+//! Roles of teammates: each role includes the ones before it, and is granted for one app or for all.
 
 use crate::id::AppId;
 use crate::named;
 use crate::scope::Scope;
 
 named! {
-    /// What a teammate is on an app, or on all of them and the server itself, as stored in `teammate_roles.role`.
+    /// Role of a teammate in an app, or in all apps and the server, as stored in `teammate_roles.role`.
     #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
     pub enum Role {
         /// Reads everything but secrets and what dead letters hold.
@@ -35,7 +35,7 @@ impl Role {
 /// A role on one app, or on all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
-    /// What the teammate is there.
+    /// Role in that app.
     pub role: Role,
     /// On this app; none: on all of them, and on the server itself.
     pub app: Option<AppId>,
@@ -56,17 +56,17 @@ impl Grants {
         })
     }
 
-    /// Whether there is any for that app. Without one, it is not told from an app that does not exist.
+    /// Whether a role for that app exists. Without one, the app looks like one that does not exist.
     pub fn know(&self, app: AppId) -> bool {
         self.0.iter().any(|grant| grant.app.is_none_or(|of| of == app))
     }
 
-    /// Whether they let somebody read what concerns the server as a whole.
+    /// Whether they allow reading data of the server as a whole.
     pub fn may_watch_server(&self) -> bool {
         self.everywhere().is_some()
     }
 
-    /// The apps of which they let somebody read what is told of single apps; none: of all, and of the server as a whole.
+    /// Returns the apps whose data they allow to read. `None`: all apps, and the server as a whole.
     pub fn apps(&self) -> Option<Vec<AppId>> {
         match self.may_watch_server() {
             true => None,

@@ -1,9 +1,9 @@
-//! What the API lets people and programs do, in parts: keys are given them singly, teammates by [`role`](super::role).
+//! Permissions of the API: keys get them one by one, teammates by [`role`](super::role).
 
 use super::named;
 
 named! {
-    /// What a key may do. None includes another, except that an operator's key may do everything in every app.
+    /// Permission of a key. No scope includes another. An operator's key may do everything in all apps.
     #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
     pub enum Scope {
         /// Send messages, and try templates out.

@@ -10,29 +10,27 @@ use crate::clock::Timestamp;
 use crate::named;
 
 named! {
-    /// Where a subscription stands, as stored in `subscriptions.state`. Only an active one is sent to. Whatever state it is
-    /// in, registering its endpoint again makes it active and begins its next life: what was meant for an earlier one is
-    /// not sent to it.
+    /// State of a subscription, as stored in `subscriptions.state`. Only active ones get pushes. In each state, registering its
+    /// endpoint again makes it active and begins its next life. Deliveries for an earlier life are not sent to it.
     pub enum SubscriptionState {
         /// It is sent to. Registering sets it: a new endpoint, a known one that had ended, or one that takes the place of
         /// another.
         Active = "active",
-        /// It is kept, but not sent to: it has never taken a push, and its gateway kept refusing those to it while it took
-        /// others in its lane, so its own keys are probably wrong. Maintenance sets it (`store::audience::refusals`). What
-        /// waited for it is cancelled.
+        /// Stored, but without pushes. It never accepted a push, and its gateway refused pushes to it while it accepted others in
+        /// the lane, so its keys are probably wrong. Maintenance sets this (`store::audience::refusals`). Waiting deliveries are
+        /// cancelled.
         Suspended = "suspended",
-        /// Its gateway does not know it any more (404, 410), or DNS has not known its endpoint's host for hours. The
-        /// settling of that attempt sets it (`store::outcomes::ledger`). What waits for it ends as gone. Retention deletes
-        /// the row.
+        /// Its gateway no longer knows it (404, 410), or DNS did not find its endpoint's host for hours. The settlement of that
+        /// attempt sets this (`store::outcomes::ledger`). Waiting deliveries end as gone. Retention deletes the row.
         Gone = "gone",
-        /// Its browser, its site or the erasure of its user ended it (`store::audience::subscriptions`). What waited for it
-        /// is cancelled. Retention deletes the row.
+        /// Ended by its browser, its site or the erasure of its user (`store::audience::subscriptions`). Waiting deliveries are
+        /// cancelled. Retention deletes the row.
         Unsubscribed = "unsubscribed",
         /// Another subscription of the same browser has taken its place, and has its topics and what waited for it. The
         /// registration of the other one sets it (`store::audience::succession`). Retention deletes the row.
         Replaced = "replaced",
-        /// Its browser's `expirationTime` has passed. Maintenance sets it (`store::operations::sweeps`). What waits for it
-        /// ends as gone. Retention deletes the row.
+        /// Its browser's `expirationTime` has passed. Maintenance sets this (`store::operations::sweeps`). Waiting deliveries end
+        /// as gone. Retention deletes the row.
         Expired = "expired",
     }
 }
@@ -43,24 +41,23 @@ impl SubscriptionState {
         matches!(self, Self::Active | Self::Suspended)
     }
 
-    /// Whether the subscription hands on what it was to the one that takes its place. One that was unsubscribed or
-    /// replaced before does not: whoever comes now begins anew.
+    /// Whether a replacement inherits from the subscription. One that was unsubscribed or replaced before passes nothing on.
     pub fn has_heirs(self) -> bool {
         matches!(self, Self::Active | Self::Suspended | Self::Gone | Self::Expired)
     }
 }
 
-/// When and where somebody agreed to be sent something. What is not known is none.
+/// Consent of a person. Unknown parts are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Consent {
     /// Time of the consent.
     pub at: Option<Timestamp>,
-    /// Where, or how, in the words of whoever asked: at most [`CONSENT_SOURCE_CHARS_MAX`] characters.
+    /// Place or way of the consent, in the words of the site: at most [`CONSENT_SOURCE_CHARS_MAX`] characters.
     pub source: Option<String>,
 }
 
 impl Consent {
-    /// The source of a consent that a browser gave by registering, and of which it said no more.
+    /// Source of a consent by registration, without further details.
     pub const BY_BROWSER: &str = "browser";
 
     /// Whether a time or a source is known.
@@ -89,8 +86,8 @@ pub enum InvalidSubscription {
     Auth(&'static str),
 }
 
-/// A push resource's URL (RFC 8030 section 4): https, a host, no user info, at most [`ENDPOINT_MAX`] octets, kept
-/// byte for byte as the browser gave it. It is a capability, so `Debug` shows its origin only.
+/// URL of a push resource (RFC 8030 section 4): https, a host, no user info, at most [`ENDPOINT_MAX`] octets, stored byte for
+/// byte. It is a capability, so `Debug` shows its origin only.
 ///
 /// Whether its host may be talked to is decided by the gateway client, at registration and again at every connect.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -134,7 +131,7 @@ impl Endpoint {
         Ok(Self { url: url.into(), origin_len: u16::try_from(origin_len).expect("checked against ENDPOINT_MAX") })
     }
 
-    /// The whole URL. A secret: whoever knows it and a VAPID key can push.
+    /// Returns the whole URL. It is a secret: with it and a VAPID key, pushes can be sent.
     #[inline]
     pub fn expose(&self) -> &str {
         &self.url
@@ -168,12 +165,12 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-/// What a payload for a browser is sealed with (RFC 8291 section 2). `Debug` shows nothing.
+/// Browser's keys for sealing a payload (RFC 8291 section 2). `Debug` shows nothing.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BrowserKeys {
     /// The user agent's public key: an uncompressed point, on the curve.
     pub p256dh: [u8; 65],
-    /// The authentication secret.
+    /// Secret for authentication.
     pub auth: [u8; 16],
 }
 

@@ -1,5 +1,4 @@
-//! What an author writes where not everybody is told the same: a notification whose texts are templates.
-//! [`bellwire_template`] fills it in.
+//! Template: a notification whose texts are rendered for each recipient by [`bellwire_template`].
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,14 +15,14 @@ use crate::message::{Content, Notification};
 pub struct Template {
     /// For everybody in whose language there is none. Every text may be a template.
     pub content: Box<Notification>,
-    /// What is sent where a push service finds `content` too large.
+    /// Notification for push services that refuse `content` as too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Box<Notification>>,
     /// The same in other languages, by BCP 47 tag, at most 50. A recipient gets the nearest by CLDR: `de-AT` finds `de`, `zh-TW` finds
     /// `zh-Hant`, `es-MX` finds `es-419`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub locales: BTreeMap<String, Variant>,
-    /// What becomes of a recipient for whom it comes out too long: `dead`, or `{"cut": "body"}`.
+    /// Rule for recipients whose text is too long: `dead`, or `{"cut": "body"}`.
     #[serde(default)]
     pub too_long: TooLong,
 }
@@ -33,14 +32,14 @@ pub struct Template {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TemplateVariant))]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// The notification. Its `lang` is its locale unless it says otherwise.
+    /// Notification. Its `lang` defaults to its locale.
     pub content: Box<Notification>,
-    /// What is sent where a push service finds `content` too large.
+    /// Notification for push services that refuse `content` as too large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compact: Option<Box<Notification>>,
 }
 
-/// What becomes of a recipient for whom a template comes out too long.
+/// Rule for recipients whose rendered text is too long.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -52,7 +51,7 @@ pub enum TooLong {
     Cut(Cuttable),
 }
 
-/// What may be cut.
+/// Text that may be cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
@@ -67,35 +66,35 @@ pub enum Cuttable {
 pub struct Templated {
     /// The template, whether it was stored or came with the message.
     pub template: Template,
-    /// What the message says to it.
+    /// Data of the message for the template.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,
     /// The app as it was called then.
     pub app: AppNames,
-    /// Where paths lead: the app's first origin.
+    /// Origin for paths: the app's first origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
 }
 
-/// What an app is called.
+/// Names of an app.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AppNames {
-    /// By programs.
+    /// Name for programs.
     pub slug: String,
-    /// By people.
+    /// Name for people.
     pub name: String,
 }
 
-/// What a message says, in the form that is sealed into `messages.content`.
+/// Content of a message, in the form that is sealed into `messages.content`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Said {
     /// The same to everybody, to the letter.
     Literal(Content),
-    /// What comes of a template.
+    /// Content from a template.
     Template(Box<Templated>),
 }
 
-/// How a template's JSON begins, and no other content's.
+/// Start of a template's JSON, which no other content has.
 const TAG: &[u8] = br#"{"template":"#;
 
 #[derive(Serialize, Deserialize)]
@@ -113,7 +112,7 @@ impl Said {
         }
     }
 
-    /// Writes it down.
+    /// Returns the JSON form.
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         match self {
             Self::Literal(content) => serde_json::to_vec(content),

@@ -14,8 +14,8 @@ const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
 const ADDRESSES_MAX: usize = 6;
 
-/// The first connection of those to these addresses that comes about. Each is begun when the one before has failed, or has had its
-/// head start (RFC 8305 section 5), so that a family of addresses without a way out costs no time.
+/// Returns the first established connection to these addresses. Each attempt begins when the previous one has failed, or has had
+/// its head start (RFC 8305 section 5), so that an unreachable family of addresses costs no time.
 pub async fn first_of(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     first_of_with(NEXT_ADDRESS_AFTER, addresses).await
 }

@@ -15,27 +15,27 @@ use super::trust::{self, Untrusted};
 /// The oldest major version that the schema and our SQL are tested with.
 pub const OLDEST_MAJOR: u32 = 15;
 
-/// Directories below which packages put Postgres, each version in one of its own with its programs in `bin`: Debian
-/// and its relatives, Red Hat and its relatives, a build from source, Homebrew on both kinds of Mac.
+/// Directories in which packages install Postgres, each version in its own directory with programs in `bin`: Debian and its
+/// relatives, Red Hat and its relatives, a build from source, Homebrew on both kinds of Mac.
 const PARENTS: [&str; 5] = ["/usr/lib/postgresql", "/usr", "/usr/local", "/opt/homebrew/opt", "/usr/local/opt"];
 
-/// What makes archives and takes them in.
+/// Programs that write and read archives.
 const TOOLS: [&str; 2] = ["pg_dump", "pg_restore"];
 
-/// An installed Postgres.
+/// Installed Postgres.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binaries {
     /// Directory of its programs.
     pub dir: PathBuf,
-    /// Major version.
+    /// Number of the major version.
     pub major: u32,
 }
 
 impl Binaries {
-    /// Picks the installation that can open a cluster: of major version `existing`, or, for a new cluster, the newest.
+    /// Returns the installation that can open a cluster: the one of major version `existing`, or, for a new cluster, the newest.
     ///
-    /// `dir` names the only directory to look at; otherwise the usual places and then `search_path` (the form of
-    /// `PATH`) are looked through. Root looks only where nobody else may have put something: what is found is run.
+    /// `dir` names the only directory to search. Otherwise the usual places and then `search_path` (the form of `PATH`) are
+    /// searched. Root searches only places that no other user can change, because the programs found are run.
     pub fn find(dir: Option<&Path>, search_path: Option<&OsStr>, existing: Option<u32>) -> Result<Self, Error> {
         let candidates = match dir {
             Some(dir) => {
@@ -63,8 +63,8 @@ impl Binaries {
             })
     }
 
-    /// Picks the installation whose `pg_dump` and `pg_restore` can be used with a server of that major version, and with archives of
-    /// it: the nearest that is not older. It need not hold a server.
+    /// Returns the installation whose `pg_dump` and `pg_restore` work with a server of that major version and its archives: the
+    /// nearest version that is not older. It need not contain a server.
     pub fn find_tools(dir: Option<&Path>, search_path: Option<&OsStr>, major: u32) -> Result<Self, Error> {
         let candidates = dir.map_or_else(|| candidates(search_path), |dir| vec![dir.to_owned()]);
         candidates
@@ -81,7 +81,7 @@ impl Binaries {
         self.dir.join(name)
     }
 
-    /// What is installed in a directory, if it holds both programs and they run.
+    /// Returns the installation in a directory, if both programs exist there and run.
     fn inspect(dir: PathBuf) -> Option<Self> {
         let postgres = dir.join("postgres");
         if !postgres.is_file() || !dir.join("initdb").is_file() {
@@ -92,7 +92,7 @@ impl Binaries {
     }
 }
 
-/// The major version that a program says it is of.
+/// Returns the major version that a program reports.
 fn version_of(program: &Path) -> Option<u32> {
     let output = Command::new(program).arg("--version").env_clear().output().ok()?;
     major_of(std::str::from_utf8(&output.stdout).ok()?)
@@ -103,7 +103,7 @@ fn is_trusted(program: &Path) -> bool {
     program.is_file() && (!geteuid().is_root() || trust::check(program).is_ok())
 }
 
-/// Whether the programs in a directory may be run. Whoever is not root can harm no more than themselves.
+/// Whether the programs in a directory may be run. Users other than root risk only their own data.
 fn check(dir: &Path) -> Result<(), Untrusted> {
     let programs = ["postgres", "initdb"].map(|name| dir.join(name));
     match geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! Where an embedded Postgres lives: directories, their owners, and what its lock file says.
+//! Location of an embedded Postgres: directories, their owners, and the content of its lock file.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -22,18 +22,18 @@ use super::{Error, Options, SUPERUSER};
 const SYSTEM_USER: &str = "postgres";
 /// The database that is made with the cluster.
 pub const DATABASE: &str = "bellwire";
-/// The first major version that makes checksums of pages unless told otherwise.
+/// First major version with page checksums by default.
 const CHECKSUMS_BY_DEFAULT: u32 = 18;
 /// The name of its socket, which follows from its port.
 const SOCKET: &str = ".s.PGSQL.5432";
-/// What Linux has room for (unix(7)), less the closing zero.
+/// Maximum length of a socket's path in Linux (unix(7)), without the final zero.
 const SOCKET_PATH_MAX_OCTETS: usize = 107;
 /// A log larger than this is moved aside at the next start.
 const LOG_LIMIT_BYTES: u64 = 10 << 20;
-/// How much of the log an error quotes.
+/// Octets of the log that an error quotes.
 const QUOTE_BYTES: u64 = 2000;
 
-/// What the lock file says about a running Postgres.
+/// Content of the lock file of a running Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Ready,
@@ -54,7 +54,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes whatever is missing.
+    /// Creates missing directories and files.
     pub(super) fn prepare(options: &Options) -> Result<Self, Error> {
         let user = run_user()?;
         make_dir(&options.data_dir)?;
@@ -111,8 +111,8 @@ impl Cluster {
         }
     }
 
-    /// Moves a lock file aside that Postgres cannot read: a disk was full, or somebody wrote to it. False: a process works in
-    /// the cluster's directory, as all of a Postgres do, so the file may be in force.
+    /// Moves a lock file aside that Postgres cannot read, because a disk was full or another program wrote to it. Returns false
+    /// if a process runs in the cluster's directory, as all processes of a Postgres do, because then the file may be in force.
     pub(super) fn discard_lock_file(&self) -> Result<bool, Error> {
         let (cluster, processes) = (self.cluster(), Path::new("/proc"));
         for process in fs::read_dir(processes).map_err(at("cannot read", processes))?.flatten() {
@@ -137,7 +137,7 @@ impl Cluster {
         Ok((log, length))
     }
 
-    /// The last words in the log since it had that length.
+    /// Returns the last lines of the log after this length.
     pub(super) fn said_since(&self, start: u64) -> String {
         let read = || -> std::io::Result<String> {
             let mut log = File::open(self.log())?;
@@ -153,7 +153,7 @@ impl Cluster {
         }
     }
 
-    /// What the guard is to remove at the end, one directory a line.
+    /// Returns the directories that the guard removes at the end, one per line.
     pub(super) fn erase_at_end(&self) -> OsString {
         if !self.ephemeral {
             return OsString::new();
@@ -225,7 +225,7 @@ impl Cluster {
         self.run_to_end(&mut initdb, "")
     }
 
-    /// Runs a program of Postgres with that input; what it said is the error.
+    /// Runs a program of Postgres with this input. Its output is the error.
     fn run_to_end(&self, command: &mut Command, input: &str) -> Result<(), Error> {
         let mut child = self
             .run_as(command)
@@ -328,7 +328,8 @@ fn refuse_closed_path(dir: &Path, user: &User) -> Result<(), Error> {
     Ok(())
 }
 
-/// Postgres serves nobody's cluster but its user's. One that a service runs as a user of its own is not for root, either.
+/// Refuses a cluster of another user, because Postgres serves only its owner's clusters. Root may not use the cluster of a
+/// service's own user either.
 fn refuse_anothers(cluster: &Path, user: &User) -> Result<(), Error> {
     let owner = match fs::metadata(cluster) {
         Ok(found) => Uid::from_raw(found.uid()),
@@ -366,9 +367,9 @@ fn is_open_to_alone(user: Uid, owner: Uid, mode: u32) -> bool {
     owner == user && mode & 0o077 == 0
 }
 
-/// The directory of the socket, the same for the same data directory: beside the data, where every process finds it, also one that has
-/// a `/tmp` of its own; or, where that path is longer than the 107 octets that a socket's may have, or has characters that Postgres's
-/// list of such directories gives a meaning, a short one in `/tmp`.
+/// Returns the directory of the socket, the same for the same data directory. It is next to the data, where all processes find
+/// it, also those with their own `/tmp`. If that path is longer than the 107 octets of a socket's path, or has special characters
+/// of Postgres's list of such directories, it is a short one in `/tmp`.
 fn socket_dir(data_dir: &Path) -> PathBuf {
     let beside = data_dir.join("postgres.socket");
     let path = beside.join(SOCKET);

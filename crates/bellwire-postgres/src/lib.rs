@@ -42,15 +42,15 @@ pub use upgrade::{Upgraded, upgrade};
 
 /// The superuser that `initdb` makes; only those who can open the socket's directory can be it.
 const SUPERUSER: &str = "postgres";
-/// How often a starting or stopping Postgres is looked at.
+/// Interval of checks of a starting or stopping Postgres.
 const POLL: Duration = Duration::from_millis(20);
-/// How long Postgres may take to start, recovery after a crash included.
+/// Timeout of a start, including recovery after a crash.
 const START_DEADLINE: Duration = Duration::from_secs(120);
-/// How long a stop waits before it leaves the rest to the guard.
+/// Time of a stop before it leaves the rest to the guard.
 const STOP_DEADLINE: Duration = Duration::from_secs(90);
 
-/// What Postgres says of a lock file that it cannot read, in the C locale: `bogus data in lock file "postmaster.pid"`, or
-/// `lock file "postmaster.pid" is empty`.
+/// Messages of Postgres about an unreadable lock file, in the C locale: `bogus data in lock file "postmaster.pid"`, or `lock file
+/// "postmaster.pid" is empty`.
 const BROKEN_LOCK_FILE: [&str; 2] = ["bogus data in lock file", "\" is empty"];
 
 /// Shell that holds a program for as long as its starter lives; its arguments are explained in the file.
@@ -66,7 +66,7 @@ pub enum Error {
          that you run"
     )]
     NotInstalled,
-    /// The cluster was made by a major version that is not installed any more.
+    /// The cluster has a major version that is no longer installed.
     #[error(
         "the data directory was made by Postgres {major}, which is not installed: on Debian or Ubuntu, `apt-get \
          install postgresql-{major}`; to move to a newer version, install both and run `bellwire postgres upgrade`"
@@ -78,9 +78,9 @@ pub enum Error {
     /// The configured directory is not one of Postgres binaries.
     #[error("{} holds no Postgres {wanted} (postgres and initdb)", dir.display())]
     NotThere {
-        /// The configured directory.
+        /// Directory of the configuration.
         dir: PathBuf,
-        /// Which versions would do.
+        /// Versions that would work.
         wanted: String,
     },
     /// No `pg_dump` and `pg_restore` for a server of that version.
@@ -92,12 +92,12 @@ pub enum Error {
         /// The server's major version.
         major: u32,
     },
-    /// Root was to run programs that somebody else may have written.
+    /// Root would run programs that another user may have written.
     #[error("the programs of Postgres in {} are not run as root: {why}", dir.display())]
     Untrusted {
-        /// The configured directory.
+        /// Directory of the configuration.
         dir: PathBuf,
-        /// Who may have.
+        /// User who may have written them.
         why: trust::Untrusted,
     },
     /// Started by root on a system without the user that Postgres is to run as.
@@ -108,9 +108,9 @@ pub enum Error {
     /// Root found a cluster of neither its own nor that user.
     #[error("the database in {} is of user `{owner}`: run this as that user, such as by `sudo -u {owner}`", dir.display())]
     Anothers {
-        /// Where the cluster is.
+        /// Directory of the cluster.
         dir: PathBuf,
-        /// Whose it is: a name, or a number.
+        /// Owner: a name, or a number.
         owner: String,
     },
     /// User `postgres` may not enter a directory above the data.
@@ -121,7 +121,7 @@ pub enum Error {
         /// The user that Postgres runs as.
         user: &'static str,
     },
-    /// Somebody else made the socket's directory, or opened it to others.
+    /// Another user created the socket's directory, or it is open to others.
     #[error(
         "{} belongs to somebody else or is open to others, who could answer there in place of Postgres: remove it",
         .0.display()
@@ -130,9 +130,9 @@ pub enum Error {
     /// A file operation failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted, with its path.
+        /// Attempted action, with its path.
         what: String,
-        /// How it failed.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// A cluster that is to be upgraded runs.
@@ -147,13 +147,13 @@ pub enum Error {
         /// The version that made it.
         major: u32,
     },
-    /// `pg_upgrade` failed; what it said last.
+    /// `pg_upgrade` failed, with the end of its output.
     #[error("pg_upgrade failed, and nothing has changed: {0}")]
     Upgrade(String),
-    /// `initdb` failed.
+    /// `initdb` failed, with its output.
     #[error("initdb failed: {0}")]
     InitDb(String),
-    /// Postgres ended while it started; what it said last.
+    /// Postgres ended during its start, with the end of its log.
     #[error("Postgres did not start: {0}")]
     Start(String),
     /// Postgres neither started nor ended in time.
@@ -168,7 +168,7 @@ impl Error {
     }
 }
 
-/// Where and how to run Postgres.
+/// Options of an embedded Postgres.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The cluster is made in `postgres` below it.
@@ -177,18 +177,18 @@ pub struct Options {
     pub binaries: Option<PathBuf>,
     /// `PATH`, looked through after the usual places.
     pub search_path: Option<std::ffi::OsString>,
-    /// What a crash of the machine may cost.
+    /// Durability in a crash of the machine.
     pub durability: Durability,
-    /// Whether somebody sets how often Postgres looks for dead rows; otherwise that is often.
+    /// Whether another component sets the interval of autovacuum. Otherwise the interval is short.
     pub is_paced: bool,
-    /// How much memory Postgres is sized for, in MiB; none: for what this machine has, or the container that it runs in.
+    /// Memory in MiB that Postgres is sized for. `None`: that of the machine, or of the container.
     pub memory_mib: Option<u32>,
-    /// Erases the data directory whenever Postgres ends, whatever ended it: for tests that do not restart it.
+    /// Whether the data directory is deleted when Postgres ends for any reason, for tests without restarts.
     pub ephemeral: bool,
 }
 
 impl Options {
-    /// How much memory Postgres is sized for, in MiB.
+    /// Returns the memory in MiB that Postgres is sized for.
     pub fn memory_mib(&self) -> u32 {
         self.memory_mib.unwrap_or_else(memory::available_mib)
     }
@@ -222,7 +222,7 @@ impl Embedded {
         cluster::cluster_exists(&options.data_dir)
     }
 
-    /// How to connect to one of its databases.
+    /// Returns options to connect to one of its databases.
     pub fn connect_options(&self, database: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .host("localhost")
@@ -243,7 +243,7 @@ impl Embedded {
         self.place.socket()
     }
 
-    /// Where it writes its log.
+    /// Returns the path of its log.
     pub fn log(&self) -> PathBuf {
         self.place.log()
     }
@@ -282,7 +282,7 @@ impl Embedded {
         Ok(())
     }
 
-    /// Whether it certainly runs, found without waiting for anything. False says that [`revive`](Self::revive) has to look.
+    /// Whether it certainly runs, determined without waiting. If false, [`revive`](Self::revive) has to check.
     pub fn certainly_runs(&self) -> bool {
         match self.holder.try_lock().as_deref_mut() {
             Some(Holder::Ours { guard, .. }) => matches!(guard.try_wait(), Ok(None)),
@@ -290,8 +290,8 @@ impl Embedded {
         }
     }
 
-    /// Starts it again if it ended without being told to: it crashed, or the process that held an adopted one is gone.
-    /// Answers whether it did. Does nothing after [`stop`](Self::stop).
+    /// Starts it again if it ended unexpectedly, by a crash or with the process that held an adopted one. Returns whether it did.
+    /// Does nothing after [`stop`](Self::stop).
     pub fn revive(&self) -> Result<bool, Error> {
         let mut holder = self.holder.lock();
         let runs = match &mut *holder {

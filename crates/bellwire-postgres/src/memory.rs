@@ -1,11 +1,11 @@
-//! How much memory there is: of the machine, or of the container that this runs in.
+//! Memory of the machine, or of the container around this process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is assumed where the system does not tell.
+/// Assumed memory if the system does not report it.
 const UNKNOWN_MIB: u32 = 2_048;
-/// Where control groups are, of version 2, and of version 1 for memory.
+/// Directories of control groups, of version 2, and of version 1 for memory.
 const GROUPS: &str = "/sys/fs/cgroup";
 const GROUPS_V1: &str = "/sys/fs/cgroup/memory";
 

@@ -1,7 +1,7 @@
-//! How the embedded Postgres is tuned. Given on its command line at every start, so that an upgrade of Bellwire brings
-//! new settings to old clusters.
+//! Settings of the embedded Postgres. They are on its command line at each start, so that an upgrade of Bellwire changes old
+//! clusters, too.
 
-/// What a crash of the machine may cost.
+/// Durability in a crash of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// Nothing that was committed.
@@ -63,7 +63,7 @@ const FAST: &[&str] = &[
     "autovacuum_naptime=1min",
 ];
 
-/// The settings as `name=value`, on a machine with so much memory. What somebody sets while Postgres runs is left out.
+/// Returns the settings as `name=value` for a machine with this memory, without those that are set while Postgres runs.
 pub(super) fn settings(durability: Durability, is_paced: bool, memory_mib: u32) -> Vec<String> {
     let mut all: Vec<String> = COMMON.iter().copied().map(str::to_owned).collect();
     match durability {
@@ -77,8 +77,9 @@ pub(super) fn settings(durability: Durability, is_paced: bool, memory_mib: u32) 
     all
 }
 
-/// What Postgres may keep in memory. From 2 GiB on: indexes of a million subscriptions and all hot tables, and the operating system
-/// caches the rest. On smaller machines an eighth, which a quarter of a gigabyte has room for beside all connections and the server.
+/// Returns the settings of memory. From 2 GiB on, it has room for the indexes of a million subscriptions and all hot tables, and
+/// the operating system caches the rest. On smaller machines it is an eighth: a quarter of a gigabyte has room for it next to all
+/// connections and the server.
 fn by_memory(memory_mib: u32) -> [String; 4] {
     let share = |part: u32, least: u32, most: u32| (memory_mib / part).clamp(least, most);
     [

@@ -9,7 +9,7 @@ use nix::unistd::{Uid, User};
 /// Why it isn't. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
-    /// Somebody else owns it, or a directory above it.
+    /// Another user owns it, or a directory above it.
     #[error("{} belongs to {owner}, who could change it: it must be root's or that of the user who runs Bellwire", path.display())]
     Owner {
         /// The file or directory.
@@ -17,7 +17,7 @@ pub enum Untrusted {
         /// Name of the owner.
         owner: String,
     },
-    /// Its group or everybody may write to it, or to a directory above it.
+    /// Its group or all users may write to it, or to a directory above it.
     #[error("{} may be written by others: `chmod go-w` it", path.display())]
     Writable {
         /// The file or directory.
@@ -28,7 +28,7 @@ pub enum Untrusted {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// The reason.
+        /// Cause of the error.
         source: std::io::Error,
     },
 }
@@ -64,8 +64,8 @@ enum Fault {
     Writable,
 }
 
-/// What is wrong with an owner and mode. In a directory with the sticky bit, such as `/tmp`, others can make files, but not
-/// replace ours.
+/// Returns the fault of an owner and mode. In a directory with the sticky bit, such as `/tmp`, others can create files, but not
+/// replace existing ones.
 fn judge(owner: u32, mode: u32, is_dir: bool, us: u32) -> Option<Fault> {
     let sticky = is_dir && mode & 0o1000 != 0;
     match () {

@@ -1,5 +1,5 @@
-//! Moves an embedded Postgres to a newer major version: a new cluster is made beside the old one, `pg_upgrade` carries everything over, and
-//! the two change places. Until they do, nothing of the old one has changed.
+//! Moves an embedded Postgres to a newer major version: a new cluster is created next to the old one, `pg_upgrade` copies all
+//! data, and both change places. Before that, the old cluster does not change.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use super::binaries::Binaries;
 use super::cluster::{Cluster, at};
 use super::{Error, Options, SUPERUSER};
 
-/// A finished upgrade.
+/// Finished upgrade of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Upgraded {
-    /// Major version before.
+    /// Major version before it.
     pub from: u32,
-    /// Major version now.
+    /// Major version after it.
     pub to: u32,
     /// Directory of the cluster as it was before the upgrade.
     pub old: PathBuf,
@@ -63,7 +63,7 @@ fn has_checksums(place: &Cluster, cluster: &Path) -> Result<bool, Error> {
     Ok(version.is_some_and(|version| version.trim() != "0"))
 }
 
-/// Runs `pg_upgrade`, which copies: with links the old cluster could not be used any more.
+/// Runs `pg_upgrade`, which copies files: with links, the old cluster could no longer be used.
 fn carry_over(place: &Cluster, new: &Binaries, from: &Path, to: &Path) -> Result<(), Error> {
     let mut command = Command::new(new.program("pg_upgrade"));
     command

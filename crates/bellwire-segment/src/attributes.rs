@@ -1,4 +1,4 @@
-//! What a filter reads of a subscription's attributes: of millions of candidates, so nothing is copied that need not be.
+//! Access to a subscription's attributes for a filter. Millions of candidates are read, so copies are avoided.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -28,7 +28,7 @@ impl LaneFacts {
         Self { gateway, key: key.to_string() }
     }
 
-    /// What everybody in it has in a field. None: that is not the lane's.
+    /// Returns the value of a field for all subscriptions of the lane. `None`: the lane does not determine it.
     fn value(&self, own: Own) -> Option<&str> {
         match own {
             Own::Gateway => Some(self.gateway.name()),
@@ -39,34 +39,34 @@ impl LaneFacts {
     }
 }
 
-/// What is known of a subscription. What an expression does not [need](super::Needs) may be left empty.
+/// Facts about a subscription. Facts that an expression does not [need](super::Needs) may be empty.
 #[derive(Debug)]
 pub struct Candidate<'a> {
-    /// Its id.
+    /// Id of the subscription.
     pub id: SubscriptionId,
     /// The first id of its browser.
     pub origin_id: Option<SubscriptionId>,
-    /// Its lane.
+    /// Lane of the subscription.
     pub lane: &'a LaneFacts,
     /// The site's name for its person.
     pub user_id: Option<&'a str>,
-    /// Its tags.
+    /// Tags of the subscription.
     pub tags: &'a [String],
-    /// Its attributes: strings, numbers and booleans.
+    /// Attributes: strings, numbers and booleans.
     pub attributes: Attributes<'a>,
-    /// A language tag.
+    /// Language tag of the browser.
     pub locale: Option<&'a str>,
     /// An IANA time zone.
     pub timezone: Option<&'a str>,
-    /// When its browser was last heard of.
+    /// Time of the browser's last contact.
     pub last_seen: Timestamp,
-    /// When it was first registered.
+    /// Time of the first registration.
     pub created_at: Option<Timestamp>,
-    /// When its person agreed.
+    /// Time of the person's consent.
     pub consent_at: Option<Timestamp>,
-    /// Where.
+    /// Place of the consent.
     pub consent_source: Option<&'a str>,
-    /// What differed when the message's campaign assigned it. Its time zone is that of then already.
+    /// Values at the time when the message's campaign assigned it, where they differ. Its time zone is already that one.
     pub assigned: Assigned<'a>,
 }
 
@@ -82,21 +82,21 @@ impl Candidate<'_> {
     }
 }
 
-/// What has to be looked up elsewhere.
+/// Facts from other tables.
 #[derive(Debug)]
 pub struct Told {
-    /// The present.
+    /// Current time of the evaluation.
     pub now: Timestamp,
-    /// Who is in each topic that was [asked](super::Needs) for.
+    /// Members of each topic that was [needed](super::Needs).
     pub topics: HashMap<String, HashSet<SubscriptionId>>,
-    /// Who did what was asked for.
+    /// Subscriptions with each needed event.
     pub deeds: HashMap<Deed, HashSet<SubscriptionId>>,
-    /// What is known of the persons who use these, if that was asked for. Of whom nothing is, is left out.
+    /// Engagement of the persons of these subscriptions, if needed. Persons without data are absent.
     pub habits: HashMap<SubscriptionId, Habits>,
 }
 
 impl Told {
-    /// What is known of who uses a subscription.
+    /// Returns the engagement of a subscription's person.
     pub(super) fn habits_of(&self, candidate: &Candidate<'_>) -> &Habits {
         static NONE: Habits = Habits::NONE;
         self.habits.get(&candidate.id).unwrap_or(&NONE)
@@ -109,7 +109,7 @@ enum Actual<'a> {
     Caseless(&'a str),
     Number(f64),
     Flag(bool),
-    /// Seconds.
+    /// Length of time in seconds.
     Span(i64),
 }
 
@@ -119,14 +119,14 @@ impl Expression {
         self.0.value(&|test| Some(test.holds(candidate, told))).unwrap_or(false)
     }
 
-    /// Whether it fits everybody in a lane, or nobody. None: that depends.
+    /// Whether it matches all of a lane, or none. `None`: it depends on the subscription.
     pub fn in_lane(&self, lane: &LaneFacts) -> Option<bool> {
         self.0.value(&|test| test.holds_in(lane))
     }
 }
 
 impl Node {
-    /// Its value, where that of a test may be unknown.
+    /// Returns its value. The value of a test may be unknown.
     fn value(&self, of: &impl Fn(&Test) -> Option<bool>) -> Option<bool> {
         match self {
             Self::Test(test) => of(test),
@@ -213,7 +213,7 @@ impl Field {
 }
 
 impl Actual<'_> {
-    /// How it lies to what is written. None: they are of different kinds, or cannot be ordered.
+    /// Compares a value with a literal. `None`: they are of different kinds, or not ordered.
     fn compare(&self, literal: &Literal, now: Timestamp) -> Option<Ordering> {
         match (self, literal) {
             (Self::Text(actual), Literal::Text(text)) => Some((*actual).cmp(text.as_str())),

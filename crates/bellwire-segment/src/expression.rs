@@ -1,4 +1,4 @@
-//! What an expression consists of, how it is written down, and what it needs to know.
+//! Expressions: their parts, their written form, and the facts that they need.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter, Write as _};
@@ -9,8 +9,8 @@ use super::lexer::begins_word;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::named;
 
-/// A boolean expression over what is known of a subscription, in its normal form: no `not` of a `not`, no `and` right within
-/// an `and`, no `or` right within an `or`. Prints as text that parses to the same again, and goes by it as JSON.
+/// Boolean expression over facts about a subscription, in normal form: no `not` of a `not`, no `and` directly in an `and`, no
+/// `or` directly in an `or`. Its text parses to the same expression, and is its JSON form.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression(pub(super) Node);
 
@@ -34,7 +34,7 @@ pub(super) enum Test {
     Did(Deed),
 }
 
-/// Where a value is found.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
     Attribute(String),
@@ -61,7 +61,7 @@ named! {
     }
 }
 
-/// How a value is compared.
+/// Comparison of values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
@@ -71,7 +71,7 @@ pub(super) enum Comparison {
     GreaterOrEqual,
 }
 
-/// What a value is compared with.
+/// Value in a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Literal {
     Text(String),
@@ -80,7 +80,7 @@ pub(super) enum Literal {
     Time(Timestamp),
     /// So many seconds after now; negative: before.
     Now(i64),
-    /// So many seconds.
+    /// Length of time in seconds.
     Span(i64),
 }
 
@@ -89,7 +89,7 @@ pub(super) enum Literal {
 pub struct Deed {
     /// Kind of event.
     pub act: Act,
-    /// Of what: a message's id, or a name that stands for messages.
+    /// Message of the event: an id, or a name that stands for messages.
     pub of: String,
     /// Not longer ago than so many seconds.
     pub within_s: Option<i64>,
@@ -107,22 +107,22 @@ named! {
     }
 }
 
-/// What has to be known of a candidate before an expression can be evaluated, besides what is always read.
+/// Facts about a candidate that an expression needs, in addition to those that are always read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Its tags.
+    /// Tags of the subscription.
     pub tags: bool,
-    /// Its attributes.
+    /// Attributes of the subscription.
     pub attributes: bool,
     /// Topics that it may be in, each once.
     pub topics: BTreeSet<String>,
-    /// What it may have done, each once.
+    /// Events of the person, each once.
     pub deeds: BTreeSet<Deed>,
-    /// What its person does with what they are shown.
+    /// Engagement of the person.
     pub habits: bool,
-    /// When and where its person agreed.
+    /// Time and place of the person's consent.
     pub consent: bool,
-    /// Who its person is, their locale and time zone, and when it was first registered.
+    /// Person, locale and time zone, and the time of the first registration.
     pub profile: bool,
 }
 
@@ -343,7 +343,7 @@ impl Serialize for Expression {
     }
 }
 
-/// Words that are no names of attributes.
+/// Words that are not names of attributes.
 const RESERVED: [&str; 11] = ["and", "or", "not", "in", "true", "false", "now", "tag", "topic", "exists", "attribute"];
 
 fn is_bare_name(name: &str) -> bool {

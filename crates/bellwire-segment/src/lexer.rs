@@ -9,9 +9,9 @@ use bellwire_core::duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at character {position}: {what}")]
 pub struct SyntaxError {
-    /// Where, counted from 1 in characters.
+    /// Position in characters, from 1.
     pub position: usize,
-    /// What is wrong there.
+    /// Description of the mistake.
     pub what: String,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum Token<'a> {
     Word(&'a str),
     Text(String),
     Number(f64),
-    /// Seconds.
+    /// Length of time in seconds.
     Span(i64),
     Time(Timestamp),
     Sign(&'static str),

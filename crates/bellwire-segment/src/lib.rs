@@ -1,7 +1,7 @@
-//! The segment language: who in an audience a message is for. The main types are `Expression` (a boolean expression over
-//! facts about a subscription), `Portion` (a share of the people), `OwnHour`, `Sunset` and `Filter`, which combines them. Parsing,
-//! printing and evaluation are pure. This crate never reads facts: the store looks them up for many candidates and passes them in
-//! as `Told`.
+//! Segment language: the members of an audience that a message is for. The main types are `Expression` (a boolean expression over
+//! facts about a subscription), `Portion` (a share of the people), `OwnHour`, `Sunset` and `Filter`, which combines them.
+//! Parsing, printing and evaluation are pure. This crate never reads facts: the store looks them up for many candidates and
+//! passes them in as `Told`.
 
 mod attributes;
 mod evaluation;
@@ -23,20 +23,20 @@ pub use parser::TEXT_MAX;
 pub use portion::{PARTS, Portion, part_of};
 pub use sunset::Sunset;
 
-/// Whom of its audience a message is for: whoever passes all of this. As stored in `messages.filter`.
+/// Members of an audience that a message is for: they pass all parts of the filter. As stored in `messages.filter`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
-    /// Whom it is for; none: everybody.
+    /// Expression for the members. `None`: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment: Option<Expression>,
-    /// The shares of the people, all of which somebody has to lie in.
+    /// Shares of the people. A member lies in all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub portions: Vec<Portion>,
-    /// At which hour it is sent to whoever clicks then; none: it makes no difference when they do.
+    /// Own hour of the members. `None`: own hours do not matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_hour: Option<OwnHour>,
-    /// Who is left out since they do not click; none: nobody is.
+    /// Rule that leaves out people who do not click. `None`: no rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sunset: Option<Sunset>,
 }
@@ -70,7 +70,7 @@ impl From<Expression> for Filter {
 }
 
 impl Filter {
-    /// What has to be known of a candidate before it can be judged.
+    /// Returns the facts that a decision needs.
     pub fn needs(&self) -> Needs {
         let mut needs = self.segment.as_ref().map(Expression::needs).unwrap_or_default();
         needs.habits |= self.own_hour.is_some() || self.sunset.is_some();
@@ -78,8 +78,8 @@ impl Filter {
         needs
     }
 
-    /// Whether a message is for a candidate, or what speaks against it. That they do not click comes last: whoever is left out for
-    /// that would have got it.
+    /// Decides whether a message is for a candidate, or returns the reason against it. The sunset rule comes last, because it
+    /// leaves out people who would have got the message.
     pub fn verdict(&self, candidate: &Candidate<'_>, told: &Told) -> Verdict {
         let habits = told.habits_of(candidate);
         if !self.segment.as_ref().is_none_or(|segment| segment.takes(candidate, told)) {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use bellwire_core::clock::Timestamp;
 
-/// So long before its 24 hours begin, people's own hours hold for all of them: what was added up by then has long been committed
-/// when the first message looks.
+/// Time before the 24 hours at which people's own hours are fixed. Habits that were folded by then are long committed when the
+/// first message reads them.
 const SETTLED_AFTER: TimeDelta = TimeDelta::minutes(1);
 
 /// Hours of a day.
@@ -17,21 +17,21 @@ pub const SLOTS: u8 = 24;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OwnHour {
-    /// When the 24 hours begin.
+    /// Start of the 24 hours.
     pub from: Timestamp,
-    /// Which of them, from 0.
+    /// Index of the hour, from 0.
     pub slot: u8,
     /// The zone of those who tell none.
     pub home: Tz,
 }
 
 impl OwnHour {
-    /// As of when people's own hours hold, for all of the 24 hours alike: what somebody clicks meanwhile moves them into no other.
+    /// Time whose own hours apply to all 24 hours alike, so that later clicks move no person to another hour.
     pub fn as_of(&self) -> Timestamp {
         self.from - SETTLED_AFTER
     }
 
-    /// Whether somebody belongs to it whose own hour, where they are, was that.
+    /// Whether it contains a person with this own hour and time zone.
     pub fn holds(&self, best: Option<u8>, timezone: Option<&str>) -> bool {
         let zone = timezone.and_then(|name| name.parse().ok()).unwrap_or(self.home);
         best.and_then(|hour| slot_of(self.from, hour, zone)).unwrap_or(0) == self.slot

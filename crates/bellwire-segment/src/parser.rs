@@ -23,7 +23,7 @@ use super::lexer::{Lexer, SyntaxError, Token};
 use bellwire_core::id::VapidKeyId;
 use bellwire_core::lane::Gateway;
 
-/// The longest expression that somebody gives, in octets, both as given and in its normal form.
+/// Maximum length of a given expression in octets, both as given and in normal form.
 pub const TEXT_MAX: usize = 4_096;
 const LIST_MAX: usize = 500;
 /// Longest name of an attribute, and longest tag, in characters: there are no longer ones.
@@ -31,9 +31,9 @@ const NAME_MAX: usize = 64;
 /// Longest text between quotes, in characters.
 const LITERAL_MAX: usize = 2_048;
 
-/// How large an expression may be.
+/// Maximum size of an expression.
 struct Bounds {
-    /// Octets of text.
+    /// Octets of the text.
     octets: usize,
     depth: usize,
     tests: usize,
@@ -41,7 +41,7 @@ struct Bounds {
     deeds: usize,
 }
 
-/// Those for what somebody gives.
+/// Bounds of given expressions.
 const GIVEN: Bounds = Bounds { octets: TEXT_MAX, depth: 32, tests: 200, deeds: 8 };
 /// Those for what was put together of it, and for what was accepted when there were fewer bounds.
 const STORED: Bounds = Bounds { octets: 16 * TEXT_MAX, depth: 64, tests: 1_000, deeds: 1_000 };
@@ -386,7 +386,7 @@ impl Field {
         }
     }
 
-    /// What may stand after it.
+    /// Returns the operators that may follow it.
     fn operators(&self) -> &'static str {
         match self.is_ordered() {
             None => "`=`, `!=`, `<`, `<=`, `>`, `>=`, `in` or `not in`",

@@ -6,12 +6,12 @@ use sha2::{Digest as _, Sha256};
 /// Parts that all people are divided into.
 pub const PARTS: u16 = 10_000;
 
-/// Those people whose part, by a hash of salt and person, lies in `from..to`. Two portions of the same salt that do not overlap
-/// share nobody; those of different salts are independent of each other.
+/// People whose position, by a hash of salt and person, lies in `from..to`. Portions of the same salt that do not overlap share
+/// no person. Portions of different salts are independent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Portion {
-    /// What decides who is where.
+    /// Salt of the hash.
     pub salt: String,
     /// The first part, of ten thousand.
     pub from: u16,
@@ -25,7 +25,7 @@ impl Portion {
         (self.from..self.to).contains(&part)
     }
 
-    /// Whether nobody lies in it.
+    /// Whether it contains no person.
     pub fn is_empty(&self) -> bool {
         self.from >= self.to.min(PARTS)
     }

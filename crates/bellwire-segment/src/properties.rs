@@ -1,4 +1,4 @@
-//! What holds for any expression.
+//! Properties of all expressions.
 
 use proptest::collection::vec;
 use proptest::option;

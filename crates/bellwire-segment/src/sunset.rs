@@ -1,11 +1,11 @@
-//! Who is left out since nothing that they are shown is clicked.
+//! Sunset rule: leaves out people who do not click.
 
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
 use bellwire_core::habits::Habits;
 
-/// A rule that leaves out those to whom all of this applies.
+/// Rule that leaves out people who meet all of its conditions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sunset {
@@ -20,8 +20,8 @@ pub struct Sunset {
 }
 
 impl Sunset {
-    /// Whether it leaves out somebody with these habits, whose subscription is so old. Where nothing was displayed, or is not
-    /// reported, nobody is left out.
+    /// Whether it leaves out a person with this engagement and age of the subscription. People without displayed or reported
+    /// messages are not left out.
     pub(crate) fn leaves_out(&self, habits: &Habits, age: TimeDelta) -> bool {
         habits.unclicked > 0
             && self.unclicked.is_none_or(|n| habits.unclicked >= n)

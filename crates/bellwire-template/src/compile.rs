@@ -23,7 +23,7 @@ pub struct Compiled {
     /// The template's own first, then those of other languages in their order.
     pub(super) variants: Vec<Variant>,
     pub(super) by_locale: HashMap<String, usize>,
-    /// Their places by language with its likely script and region.
+    /// Indices by language with its likely script and region.
     pub(super) by_likely: HashMap<String, usize>,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Compiled {
     }
 }
 
-/// What a template says in one language.
+/// Texts of a template in one language.
 pub(super) struct Variant {
     /// None: the template's own, for everybody else.
     pub(super) locale: Option<String>,
@@ -82,7 +82,7 @@ impl Compiled {
         if faults.is_empty() { Ok(compiled) } else { Err(faults) }
     }
 
-    /// All that is wrong with a template whatever its messages say to it. What it asks for of them is not known yet.
+    /// Returns all faults of a template that do not depend on a message's data, which is unknown yet.
     pub fn check(template: &Template) -> Vec<Fault> {
         let app = AppNames { slug: String::new(), name: String::new() };
         let templated = Templated { template: template.clone(), data: Map::new(), app, site: None };
@@ -284,13 +284,12 @@ fn settled_link(text: &str, is_whole: bool) -> Result<String, String> {
     }
 }
 
-/// Whether the beginning of a link says on which host it leads somewhere, whatever follows: the checks of the whole refuse
-/// what is no beginning at all.
+/// Whether the beginning of a link determines its host. Other checks refuse text that is not a beginning of a link.
 fn settles(beginning: &str) -> bool {
     beginning.starts_with('/') || beginning.split_once("://").is_some_and(|(_, rest)| rest.contains(['/', '?', '#']))
 }
 
-/// What went wrong in a text, and where. None: it cannot be told without telling values.
+/// Describes an error in a text, with its position. `None`: the description would contain values.
 fn explain(error: &minijinja::Error, source: &str) -> Option<String> {
     use minijinja::ErrorKind::{InvalidOperation, OutOfFuel, SyntaxError, UndefinedError};
     let range = error.range().filter(|range| source.get(range.clone()).is_some());

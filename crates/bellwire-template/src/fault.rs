@@ -1,22 +1,22 @@
-//! What is wrong with a template, or with what came of it: its place and a rule, never a value.
+//! Fault of a template or of its result: a place and a rule, never a value.
 
-/// Why a template cannot be used, or not be filled in for somebody.
+/// Reason why a template cannot be used, or cannot be rendered for a recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Which kind.
+    /// Kind of the fault.
     pub kind: Kind,
     /// RFC 6901 pointer into the template, such as `/locales/de/content/title`.
     pub pointer: String,
-    /// What is wrong, with line and column if that is known: never a value.
+    /// Description with line and column, if known. It contains no values.
     pub detail: String,
 }
 
-/// What kind of fault it is.
+/// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It is no template, something that it needs is not defined, or what came of it breaks a rule.
     Unfit,
-    /// What came of it is too long, and may not be cut, or not enough.
+    /// The result is too long, and may not be cut, or not enough.
     TooLong,
 }
 
@@ -44,7 +44,7 @@ impl From<bellwire_core::message::Problem> for Fault {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
-    /// From 1.
+    /// Line from 1.
     pub line: usize,
     /// In characters, from 1.
     pub column: usize,

@@ -17,14 +17,14 @@ use bellwire_webpush::shrink::cut_to_fit;
 /// A template filled in.
 #[derive(Debug)]
 pub struct Filled {
-    /// What is sent.
+    /// Content to send.
     pub content: Content,
     /// The same, written down.
     pub written: payload::Template,
 }
 
 impl Compiled {
-    /// How many variants there are, the template's own included.
+    /// Number of variants, including the template's own language.
     pub fn variants(&self) -> usize {
         self.variants.len()
     }
@@ -34,8 +34,7 @@ impl Compiled {
         self.variants[variant].locale.as_deref()
     }
 
-    /// Returns the variant for a recipient: that of their locale, or of the nearest language that CLDR knows for it, or the template's
-    /// own.
+    /// Returns the variant for a recipient: that of their locale, else of the nearest language by CLDR, else the template's own.
     pub fn variant_for(&self, locale: Option<&str>) -> usize {
         let Some(locale) = locale.filter(|_| !self.by_locale.is_empty()) else { return 0 };
         if let Some(variant) = self.by_locale.get(&locale.to_lowercase().replace('_', "-")) {
@@ -49,26 +48,26 @@ impl Compiled {
         self.variants.iter().any(|variant| !variant.is_same())
     }
 
-    /// A variant that says the same to everybody, filled in; none: it does not.
+    /// Returns the rendered variant if it is equal for all recipients.
     pub fn same(&self, variant: usize) -> Option<Filled> {
         let variant = &self.variants[variant];
         // It was tried when the template was compiled.
         variant.is_same().then(|| self.engine.whole(variant, &Arc::default()).ok()).flatten()
     }
 
-    /// Fills a variant in for somebody. Its compact form is left out if that fails.
+    /// Renders a variant for a recipient. Its compact form is left out if it fails.
     pub fn fill(&self, variant: usize, person: &Arc<Person>) -> Result<Filled, Fault> {
         self.engine.whole(&self.variants[variant], person)
     }
 
-    /// What is wrong with a variant for somebody, its compact form included.
+    /// Returns the faults of a variant for a recipient, its compact form included.
     pub fn faults(&self, variant: usize, person: &Arc<Person>) -> Vec<Fault> {
         let variant = &self.variants[variant];
         let compact = variant.compact.as_ref().and_then(|compact| self.engine.fault_of_compact(compact, person));
         self.engine.whole(variant, person).err().into_iter().chain(compact).collect()
     }
 
-    /// What is wrong with what is the same for everybody: its texts were checked one by one, but not their sum.
+    /// Returns the faults of a variant that is equal for all recipients. Its texts were checked one by one, but not their sum.
     pub(super) fn faults_of_what_is_the_same(&self) -> Vec<Fault> {
         let same = (0..self.variants.len()).filter(|variant| self.variants[*variant].is_same());
         same.flat_map(|variant| self.faults(variant, &Arc::default())).collect()

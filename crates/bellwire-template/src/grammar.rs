@@ -1,9 +1,9 @@
-//! What a text may say, decided on its syntax tree before it is compiled.
+//! Rules for texts, applied to the syntax tree before compilation.
 //!
-//! Fuel bounds how many steps are taken, not what one costs: `"x" * 100000000` is a single one, and a text that is joined
-//! to itself thirty times has grown to a gigabyte. So nothing is let in by which a text or list grows: no `~`, no blocks that
-//! are captured, no lists and objects but of constants, and `+` and `*` only between what is certainly a number. What is left
-//! is as long as its parts, and bounded by the filters and by what is written.
+//! Fuel bounds the number of steps, not their cost: `"x" * 100000000` is one step, and a text that is joined to itself thirty
+//! times has a gigabyte. Therefore nothing is allowed that makes a text or list grow: no `~`, no captured blocks, no lists and
+//! objects except constants, and `+` and `*` only between certain numbers. The remaining output is as long as its parts, and
+//! bounded by the filters and the written text.
 
 use std::collections::HashSet;
 
@@ -19,7 +19,7 @@ pub(super) const SOURCE_MAX: usize = 4_096;
 /// Deepest nesting of expressions and blocks.
 const DEPTH_MAX: usize = 32;
 
-/// Whether a text has anything to fill in, or is what it says.
+/// Whether a text contains expressions.
 pub(super) fn is_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|opening| text.contains(opening))
 }
@@ -228,7 +228,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether an expression that was let in is a number, whatever it is about.
+/// Whether an allowed expression is certainly a number.
 fn is_number(expression: &ast::Expr<'_>) -> bool {
     match expression {
         ast::Expr::Const(it) => it.value.is_number(),

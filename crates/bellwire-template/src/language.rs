@@ -1,9 +1,9 @@
-//! The engine: minijinja with filters of our own, none of which makes a text longer than a push could use, and values that
+//! Template engine: minijinja with its own filters, none of which makes a text longer than a push allows, and with values that
 //! are written so that they stay data.
 //!
 //! - A text that is no link gets its values without control characters and without those that change the direction of what
 //!   follows them.
-//! - A link gets them percent-encoded, each behind a [`MARK`], so that whoever reads it sees where the first one stands.
+//! - A link gets them percent-encoded, each after a [`MARK`], so that the checks see where the first one begins.
 //!
 //! JSON is written when the notification is whole: quotes and braces need no care here.
 
@@ -53,7 +53,7 @@ pub(super) const FILTERS: [&str; 17] = [
     "truncate",
     "upper",
 ];
-/// Those of them that give numbers, whatever they are given.
+/// Filters that return numbers for any input.
 pub(super) const NUMERIC: [&str; 5] = ["abs", "float", "int", "length", "round"];
 pub(super) const TESTS: [&str; 3] = ["defined", "none", "undefined"];
 
@@ -103,7 +103,7 @@ fn make() -> Environment<'static> {
 /// Digits behind the point that are rounded to at most.
 const DIGITS_MAX: u32 = 9;
 
-/// What is said of a value that does not suit. Only these words of an engine's errors are shown: others may quote values.
+/// Texts about unsuitable values. Only these errors of the engine are shown, because others may quote values.
 pub const COMPLAINTS: [&str; 4] = [TOO_LONG, NO_TEXT, NO_LIST, NO_NUMBER];
 const TOO_LONG: &str = "a value is longer than a template may make it";
 const NO_TEXT: &str = "a list or an object is no text: say which part of it is meant, or use `join`";
@@ -135,8 +135,8 @@ fn write_value(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -
     Ok(())
 }
 
-/// Whether a character of a value could change how what stands around it is read: control characters but for line ends and
-/// tabs, and Unicode's embeddings, overrides and isolates, which turn the direction of what follows.
+/// Whether a character of a value could change the reading of adjacent text: control characters except line ends and tabs, and
+/// Unicode's embeddings, overrides and isolates, which change the direction of text.
 fn misleads(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t' || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

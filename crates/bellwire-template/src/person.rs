@@ -1,4 +1,4 @@
-//! What templates are told: of whom a message goes to, and of the message itself.
+//! Values for templates: of the recipient and of the message.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) const OF_MESSAGE: [&str; 2] = ["data", "app"];
 pub struct Person {
     /// The site's own name for them.
     pub user_id: Option<String>,
-    /// What the site knows of them.
+    /// Attributes of the recipient.
     pub attributes: Map<String, serde_json::Value>,
     /// Words that they are selected by.
     pub tags: Vec<String>,
@@ -33,7 +33,7 @@ impl fmt::Debug for Person {
     }
 }
 
-/// What a message tells its templates, the same for all of its recipients.
+/// Values of a message, equal for all its recipients.
 pub(super) struct Known {
     data: Value,
     app: Value,

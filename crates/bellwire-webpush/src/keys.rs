@@ -1,5 +1,5 @@
-//! VAPID key pairs (RFC 8292): made, read from the forms that other senders keep them in, and written out again for
-//! whoever leaves. And the contact that a token names, checked as the strictest gateway checks it.
+//! VAPID key pairs (RFC 8292): generated, imported from the forms of other senders, and exported. It also checks the contact of a
+//! token like the strictest gateway.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub enum KeyError {
     /// PEM with a passphrase.
     #[error("is encrypted: decrypt it first, for example with `openssl pkey`")]
     Encrypted,
-    /// A public key, in whatever form.
+    /// Only a public key in any form.
     #[error("holds only a public key: the private key is needed to sign")]
     PublicOnly,
     /// PEM that does not decode as a private key on P-256 whose public half, if it is inside, belongs to it.
@@ -41,7 +41,7 @@ pub enum KeyError {
     /// A raw private key of the wrong length.
     #[error("a private key has 32 octets, here are {octets}")]
     Length {
-        /// How many there are.
+        /// Number of octets.
         octets: usize,
     },
     /// Zero, or not below the order of the curve.
@@ -146,8 +146,8 @@ pub struct SubjectError(&'static str);
 /// Longest contact, in octets.
 pub const SUBJECT_MAX: usize = 255;
 
-/// Top-level names that no mail or web server on the Internet has (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names
-/// in private use). Apple answers 403 `BadJwtToken` to the ones it knows; FCM and Mozilla do not look.
+/// Top-level names without mail or web servers on the Internet (RFC 2606, RFC 6761, RFC 6762, RFC 9476, and names in private
+/// use). Apple responds with 403 `BadJwtToken` to those it knows. FCM and Mozilla do not check.
 const UNREAL: [&str; 12] = [
     "alt",
     "corp",
@@ -163,8 +163,8 @@ const UNREAL: [&str; 12] = [
     "test",
 ];
 
-/// Checks the `sub` claim (RFC 8292 section 2.1) as Apple does: `mailto:user@host` or `https://host/…`, with a host
-/// that can exist on the Internet, and nothing else around it.
+/// Checks the `sub` claim (RFC 8292 section 2.1) like Apple does: `mailto:user@host` or `https://host/…`, with a host that can
+/// exist on the Internet, and no other text.
 pub fn check_subject(subject: &str) -> Result<(), SubjectError> {
     let refuse = |why| Err(SubjectError(why));
     if subject.is_empty() || subject.len() > SUBJECT_MAX {

@@ -1,9 +1,9 @@
 //! The plaintext of a push: prepared once for a message, stamped once for each delivery.
 //!
-//! Structured content becomes declarative web push JSON (W3C Push API), in the spelling that both its readers take:
-//! Firefox looks for `mutable` inside `notification`, Safari beside it; Safari has read `app_badge` in both places;
-//! Firefox drops an action without `navigate`. `mutable` is always true, so that our service worker, where there is
-//! one, can drop repeats and report receipts. Browsers without the feature hand the same JSON to the worker.
+//! Structured content becomes declarative web push JSON (W3C Push API), in the spelling that both its readers accept. Firefox
+//! reads `mutable` inside `notification`, Safari next to it. Safari has read `app_badge` in both places. Firefox drops an action
+//! without `navigate`. `mutable` is always true, so that Bellwire's service worker, if present, can drop repeats and report
+//! receipts. Browsers without the feature pass the same JSON to the worker.
 //!
 //! ```text
 //! declarative  {"web_push":8030,"mutable":true,"notification":{…,"data":{"bellwire":STAMP,…}}}
@@ -12,13 +12,13 @@
 //! STAMP        {"id":"22 characters","receipt":"64 characters","retried":0}
 //! ```
 //!
-//! In a raw payload's envelope the stamp also carries `"content_type"`, if a delivery policy says what the payload is
-//! (SNS's `requestPolicy.headerContentType`; a worker takes it for `text/plain; charset=UTF-8` otherwise). Nothing is
-//! reserved for that: beside a payload so long that it does not fit, it is left out.
+//! In a raw payload's envelope the stamp also has `"content_type"`, if a delivery policy sets it (SNS's
+//! `requestPolicy.headerContentType`; a worker assumes `text/plain; charset=UTF-8` otherwise). No space is reserved for it: if
+//! the payload leaves no room, it is left out.
 //!
-//! `navigate` is required, and Safari wants it absolute: paths are completed when a message is taken
-//! ([`Notification::complete`]). For an app without origins they stay, and lead to `/` by default: our worker resolves
-//! them against the site, and Safari wakes it as for any push.
+//! `navigate` is required, and Safari wants it absolute: paths are completed when a message is accepted
+//! ([`Notification::complete`]). For an app without origins they stay, and lead to `/` by default. Bellwire's worker resolves
+//! them against the site, and Safari wakes the worker as for any push.
 
 use std::fmt;
 use std::io::Write as _;
@@ -45,20 +45,20 @@ const _: () = assert!(STAMP_MAX + RAW_FRAME.len() <= ENVELOPE_RESERVE);
 pub struct TooLarge {
     /// Octets of the content as sent, our envelope not counted.
     pub octets: usize,
-    /// Octets that fit.
+    /// Maximum octets.
     pub limit: usize,
 }
 
-/// What differs between the pushes of one message.
+/// Values that differ between the pushes of one message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Stamp<'a> {
-    /// From [`delivery_id`](super::stamp::delivery_id).
+    /// Id from [`delivery_id`](super::stamp::delivery_id).
     pub id: [u8; 16],
-    /// From [`receipt_token`](super::stamp::receipt_token).
+    /// Token from [`receipt_token`](super::stamp::receipt_token).
     pub receipt: [u8; 64],
     /// Attempts that went before.
     pub retried: u32,
-    /// What a raw payload is, if a policy says so.
+    /// Media type of a raw payload, if a policy sets it.
     pub content_type: Option<&'a str>,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Debug for Stamp<'_> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
     head: Vec<u8>,
-    /// What follows the stamp. None: the payload goes out untouched, all of it in `head`.
+    /// Text after the stamp. `None`: the payload is sent unchanged, and `head` has all of it.
     tail: Option<Vec<u8>>,
     /// Whether the stamp may name a content type.
     is_raw: bool,
@@ -103,12 +103,12 @@ impl Template {
         }
     }
 
-    /// How many octets a notification has as sent, our envelope not counted: at most 3,833 fit.
+    /// Returns the octets of a notification as sent, without the envelope: at most 3,833 fit.
     pub fn content_octets(notification: &Notification) -> usize {
         Self::declarative(notification).1
     }
 
-    /// A notification whatever its size, for [`shrink`](super::shrink) to measure.
+    /// Returns a notification of any size, for [`shrink`](super::shrink) to measure.
     pub(super) fn of_notification(notification: &Notification) -> Self {
         Self::declarative(notification).0
     }

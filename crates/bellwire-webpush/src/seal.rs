@@ -16,9 +16,9 @@ use super::{OVERHEAD, RECORD_SIZE, SALT_LEN, keying_material, record_key};
 use bellwire_core::message::PLAINTEXT_MAX;
 use bellwire_core::subscription::BrowserKeys;
 
-/// Plaintexts are padded to a multiple of this many octets. It hides small differences, such as names and amounts,
-/// while an ordinary notification stays far below the limits of gateways that take less than the standard's 4,096
-/// (padding to the full size is what made Firefox on Android refuse whole sites).
+/// Plaintexts are padded to a multiple of this many octets. It hides small differences, such as names and amounts. An ordinary
+/// notification stays far below the limits of gateways that accept less than the standard's 4,096. Padding to the full size made
+/// Firefox on Android refuse whole sites.
 pub(crate) const PADDING_STEP: usize = 128;
 
 /// Why a message was not sealed. Nothing was appended.

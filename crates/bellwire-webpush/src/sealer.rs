@@ -1,8 +1,9 @@
-//! How a process seals many payloads: one after the other by AWS-LC, or eight in one pass of an accelerator.
+//! Sealing of many payloads in a process: one by one with AWS-LC, or eight in one pass of an accelerator.
 //!
-//! An accelerator is not trusted but watched. Before its first use it computes known answers, and AWS-LC computes all its lanes again; from
-//! then on AWS-LC computes one lane of every 4,096th pass again. A difference switches it off for the life of the process, and the
-//! results of that pass are thrown away. Sealing takes no lock: the threads that seal may not be scheduled for long.
+//! An accelerator is not trusted, but checked. Before its first use it computes known answers, and AWS-LC recomputes all its
+//! lanes. Later, AWS-LC recomputes one lane of each 4,096th pass. A difference switches the accelerator off for the life of the
+//! process, and discards the results of that pass. Sealing takes no lock, because the scheduler may suspend sealing threads for
+//! long.
 
 mod lanes;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use super::{OVERHEAD, SALT_LEN};
 use bellwire_core::message::PLAINTEXT_MAX;
 use bellwire_core::subscription::BrowserKeys;
 
-/// What one pass of an accelerator computes.
+/// Agreements of one pass of an accelerator.
 pub const LANES: usize = 8;
 /// Payloads from which a pass is faster than AWS-LC one at a time (docs/scale.md). Lanes left over repeat the first payload's
 /// agreement.
@@ -31,9 +32,9 @@ const FEWEST: usize = 2;
 /// Passes from one that is checked to the next.
 const CHECK_EVERY: u32 = 4_096;
 
-/// What computes eight key pairs and agreements at a time, in a time that depends on no secret.
+/// Implementation of eight key pairs and agreements at a time, in a time that depends on no secret.
 pub trait Accelerator: fmt::Debug + Send + Sync {
-    /// Name for logs.
+    /// Name of it for logs.
     fn name(&self) -> String;
 
     /// Tests known answers, before the first use.
@@ -41,8 +42,8 @@ pub trait Accelerator: fmt::Debug + Send + Sync {
         true
     }
 
-    /// Makes eight fresh key pairs, of AWS-LC's random numbers, and agrees with eight browsers. `shown` is the lane whose private key
-    /// is told. None: it failed.
+    /// Makes eight fresh key pairs from AWS-LC's random numbers, and agrees with eight browsers. `shown` is the lane whose
+    /// private key is returned. `None`: the pass failed.
     fn exchange(&self, browsers: &[[u8; 65]; LANES], shown: usize) -> Option<Exchange>;
 }
 
@@ -59,9 +60,9 @@ pub struct Exchange {
 /// One payload to be sealed.
 #[derive(Debug, Clone, Copy)]
 pub struct Plain<'a> {
-    /// Whom for.
+    /// Keys of the recipient.
     pub keys: &'a BrowserKeys,
-    /// What.
+    /// Text to seal.
     pub plaintext: &'a [u8],
     /// Octets that it is padded to, as in [`seal`].
     pub pad_to: usize,
@@ -83,7 +84,7 @@ impl Plain<'_> {
     }
 }
 
-/// What seals, and what is known of it. `Display` says it in words.
+/// Sealer of a process, and its state. `Display` describes it in words.
 #[derive(Debug)]
 pub struct Sealer {
     accelerator: Option<Box<dyn Accelerator>>,
@@ -94,7 +95,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// AWS-LC alone.
+    /// Returns a sealer that uses AWS-LC alone.
     pub fn single() -> &'static Self {
         static SINGLE: LazyLock<Sealer> = LazyLock::new(|| Sealer::new(None, CHECK_EVERY));
         &SINGLE
@@ -136,7 +137,7 @@ impl Sealer {
         self.is_faulty.load(Ordering::Relaxed)
     }
 
-    /// Whether its accelerator was switched off and nobody was told yet.
+    /// Whether its accelerator was switched off and the fault was not reported yet.
     pub fn has_untold_fault(&self) -> bool {
         self.is_faulty() && !self.is_told.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! A notification that a gateway finds too large is sent again, smaller. Raw payloads never are: only the page knows
-//! what may be missing.
+//! Smaller versions of a notification that a gateway refused as too large. Raw payloads never shrink, because only the page knows
+//! which parts are optional.
 
 use std::mem;
 
@@ -25,8 +25,9 @@ const STEPS: [Step; 3] = [
     ("data", |it| it.data_optional && it.data.take().is_some()),
 ];
 
-/// The fullest version whose plaintext has at most `limit` octets however often it was retried: without padding, then
-/// the compact variant, then without image, actions and optional data, and last with its body cut. None: nothing helps.
+/// Returns the fullest version whose plaintext has at most `limit` octets with any retry count. It loses its padding, then
+/// becomes the compact variant, then loses image, actions and optional data, and last a part of its body. `None`: no version
+/// fits.
 pub fn shrink(content: &Content, limit: usize) -> Option<Shrunk> {
     let Content::Notification { content, compact } = content else { return None };
     let mut dropped = Vec::new();

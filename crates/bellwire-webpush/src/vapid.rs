@@ -1,4 +1,5 @@
-//! Who sends: the VAPID token of RFC 8292, signed once per (key, origin) and used for hours, as gateways wish.
+//! VAPID token of RFC 8292, which identifies the sender. It is signed once per (key, origin) and used for hours, as gateways
+//! recommend.
 
 #[cfg(test)]
 mod verifier;
@@ -15,14 +16,14 @@ use super::keys::SigningKey;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::VapidKeyId;
 
-/// How long a token is good for, in seconds. The standard allows 24 hours; half of it leaves room for wrong clocks.
+/// Validity of a token in seconds. The standard allows 24 hours. Half of it leaves room for wrong clocks.
 pub(crate) const LIFE_S: i64 = 12 * 3600;
-/// How long a token is used, in seconds.
+/// Time for which a token is used, in seconds.
 const USE_S: i64 = LIFE_S / 2;
-/// How far the clock may step back before a cached token is signed anew, in seconds.
+/// Step back of the clock, in seconds, up to which a cached token is still used.
 const BACKSTEP_S: i64 = 3600;
-/// Most origins cached for one key. An app that may push anywhere could name any number of hosts; past this many, the
-/// token signed longest ago makes room, which costs a signature and no more.
+/// Maximum cached origins of one key. An app that may push anywhere could name any number of hosts. Beyond the maximum, the
+/// oldest token is dropped, which costs one signature.
 const ORIGINS_MAX: usize = 256;
 
 /// The claims on the wire. `exp` is an integer: Mozilla answers 401 to a float.

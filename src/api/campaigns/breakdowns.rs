@@ -12,7 +12,7 @@ use bellwire_core::lane::Gateway;
 
 const LOCALES_MAX: usize = 200;
 
-/// How a campaign goes by language.
+/// Results of a campaign by language.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CampaignLocales)]
 pub(crate) struct LocalesView {
@@ -20,20 +20,20 @@ pub(crate) struct LocalesView {
     data: Vec<CampaignLocaleView>,
 }
 
-/// What became of deliveries in browsers of one language.
+/// Results of deliveries to browsers of one language.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignLocaleView {
-    /// As browsers tell it; null: they did not.
+    /// Locale of the browsers. Null: not reported.
     locale: Option<String>,
     /// Taken by push services.
     accepted: i64,
-    /// Reported as displayed.
+    /// Number of displays.
     displayed: i64,
-    /// Reported as clicked.
+    /// Number of clicks.
     clicked: i64,
 }
 
-/// What was reported of a campaign, by push service.
+/// Receipts of a campaign, by push service.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CampaignGateways)]
 pub(crate) struct GatewaysView {
@@ -41,12 +41,12 @@ pub(crate) struct GatewaysView {
     data: Vec<CampaignGatewayReports>,
 }
 
-/// What was reported of deliveries by way of one push service.
+/// Receipts of deliveries by one push service.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignGatewayReports {
-    /// Which.
+    /// Name of the push service.
     gateway: Gateway,
-    /// Taken by it.
+    /// Number of accepted deliveries.
     accepted: i64,
     /// Reported as displayed; null: its browsers do not report.
     displayed: Option<i64>,
@@ -61,7 +61,7 @@ pub(super) async fn locales(pool: &PgPool, app: AppId, id: CampaignId) -> Result
     Ok(LocalesView { data: rows.into_iter().map(view).collect() })
 }
 
-/// What was reported of a campaign, by push service.
+/// Returns the receipts of a campaign by push service.
 pub(super) async fn gateways(pool: &PgPool, app: AppId, id: CampaignId) -> Result<GatewaysView, Problem> {
     let view = |OfGateway { gateway, accepted, displayed, clicked }| {
         let reported = |n| reports_from(gateway).then_some(n);

@@ -1,4 +1,4 @@
-//! What a campaign would do, counted without doing it.
+//! Dry run of a campaign: its effect, without sending.
 
 use axum::extract::State;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -26,41 +26,41 @@ use bellwire_rules::campaign::schedule::When;
 const MESSAGES_MAX: usize = 100;
 const LATER_RUNS: usize = 5;
 
-/// What a campaign would do if it were started now.
+/// Effect of a campaign if it were started now.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignDryRun {
-    /// When its next run begins; null: never, or some time after a run of the campaign that it follows. The messages are then shown as if
-    /// that were now.
+    /// Start of its next run. Null: never, or some time after a run of the campaign that it follows. The messages are then shown
+    /// as of now.
     begins_at: Option<DateTime<Utc>>,
-    /// When the next runs after that begin, of one that recurs: five.
+    /// Starts of the next five runs after that, if it recurs.
     later_runs: Vec<DateTime<Utc>>,
     /// The messages that the run ends in, by time, the first 100.
     messages: Vec<CampaignDryRunMessage>,
-    /// How many there are beyond these.
+    /// Number of further messages.
     more_messages: usize,
-    /// What keeps it from being started, or leaves messages out, by members of the plan.
+    /// Faults that prevent its start or leave messages out, by member of the plan.
     refused: Vec<FieldError>,
 }
 
 /// A message of a campaign that would be made.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignDryRunMessage {
-    /// When.
+    /// Time of the message.
     due_at: DateTime<Utc>,
-    /// Of which variant; null: of the one that wins the test.
+    /// Name of the variant. Null: the winner of the test.
     variant: Option<String>,
     /// The share of the audience that may get it.
     share: f64,
-    /// Which of the 24 hours from the run's beginning it is for, from 0, where each person has their own; null: they do not.
+    /// Index of its hour among the 24 hours from the run's start, from 0, with own hours. Null: without own hours.
     own_hour: Option<u8>,
     /// Deliveries to make, as counted now or estimated from a sample.
     audience_estimate: i64,
-    /// How far that may be off, in 95 of 100 cases; 0 if they were counted.
+    /// Margin of the estimate, in 95 of 100 cases. 0 if counted.
     audience_margin: i64,
 }
 
-/// Tells what a campaign would do if it were started now: when it runs, and whom each of its messages would reach. Nothing is sent.
-/// It is a search, of which a few are made at a time: 503 (`searches_busy`).
+/// Returns the effect of a campaign if it were started now: its times, and the reach of each message. Nothing is sent. It counts
+/// as a search, of which a few run at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/campaigns/{campaign}/dry-run", tag = "Campaigns",
     responses((status = 200, body = CampaignDryRun)))]
 pub(crate) async fn dry_run(
@@ -98,7 +98,7 @@ fn fault(pointer: &str, detail: &str) -> FieldError {
     FieldError { pointer: Some(pointer.to_owned()), parameter: None, header: None, detail: detail.to_owned() }
 }
 
-/// When the next run begins, and those after it.
+/// Returns the start of the next run, and those after it.
 fn runs(plan: &Plan, now: Timestamp) -> (Option<Timestamp>, Vec<Timestamp>) {
     let is_in_time = |at: &Timestamp| plan.expires_at.is_none_or(|end| *at < end);
     match &plan.when {
@@ -126,7 +126,7 @@ fn messages_of(plan: &Plan, begins_at: Timestamp, home: Tz) -> Vec<(Part, bool)>
     all
 }
 
-/// How many a message would reach, and how far that may be off. None: its topic is gone, and it would be left out.
+/// Returns the reach of a message, and its margin. `None`: its topic is gone, and it would be left out.
 async fn estimate(
     conn: &mut PgConnection,
     (vault, app): (&Vault, AppId),

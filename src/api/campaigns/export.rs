@@ -1,4 +1,4 @@
-//! What an export says of a campaign.
+//! Export of campaigns.
 
 use super::plan::{CampaignBody, Stored};
 use super::{CampaignRef, find_any};
@@ -10,8 +10,9 @@ use bellwire_core::id::CampaignId;
 use bellwire_rules::campaign::schedule::When;
 use bellwire_rules::campaign::state::State;
 
-/// The plan of a campaign as another server takes it. None: it is not taken along. Drafts are, and what recurs; what goes out once and
-/// was started is this server's to finish, and what follows a campaign that stays here has nothing to follow there.
+/// Returns the plan of a campaign in the form that another server imports. `None`: it is not exported. Drafts and recurring
+/// campaigns are exported. A started single campaign is completed by this server, and a follow-up of a campaign that stays here
+/// has nothing to follow elsewhere.
 pub(in crate::api) async fn plan_for_export(
     state: &ApiState,
     app: &App,

@@ -67,7 +67,7 @@ const TEST: &str = "POST /v1/apps/{app}/campaigns/{campaign}/test";
 #[derive(Debug, Clone)]
 pub(crate) enum CampaignRef {
     Id(CampaignId),
-    /// Its slug, which never looks like an id: a slug has no underscore.
+    /// Slug of the campaign. It never looks like an id, because it has no underscore.
     Slug(String),
 }
 
@@ -83,7 +83,7 @@ impl PathParam for CampaignRef {
     const NAME: &'static str = "campaign";
 }
 
-/// Which campaigns to list, and how many of them.
+/// Filter of campaigns, and size of a page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -318,7 +318,7 @@ pub(crate) async fn remove(
     }
 }
 
-/// What a copy of a campaign is called.
+/// Name of a campaign's copy.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CampaignClone {
@@ -347,14 +347,14 @@ pub(crate) async fn clone(
     make(&server, &state, once, Stored { given, checked }).await
 }
 
-/// Whom to show a campaign before it goes out.
+/// Recipients of a campaign's trial.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CampaignTestSend {
     /// These users, at most 1,000.
     #[schema(min_items = 1, max_items = 1000)]
     users: Vec<String>,
-    /// Which variant; the first by default.
+    /// Name of the variant. By default the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 64)]
     variant: Option<String>,
@@ -393,7 +393,7 @@ async fn compose_test(
     message.compose(state, app, &RetryHeaders::default(), None, template).map_err(to_users)
 }
 
-/// What is wrong with the message's `to` is wrong with the request's `users`.
+/// Moves a fault of the message's `to` to the request's `users`.
 fn to_users(mut problem: Problem) -> Problem {
     for pointer in problem.errors.iter_mut().filter_map(|error| error.pointer.as_mut()) {
         if let Some(rest) = pointer.strip_prefix("/to/users") {

@@ -1,4 +1,4 @@
-//! What the author of a campaign writes, and how that is checked: its messages as messages are, by the same code.
+//! Plan of a campaign as its author writes it, and its checks. Its messages are checked by the code for messages.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ use bellwire_rules::campaign::schedule::{Recurrence, When};
 use bellwire_rules::campaign::zones::Past;
 use bellwire_rules::policy::calendar;
 
-/// How far ahead a campaign may be scheduled, or expire.
+/// Maximum time ahead of a campaign's schedule and expiry.
 const AHEAD_MAX: TimeDelta = TimeDelta::days(366);
 pub(super) const SLUG_RULE: &str =
     "must be 1 to 64 lower-case letters, digits or `-`, and begin with a letter or digit";
@@ -48,27 +48,27 @@ const NOT_FOR_CAMPAIGNS: [(&str, &str); 4] = [
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CampaignBody {
-    /// What it is called in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`.
+    /// Name in URLs, unique in its app: 1 to 64 lower-case letters, digits or `-`.
     #[schema(min_length = 1, max_length = 64)]
     pub slug: String,
-    /// What people call it, 1 to 200 characters; the slug by default.
+    /// Name for people, 1 to 200 characters. By default the slug.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
     pub name: Option<String>,
     /// The message, as it would be sent alone, to a topic or to all.
     #[schema(value_type = NewMessageBody)]
     message: Value,
-    /// What is said instead to shares of the audience, at most 10.
+    /// Variants of the content for shares of the audience, at most 10.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10)]
     variants: Vec<VariantBody>,
-    /// When it is due; by default as soon as it is started.
+    /// Schedule. By default at its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     schedule: Option<ScheduleBody>,
     /// Nothing of it goes out from then on.
     #[serde(default, deserialize_with = "request_time::optional", skip_serializing_if = "Option::is_none")]
     expires_at: Option<DateTime<Utc>>,
-    /// How fast each of its messages goes out; by default as fast as it goes.
+    /// Pace of each of its messages. By default unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pace: Option<PaceBody>,
     /// Try the variants on a share of the audience first; the rest gets what did best.
@@ -83,19 +83,19 @@ pub(crate) struct CampaignBody {
     pub follows: Option<FollowBody>,
 }
 
-/// One of the things that a campaign may say.
+/// Variant of a campaign's content.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignVariant)]
 pub(crate) struct VariantBody {
-    /// What it is called, 1 to 64 characters.
+    /// Name of the variant, 1 to 64 characters.
     #[schema(min_length = 1, max_length = 64)]
     name: String,
-    /// How many get it, beside the weights of the others: 1 to 1,000; 1 by default.
+    /// Weight of its share, relative to the other variants: 1 to 1,000. By default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u16>,
-    /// At which hour it is sent, if otherwise than `schedule` says.
+    /// Hour of this variant, if it differs from `schedule`.
     #[serde(skip_serializing_if = "Option::is_none")]
     hour: Option<Hour>,
     /// Members of the message that are otherwise, such as `content`.
@@ -104,17 +104,17 @@ pub(crate) struct VariantBody {
 }
 
 named! {
-    /// At which hour of the day each recipient gets a campaign.
+    /// Hour of the day at which each recipient gets a campaign.
     #[schema(as = CampaignHour)]
     pub(crate) enum Hour {
         Campaign = "campaign",
-        /// Within the 24 hours that begin then, at the hour at which they click most; if too little is known of that, when the
-        /// campaign is due.
+        /// The hour at which the recipient clicks most, within the 24 hours from the due time. With too little data, the due
+        /// time.
         Best = "best",
     }
 }
 
-/// When a campaign is due: `at`, or again and again by `cron`.
+/// Schedule of a campaign: `at` for once, or `cron` for recurring.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignSchedule)]
@@ -131,15 +131,15 @@ pub(crate) struct ScheduleBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 64)]
     timezone: Option<String>,
-    /// With `recipient`: what becomes of those for whom the time has passed when it is started; `tomorrow` by default.
+    /// With `recipient`: rule for recipients whose time has passed at the start. By default `tomorrow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     past: Option<Past>,
-    /// At which hour each recipient gets it; `campaign` by default. `best` has no place beside `recipient`.
+    /// Hour of each recipient. By default `campaign`. `best` cannot be combined with `recipient`.
     #[serde(skip_serializing_if = "Option::is_none")]
     hour: Option<Hour>,
 }
 
-/// How fast a message of a campaign goes out: exactly one of these.
+/// Pace of a campaign's message: exactly one of these members.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignPace)]
@@ -159,22 +159,22 @@ pub(crate) struct PaceBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignTest)]
 pub(crate) struct TestBody {
-    /// Its share of the audience: above 0, to 0.5.
+    /// Share of the audience: above 0, up to 0.5.
     #[schema(minimum = 0, maximum = 0.5)]
     share: f64,
-    /// How long clicks are counted before it is decided, in seconds: 60 to 2,419,200.
+    /// Time for which clicks are counted before the decision, in seconds: 60 to 2,419,200.
     #[schema(minimum = 60, maximum = 2_419_200)]
     after: i64,
-    /// How probable it must be that the winner is better than each of the others: 0.8 to 0.999; 0.95 by default.
+    /// Required probability that the winner is better than each other variant: 0.8 to 0.999. By default 0.95.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0.8, maximum = 0.999)]
     confidence: Option<f64>,
-    /// What the rest gets if nobody wins: the `first` variant, or nothing (`stop`); `first` by default.
+    /// Content for the rest without a winner: the `first` variant, or none (`stop`). By default `first`.
     #[serde(skip_serializing_if = "Option::is_none")]
     otherwise: Option<Otherwise>,
 }
 
-/// A follow-up.
+/// Follow-up of another campaign.
 #[derive(Debug, Clone, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CampaignFollow)]
@@ -182,14 +182,14 @@ pub(crate) struct FollowBody {
     /// The campaign that is followed up: its id or slug.
     #[schema(max_length = 64)]
     pub campaign: String,
-    /// What its recipients did not do who get this one.
+    /// Missing reaction of its recipients.
     did_not: DidNot,
-    /// How many seconds after its last run began: 60 to 2,419,200.
+    /// Seconds after the start of the other campaign's last run: 60 to 2,419,200.
     #[schema(minimum = 60, maximum = 2_419_200)]
     after: i64,
 }
 
-/// What is sealed of a campaign.
+/// Sealed parts of a campaign.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Stored {
     pub given: CampaignBody,
@@ -201,7 +201,7 @@ impl CampaignBody {
         self.name.as_deref().unwrap_or(&self.slug)
     }
 
-    /// Checks all of it but what only the database knows: `followed` is the campaign that it follows up, looked up.
+    /// Checks all members except those that only the database can check. `followed` is the campaign that it follows up.
     pub(super) async fn check(
         &self,
         state: &ApiState,
@@ -307,7 +307,7 @@ impl CampaignBody {
         variant.and_then(|variant| variant.hour).or(of_campaign) == Some(Hour::Best)
     }
 
-    /// Its messages, each checked as if it were to be sent now.
+    /// Returns its messages, each checked as if sent now.
     async fn bodies(&self, state: &ApiState, app: &App) -> Result<Vec<Variant>, Problem> {
         let Value::Object(message) = &self.message else {
             return Err(Problem::invalid_member("/message", "must be an object"));
@@ -343,7 +343,7 @@ impl CampaignBody {
 }
 
 impl VariantBody {
-    /// The message with what is otherwise in this variant. What a message says in one way may be said in another here.
+    /// Returns the message with the members of this variant. A variant may replace one form of content by another.
     fn over(&self, mut message: Map<String, Value>) -> Map<String, Value> {
         if ["content", "payload", "template"].iter().any(|member| self.message.contains_key(*member)) {
             for member in ["content", "compact", "payload", "envelope", "template"] {
@@ -399,7 +399,7 @@ impl ScheduleBody {
         self.timezone.as_deref() == Some(BY_RECIPIENT)
     }
 
-    /// What it means; otherwise which member is wrong, and how.
+    /// Returns its schedule. The error names the wrong member, and the fault.
     fn check(&self, now: Timestamp) -> Result<When, (&'static str, String)> {
         if self.past.is_some() && !self.is_by_recipient() {
             return Err(("/past", "is for the timezone `recipient` only".into()));

@@ -43,42 +43,42 @@ impl PathParam for RunNumber {
 /// A run of a campaign, and how it went. When retention has deleted its messages, all of its figures are 0.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignRunFigures {
-    /// Its number, from 1.
+    /// Number of the run, from 1.
     run: i32,
     /// The time that it is for.
     at: DateTime<Utc>,
-    /// When its test is decided; null: it has none, or it has been.
+    /// Time of its test's decision. Null: no test, or decided.
     decide_at: Option<DateTime<Utc>>,
     /// The variant that won; null: none has.
     winner: Option<String>,
-    /// How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+    /// Probability at the decision that the best variant is better than each of the others. Null: not decided.
     confidence: Option<f64>,
     /// Messages that were made and are kept still.
     messages: i64,
     /// Messages that are still to be made.
     messages_to_make: i64,
-    /// What became of the deliveries of this run.
+    /// Results of this run's deliveries.
     total: CampaignCounts,
-    /// What browsers reported of this run, its variants together; null: its pushes carry no receipts, so nobody can know.
+    /// Receipts of this run, over all variants. Null: its pushes request no receipts, so they are unknown.
     reports: Option<CampaignReports>,
     /// Of its variants, in their order.
     variants: Vec<CampaignVariantView>,
-    /// How it compares with the run before; null: it is the first, or of that one no messages are kept.
+    /// Comparison with the previous run. Null: it is the first, or no messages of the previous one are stored.
     before: Option<CampaignRunChange>,
 }
 
-/// How a run compares with the one before.
+/// Comparison of a run with the previous one.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignRunChange {
     /// The number of the one before.
     run: i32,
-    /// How many more deliveries this one has; negative: fewer.
+    /// Difference in targeted deliveries. Negative: fewer.
     targeted: i64,
-    /// How many more were accepted.
+    /// Difference in accepted deliveries.
     accepted: i64,
     /// By how much its click rate is higher; null: one of the two is not known.
     click_rate: Option<f64>,
-    /// How probable it is that this is no chance: that its click rate is the higher one; null: one of the two is not known.
+    /// Probability that its click rate is really higher. Null: one of the two rates is unknown.
     higher: Option<f64>,
 }
 
@@ -117,14 +117,14 @@ pub(crate) async fn show_run(
     Ok(axum::Json(figures.view(&plan, found)))
 }
 
-/// What is counted of some runs and those before them.
+/// Counts of some runs and of those before them.
 struct Figures {
     messages: Vec<RunMessages>,
     outcomes: Vec<Outcomes>,
     reports: Vec<Reports>,
 }
 
-/// What a run comes to, its variants together.
+/// Sums of a run over its variants.
 struct Sum {
     total: CampaignCounts,
     /// Of the variants whose pushes carry receipts; none: there is no such variant.
@@ -192,7 +192,7 @@ impl Figures {
     }
 }
 
-/// How a run compares with the one before, of that number.
+/// Returns the comparison of a run with the previous one, of that number.
 fn change(run: i32, this: &Sum, before: &Sum) -> CampaignRunChange {
     let counts = this.reports.as_ref().zip(before.reports.as_ref()).map(|((_, this), (_, before))| (*this, *before));
     let known = counts.filter(|(this, before)| this.accepted > 0 && before.accepted > 0);

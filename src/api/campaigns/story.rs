@@ -1,4 +1,4 @@
-//! What a message is within its campaign, for [`explain`](bellwire_rules::explain): by which zones and which follow-up it was narrowed down.
+//! Part of a message in its campaign, for [`explain`](bellwire_rules::explain): its zones and its follow-up condition.
 
 use super::super::ApiState;
 use super::super::problem::Problem;
@@ -12,7 +12,8 @@ use bellwire_rules::campaign::plan::DidNot;
 use bellwire_rules::explain::{ByZone, Followed, Part};
 use bellwire_segment::{Expression, Filter};
 
-/// What a message is within its campaign to a subscription in that zone. None: it is of no campaign, or that was deleted.
+/// Returns the part of a message in its campaign, for a subscription in that zone. `None`: it belongs to no campaign, or the
+/// campaign was deleted.
 pub(in crate::api) async fn part_of(
     state: &ApiState,
     app: &App,

@@ -113,8 +113,8 @@ async fn steer<S>(
     view(state, app, &row).await
 }
 
-/// Commits an order, with its entry in the audit log, and sees to it that the campaign's messages follow. None: it was given before;
-/// but whoever did may not have come to all messages yet.
+/// Commits an order with its entry in the audit log, and changes the campaign's messages. `None`: the order was given before, but
+/// its caller may not have changed all messages yet.
 async fn carry_out(
     state: ApiState,
     id: CampaignId,

@@ -1,4 +1,4 @@
-//! A campaign as it is shown: where it stands, and how it goes. What nobody can know is null, and shares say of what.
+//! Representation of a campaign: its state and progress. Unknown values are null, and shares state their base.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,53 +19,53 @@ use bellwire_rules::campaign::plan::{Plan, WHOLE};
 use bellwire_rules::campaign::state::State;
 use bellwire_rules::campaign::winner::Count;
 
-/// A campaign.
+/// Campaign of an app.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Campaign)]
 pub(crate) struct CampaignView {
-    /// Its id.
+    /// Id of the campaign.
     id: CampaignId,
-    /// What it is called in URLs.
+    /// Name of the campaign in URLs.
     slug: String,
-    /// What people call it.
+    /// Name of the campaign for people.
     name: String,
-    /// Its tier.
+    /// Tier of its messages.
     tier: Tier,
-    /// Where it stands.
+    /// State of the campaign.
     state: State,
-    /// When something of it is due next, or looked at; null: nothing by itself.
+    /// Time of its next step. Null: none by itself.
     next_at: Option<DateTime<Utc>>,
-    /// How many runs have begun: more than one if it recurs.
+    /// Number of runs that have begun: more than one if it recurs.
     runs: i32,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// When it was last changed, or turned.
+    /// Time of the last change or order.
     changed_at: DateTime<Utc>,
-    /// When it was started.
+    /// Time of the start.
     started_at: Option<DateTime<Utc>>,
-    /// How it goes; not in lists.
+    /// Progress. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<CampaignProgress>,
-    /// How far it has come; in lists only, of campaigns of which something has gone out.
+    /// Progress in lists, of campaigns with deliveries.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<CampaignStanding>,
-    /// Where to go from here.
+    /// Links to related resources.
     links: CampaignLinks,
 }
 
-/// Where to go from here.
+/// Links to related resources.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignLinks {
-    /// The campaign.
+    /// Path of the campaign.
     #[serde(rename = "self")]
     this: String,
-    /// What its author wrote.
+    /// Path of its author's plan.
     plan: String,
-    /// How each run went.
+    /// Path of the results of each run.
     runs: String,
-    /// How it goes by language.
+    /// Path of its results by language.
     locales: String,
-    /// What was reported by push service.
+    /// Path of its receipts by push service.
     gateways: String,
     /// `POST` here to start it.
     start: String,
@@ -77,7 +77,7 @@ pub(crate) struct CampaignLinks {
     cancel: String,
 }
 
-/// How a campaign goes, all of its runs together.
+/// Progress of a campaign over all runs.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(crate) struct CampaignProgress {
     /// Messages that were made.
@@ -88,12 +88,12 @@ pub(crate) struct CampaignProgress {
     audience_estimate: i64,
     /// Whether all recipients of the messages that were made have been found.
     expanded: bool,
-    /// What became of all deliveries of all runs: the sum. `runs` has each run's own.
+    /// Results of all deliveries of all runs: the sum. `runs` has those of each run.
     total: CampaignCounts,
     /// Deliveries that ended in a second, over the last minute or two; of a younger message since it began. Null if none did, or if its
     /// messages are too small to be charted.
     rate_per_second: Option<f64>,
-    /// When the last will have ended if it goes on at that rate. Null if not known, while it is paused, and while `held` is not empty.
+    /// Expected end of the last delivery at that rate. Null if unknown, while it is paused, and while `held` is not empty.
     eta: Option<DateTime<Utc>>,
     /// Push services at which deliveries wait, those that are held longest first. It does not end before they are released.
     held: Vec<CampaignHold>,
@@ -103,20 +103,20 @@ pub(crate) struct CampaignProgress {
     gateways: Vec<CampaignGatewayView>,
     /// The share of the audience that gets nothing.
     holdout: f64,
-    /// Its last 50 runs, the latest first; `links.runs` leads to all of them, with their figures.
+    /// Last 50 runs, the latest first. `links.runs` leads to all of them, with their figures.
     runs: Vec<CampaignRunView>,
 }
 
 /// A push service at which deliveries wait: a hold or an open breaker of a lane, a paused flow, or the runaway guard.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignHold {
-    /// Which.
+    /// Name of the push service.
     gateway: Gateway,
     /// Time the longest hold ends; null: until an operator or the app resumes it.
     until: Option<DateTime<Utc>>,
 }
 
-/// How far a campaign has come, all of its runs together.
+/// Progress of a campaign over all runs, in a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignStanding {
     /// Messages that are still to be made, of runs that have begun.
@@ -125,26 +125,26 @@ pub(crate) struct CampaignStanding {
     audience_estimate: i64,
     /// Whether all recipients of the messages that were made have been found.
     expanded: bool,
-    /// What became of all deliveries.
+    /// Results of all deliveries.
     total: CampaignCounts,
 }
 
-/// What became of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`.
+/// Results of deliveries: `targeted = waiting + accepted + gone + expired + dead + cancelled + capped`.
 #[derive(Debug, Default, Clone, Copy, Serialize, ToSchema)]
 pub(crate) struct CampaignCounts {
     /// Deliveries that there are so far.
     pub(super) targeted: i64,
     /// Of these, those that have not ended.
     waiting: i64,
-    /// Taken by a push service, which does not say that anybody saw them.
+    /// Accepted by a push service, which does not prove that a person saw them.
     pub(super) accepted: i64,
-    /// The subscription does not exist any more.
+    /// Deliveries whose subscription no longer exists.
     gone: i64,
-    /// Their time to live ran out first.
+    /// Deliveries whose time to live ended first.
     expired: i64,
-    /// Given up.
+    /// Deliveries that failed for good.
     dead: i64,
-    /// Cancelled, or unsubscribed.
+    /// Cancelled, or their subscriber unsubscribed.
     cancelled: i64,
     /// Held back by a frequency cap.
     capped: i64,
@@ -155,61 +155,61 @@ pub(crate) struct CampaignCounts {
 /// A variant, and how it goes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignVariantView {
-    /// What it is called.
+    /// Name of the variant.
     name: String,
-    /// Its weight.
+    /// Weight of the variant.
     weight: u16,
-    /// What became of its deliveries.
+    /// Results of its deliveries.
     counts: CampaignCounts,
-    /// What browsers reported; null: its pushes carry no receipts, so nobody can know.
+    /// Receipts. Null: its pushes request no receipts, so they are unknown.
     reports: Option<CampaignReports>,
 }
 
-/// What browsers reported of accepted deliveries: lower bounds.
+/// Receipts of accepted deliveries: lower bounds.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignReports {
-    /// Accepted deliveries that a report may come of: all but those at push services whose browsers show pushes by themselves, and
-    /// tell nobody.
+    /// Accepted deliveries that can have receipts: all except those at push services whose browsers display pushes by themselves,
+    /// without a report.
     may_report: i64,
-    /// Of which at least one report came.
+    /// Number of those with at least one receipt.
     acknowledged: i64,
-    /// Reported as displayed.
+    /// Number of displays.
     displayed: i64,
-    /// Reported as clicked.
+    /// Number of clicks.
     clicked: i64,
-    /// Reported as closed.
+    /// Number of closes.
     closed: i64,
     /// `clicked` of `accepted`; null: none was accepted.
     click_rate: Option<f64>,
     /// The bounds between which the rate of all lies with a probability of 95 %; null: none was accepted.
     click_rate_from: Option<f64>,
-    /// The upper one.
+    /// Upper bound of the interval.
     click_rate_to: Option<f64>,
 }
 
 /// A push service, and what became of the deliveries by way of it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignGatewayView {
-    /// Which.
+    /// Name of the push service.
     gateway: Gateway,
-    /// What became of them.
+    /// Results of its deliveries.
     counts: CampaignCounts,
     /// Whether its browsers report what became of a push: if not, displays and clicks there are unknown.
     reports: bool,
 }
 
-/// A run.
+/// Run of a campaign.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CampaignRunView {
-    /// Its number, from 1.
+    /// Number of the run, from 1.
     run: i32,
     /// The time that it is for.
     at: DateTime<Utc>,
-    /// When its test is decided; null: it has none, or it has been.
+    /// Time of its test's decision. Null: no test, or decided.
     decide_at: Option<DateTime<Utc>>,
     /// The variant that won; null: none has.
     winner: Option<String>,
-    /// How probable it was, when it was decided, that the best variant is better than each of the others; null: not decided.
+    /// Probability at the decision that the best variant is better than each of the others. Null: not decided.
     confidence: Option<f64>,
 }
 
@@ -270,7 +270,7 @@ impl From<Standing> for CampaignStanding {
     }
 }
 
-/// How far those of these campaigns have come that have begun.
+/// Returns the progress of those of these campaigns that have begun.
 pub(super) async fn standings(
     pool: &PgPool,
     rows: &[CampaignRow],
@@ -320,7 +320,7 @@ pub(super) async fn progress(
     Ok(summary(plan, &outcomes, &reports, reach, speed, runs, now))
 }
 
-/// How fast a campaign goes, and what holds it up.
+/// Rate of a campaign, and its obstacles.
 struct Speed {
     /// Deliveries that end in a second.
     rate: Option<f64>,
@@ -378,7 +378,7 @@ fn summary(
     }
 }
 
-/// When the last delivery will have ended, if it goes on as it does.
+/// Returns the expected end of the last delivery at the current rate.
 fn eta(total: &CampaignCounts, reach: Reach, rate: Option<f64>, now: Timestamp) -> Option<Timestamp> {
     if let Some(last_due_at) = reach.last_due_at.filter(|due_at| *due_at > now) {
         return Some(last_due_at);
@@ -392,7 +392,7 @@ fn eta(total: &CampaignCounts, reach: Reach, rate: Option<f64>, now: Timestamp) 
     (left > 0).then(|| now + span)
 }
 
-/// What a variant is called; none: the plan has none at that place.
+/// Returns the name of a variant. `None`: the plan has none at that index.
 pub(super) fn variant_name(plan: &Plan, variant: i16) -> Option<String> {
     Some(plan.variants.get(usize::try_from(variant).ok()?)?.name.clone())
 }
@@ -409,7 +409,7 @@ pub(super) fn variant(plan: &Plan, place: usize, outcomes: &[Outcomes], reported
     CampaignVariantView { name: variant.name.clone(), weight: variant.weight, counts, reports }
 }
 
-/// What browsers reported, all of these together, and what their click rate is of.
+/// Returns the sums of receipts, and the base of the click rate.
 pub(super) fn reports<'a>(
     outcomes: impl Iterator<Item = &'a Outcomes>,
     reported: impl Iterator<Item = &'a Reports>,

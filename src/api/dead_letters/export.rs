@@ -67,7 +67,7 @@ impl Format {
     }
 }
 
-/// Why an export broke off: the connection is then cut, so that nobody takes a part for the whole.
+/// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error(transparent)]
@@ -134,12 +134,12 @@ fn write_csv(letters: &[DeadLetterView], first: bool) -> Result<Vec<u8>, Failed>
     out.into_inner().map_err(|error| error.into_error().into())
 }
 
-/// How to export.
+/// Options of an export.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExportQuery {
-    /// In which form.
+    /// Format of the export.
     #[param(inline)]
     format: Format,
 }

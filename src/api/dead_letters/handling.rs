@@ -21,42 +21,42 @@ use crate::store::outcomes::dead_letters::trail::{self, ActionRow};
 use crate::store::outcomes::dead_letters::{By, Filter, Group, groups};
 use bellwire_core::id::{ActionId, AppId, DeadLetterId, MessageId};
 
-/// Letters that one request handles at most, unless it says otherwise.
+/// Default maximum of letters that one request handles.
 const CAP_DEFAULT: i64 = 10_000;
 /// Letters that one request may handle at most.
 const CAP_MAX: i64 = 100_000;
 const MESSAGES_SHOWN: usize = 1_000;
 
-/// Which dead letters to replay.
+/// Dead letters to replay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplayBody {
     /// The open dead letters that fit all of it; `{}`: every open dead letter.
     filter: Filter,
-    /// Count only.
+    /// Whether to count only.
     #[serde(default)]
     dry_run: bool,
-    /// How many at most, 1 to 100,000; 10,000 by default. Those of the oldest messages come first, and repeating the
-    /// request goes on with the rest.
+    /// Maximum number, 1 to 100,000. By default 10,000. Those of the oldest messages come first, and repeating the request
+    /// continues with the others.
     cap: Option<i64>,
     /// Time to live in seconds from now, 0 to 2,419,200; by default as long as the message had at first.
     ttl: Option<i64>,
 }
 
-/// Which dead letters to discard.
+/// Dead letters to discard.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DiscardBody {
     /// The open dead letters that fit all of it; `{}`: every open dead letter.
     filter: Filter,
-    /// Count only.
+    /// Whether to count only.
     #[serde(default)]
     dry_run: bool,
-    /// How many at most, 1 to 100,000; 10,000 by default. The oldest come first.
+    /// Maximum number, 1 to 100,000. By default 10,000. The oldest letters come first.
     cap: Option<i64>,
 }
 
-/// How to replay one dead letter.
+/// Options of the replay of one dead letter.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -65,19 +65,19 @@ pub(crate) struct ReplayOne {
     ttl: Option<i64>,
 }
 
-/// What was done, or would be.
+/// Result of an operation, or of its dry run.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Handled {
     /// Whether this was only counted.
     dry_run: bool,
-    /// What the trail calls it; null for a dry run.
+    /// Id in the trail. Null for a dry run.
     id: Option<ActionId>,
     /// Open dead letters that fit.
     matched: i64,
-    /// Of these, those whose subscription is not active any more: they cannot be replayed, and stay open.
+    /// Those whose subscription is no longer active: they cannot be replayed, and stay open.
     unreachable: i64,
-    /// Of the others, those of messages to a user, or to subscriptions by id, whose user has left that browser since. A
-    /// replay would show them to somebody else: they cannot be replayed, and stay open.
+    /// Further ones of messages to a user, or to subscriptions by id, whose user has left that browser since. A replay would show
+    /// them to another person: they cannot be replayed, and stay open.
     user_left: i64,
     /// Letters that were replayed or discarded.
     handled: i64,
@@ -110,13 +110,13 @@ fn operation(state: &ApiState, app: AppId, caller: &Caller, action: Action, filt
     Operation { id: ActionId(state.clock.uuid()), app, action, actor: caller.actor(), filter, began: state.clock.now() }
 }
 
-/// Replays dead letters: each message is sent again, as a new one, to those for whom it died. It goes the way of every
-/// message, and its deliveries have the ids of the first ones, so that a browser that did show it drops the repeat. What was
-/// addressed to somebody goes to nobody who has their browser now.
+/// Replays dead letters: each message is sent again, as a new one, to the recipients for whom it died. It is handled like any
+/// message, and its deliveries keep the ids of the first ones, so that a browser that did display it drops the repeat. Messages
+/// to named users do not reach the next user of a browser.
 ///
-/// It is safe to repeat: no dead letter is replayed twice, also when a request breaks off half way. Without an `Idempotency-Key` a
-/// repeat goes on with what is left or has come since; with it, only if the first request broke off. With it, a few are made at a
-/// time: 503 (`searches_busy`).
+/// It may be repeated safely: no dead letter is replayed twice, even if a request is interrupted. Without an `Idempotency-Key` a
+/// repeat continues with remaining and new letters. With it, a repeat continues only if the first request was interrupted. With
+/// it, a few run at a time: 503 (`searches_busy`).
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/replay", tag = "Dead letters", request_body = ReplayBody,
     responses((status = 200, body = Handled)))]
 pub(crate) async fn replay(
@@ -147,7 +147,7 @@ pub(crate) async fn replay(
     once.finish(&state, &answer).await
 }
 
-/// Discards dead letters: they stay in the archive, but nothing is expected of them any more.
+/// Discards dead letters: they stay in the archive, without further action.
 #[utoipa::path(post, path = "/v1/apps/{app}/dead-letters/discard", tag = "Dead letters",
     responses((status = 200, body = Handled)))]
 pub(crate) async fn discard(
@@ -255,20 +255,20 @@ async fn must_be_open(state: &ApiState, app: AppId, id: DeadLetterId) -> Result<
 /// Something that was done to dead letters.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ActionView {
-    /// Its id.
+    /// Id of the operation.
     id: ActionId,
     /// `replay`, `discard` or `export`.
     action: String,
-    /// By whom: the id of an API key, or `local` for the command line.
+    /// Caller: the id of an API key, or `local` for the command line.
     actor: String,
-    /// To which dead letters.
+    /// Filter of the dead letters.
     #[schema(value_type = Object)]
     filter: Value,
-    /// To how many.
+    /// Number of dead letters.
     count: i64,
-    /// When it began.
+    /// Time of its start.
     at: DateTime<Utc>,
-    /// When the last of it was done.
+    /// Time of its last part.
     ended_at: DateTime<Utc>,
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/apps/{app}/deliveries`: deliveries by whom they are for, across messages, or of a message.
+//! `/v1/apps/{app}/deliveries`: deliveries by recipient, across messages, or by message.
 
 use axum::extract::State;
 use axum::http::{Uri, header};
@@ -24,7 +24,7 @@ use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::lane::Gateway;
 use bellwire_core::request_time;
 
-/// Which deliveries to look for: by `user_id`, `subscription` or `message`, or by one of the former and a message.
+/// Filter of the deliveries: by `user_id`, `subscription` or `message`, or by one of the first two and a message.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -35,17 +35,17 @@ pub(crate) struct DeliveryQuery {
     iterator: Option<String>,
     /// To the subscriptions that this user has now: the newest 20, ended ones included.
     user_id: Option<String>,
-    /// To this subscription.
+    /// Subscription of the deliveries.
     subscription: Option<SubscriptionId>,
-    /// Of this message.
+    /// Message of the deliveries.
     message: Option<MessageId>,
-    /// Where they stand.
+    /// State of the deliveries.
     #[param(inline)]
     state: Option<Standing>,
-    /// Their message's tier.
+    /// Tier of the messages.
     #[param(inline)]
     tier: Option<Tier>,
-    /// Their subscription's lane.
+    /// Lane of the subscriptions.
     #[param(value_type = Option<i32>)]
     lane: Option<LaneId>,
     /// Of messages that were made at this time or later, to the millisecond. Not beside `message`.
@@ -59,13 +59,13 @@ pub(crate) struct DeliveryQuery {
 /// A delivery, as a search shows it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FoundDelivery {
-    /// What was sent.
+    /// Message that was sent.
     pub(in crate::api) message: MessageId,
-    /// When the message was accepted, or is to be sent.
+    /// Acceptance of the message, or its scheduled time.
     accepted_at: DateTime<Utc>,
-    /// The message's tier.
+    /// Tier of the message.
     tier: Tier,
-    /// Whom it goes to.
+    /// Recipient of the delivery.
     pub(in crate::api) subscription: SubscriptionId,
     /// The user that the subscription belongs to now.
     user_id: Option<String>,
@@ -74,11 +74,11 @@ pub(crate) struct FoundDelivery {
     lane: Option<LaneId>,
     /// The push service; null: the subscription was deleted.
     gateway: Option<Gateway>,
-    /// Where it stands.
+    /// State of the delivery.
     state: Standing,
-    /// When it is due, while it waits; null while its message is paused.
+    /// Due time while it waits. Null while its message is paused.
     due_at: Option<DateTime<Utc>>,
-    /// What was attempted last; null: nothing yet.
+    /// Last attempt. Null: none yet.
     last_attempt: Option<AttemptView>,
 }
 
@@ -122,15 +122,15 @@ impl From<FoundRow> for FoundDelivery {
 pub(crate) struct FoundDeliveries {
     /// The rows, those of the newest messages first.
     data: Vec<FoundDelivery>,
-    /// What to ask the next page with, of older messages; null on the last one.
+    /// Iterator of the next page, with older messages. Null on the last one.
     iterator: Option<String>,
-    /// What to ask the page before with, of newer messages; null on the first one.
+    /// Iterator of the previous page, with newer messages. Null on the first one.
     prev_iterator: Option<String>,
     /// Whether this is the last page.
     done: bool,
-    /// Rows per page.
+    /// Maximum rows of a page.
     limit: u16,
-    /// How far this page looked back: nothing that fits was made between the last row and this time. Null on the last page.
+    /// End of this page's search: no matching delivery was made between the last row and this time. Null on the last page.
     looked_back_to: Option<DateTime<Utc>>,
 }
 
@@ -153,13 +153,13 @@ impl DeliveryQuery {
         }
     }
 
-    /// Where the list begins.
+    /// Returns the start of the list.
     fn top(&self) -> Place {
         let until = self.until.map(|until| Place { message: first_uuid_of(until), subscription: Uuid::nil() });
         until.unwrap_or(Place::TOP)
     }
 
-    /// Which way the page lies, and beyond which place.
+    /// Returns the direction and the start of the page.
     fn from(&self) -> Result<(Towards, Place), Problem> {
         let Some(text) = &self.iterator else { return Ok((Towards::Older, self.top())) };
         place(text).ok_or_else(|| Problem::invalid_parameter("iterator", "is not one that a page of this list gave"))
@@ -213,12 +213,12 @@ fn just_before(place: Place, towards: Towards) -> Place {
     Place { subscription, ..place }
 }
 
-/// Finds deliveries: what was sent to a user or a subscription, across messages, or what became of a message, narrowed by
-/// state, tier, lane and time. Like the list of a message's deliveries it shows those that are known one by one.
+/// Finds deliveries to a user or a subscription across messages, or of a message, filtered by state, tier, lane and time. Like
+/// the list of a message's deliveries, it contains those that are stored one by one.
 ///
-/// One request looks at 2,000 deliveries at most, or at that many messages that may have been for somebody, whichever it
-/// finds: `looked_back_to` says how far it came, and the next page goes on from there. All that is kept of a message is shown,
-/// for as long as history is kept. A few searches are made at a time, of one app at most half of these: 503 (`searches_busy`).
+/// One request reads at most 2,000 deliveries, or that many messages that may have been for the recipient. `looked_back_to` is
+/// the time that it reached, and the next page continues there. All stored data of a message are found, as long as history is
+/// kept. A few searches run at a time, at most half of them of one app: 503 (`searches_busy`).
 #[utoipa::path(get, path = "/v1/apps/{app}/deliveries", tag = "Messages",
     responses((status = 200, body = FoundDeliveries)))]
 pub(crate) async fn find(

@@ -138,7 +138,7 @@ async fn operation(State(description): State<Arc<Value>>, name: Name) -> Result<
     ))
 }
 
-/// What is sent as JSON: its form, and an example.
+/// Renders a JSON body: its schema, and an example.
 fn content(body: &Value) -> Markup {
     html! {
         p { (schema::kind(&body["schema"])) }

@@ -13,7 +13,7 @@ use crate::api::problem::Problem;
 const BOUNDS: [&str; 9] =
     ["format", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "default"];
 
-/// What a value is, with links to what has a page of its own.
+/// Renders the type of a value, with links to schemas that have a page.
 pub(super) fn kind(schema: &Value) -> Markup {
     let choices = ["oneOf", "anyOf", "allOf"].into_iter().find_map(|word| schema[word].as_array());
     html! {

@@ -1,4 +1,4 @@
-//! What the lines of an export are. Members have the names that an import reads, and those of the routes that set the same.
+//! Lines of an export. Members have the names that an import reads, and those of the routes that set the same values.
 
 use std::borrow::Cow;
 
@@ -101,8 +101,9 @@ pub(super) enum NoLine {
 }
 
 impl<'a> SubscriptionLine<'a> {
-    /// What is written of a row. None: nothing. Whoever is active is written, and whoever has unsubscribed, so that no list brings
-    /// them back elsewhere; who is gone, replaced, expired or suspended cannot be reached anyway, and of who was erased nothing is left.
+    /// Returns the line of a row. `None`: no line. Active subscriptions are exported, and unsubscribed ones, so that no list
+    /// restores them elsewhere. Gone, replaced, expired and suspended ones cannot be reached anyway, and of erased ones no data
+    /// exist.
     pub(super) fn of(row: &'a SubscriptionOut, vault: &Vault) -> Result<Option<Self>, NoLine> {
         let unsubscribed_at = match row.state {
             SubscriptionState::Active => None,

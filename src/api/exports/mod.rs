@@ -31,11 +31,11 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(list))
 }
 
-/// What has not come on for so long went down with its process: clients are given a minute for each part.
+/// Time without progress after which an export was lost with its process. Clients have a minute for each part.
 const LOST_AFTER: TimeDelta = TimeDelta::minutes(3);
 
 named! {
-    /// What an export holds.
+    /// Contents of an export.
     #[derive(Default)]
     #[schema(as = ExportContents)]
     pub(crate) enum Contents {
@@ -50,7 +50,7 @@ named! {
     #[derive(Default)]
     #[schema(as = ExportFormat)]
     pub(crate) enum Format {
-        /// A JSON object on each line, which says by its `type` what it is.
+        /// A JSON object on each line, with its `type`.
         #[default]
         Ndjson = "ndjson",
         /// Comma-separated values (RFC 4180) under a line of names; subscriptions alone.
@@ -63,26 +63,26 @@ named! {
     pub(crate) enum Standing {
         Running = "running",
         Complete = "complete",
-        /// Its client went, or its server: what was had is a part.
+        /// Its client or its server disconnected: the received part is incomplete.
         BrokenOff = "broken_off",
     }
 }
 
-/// What was taken out of an app.
+/// Export of an app.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Export)]
 pub(crate) struct ExportView {
-    /// Its id.
+    /// Id of the export.
     id: ExportId,
-    /// When it began.
+    /// Time of its start.
     started_at: DateTime<Utc>,
-    /// When it was over; null: it is under way, or its server went down.
+    /// Time of its end. Null: it is running, or its server crashed.
     ended_at: Option<DateTime<Utc>>,
-    /// Where it stands.
+    /// State of the export.
     state: Standing,
     /// Lines that were handed over.
     lines: i64,
-    /// Who asked for it: the id of an API key or a teammate, or `local` for the command line.
+    /// Caller: the id of an API key or a teammate, or `local` for the command line.
     by: String,
 }
 
@@ -98,7 +98,7 @@ impl ExportView {
     }
 }
 
-/// What to take out.
+/// Options of an export.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -113,7 +113,7 @@ pub(crate) struct ExportQuery {
     /// which an import removes: the column `neutralised` is `true`.
     #[serde(default)]
     raw: bool,
-    /// Go on behind this subscription, the last whose line was had: no settings, no heading, only the subscriptions that follow.
+    /// Continues after this subscription, the last one received: without settings and heading, only later subscriptions.
     after: Option<SubscriptionId>,
 }
 
@@ -133,13 +133,13 @@ pub(crate) async fn list(
 
 /// Takes out everything that the app owns.
 ///
-/// `bellwire import` makes the same app of it on another server: settings, VAPID pairs, identity keys, topics, policies, segments,
-/// templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in clear. Endpoints with their keys,
-/// too: whoever has the file can send to these browsers.
+/// `bellwire import` creates the same app from it on another server: settings, VAPID pairs, identity keys, topics, policies,
+/// segments, templates, webhooks, campaigns that are drafts or recur, and subscriptions. Secrets are in the clear, and so are
+/// endpoints with their keys: the holder of the file can send to these browsers.
 ///
-/// Each line is a JSON object that says by its `type` what it is. The last is `{"type":"end","counts":{…}}`: a file without it is not
-/// whole, and the connection was cut. `after` goes on behind the last subscription that was had. It is no snapshot: what changes
-/// meanwhile is in it as it was, or as it is.
+/// Each line is a JSON object with its `type`. The last is `{"type":"end","counts":{…}}`: a file without it is incomplete, and
+/// the connection was closed. `after` continues after the last received subscription. It is not a snapshot: concurrent changes
+/// may or may not be included.
 #[utoipa::path(get, path = "/v1/apps/{app}/export", tag = "Apps",
     responses((status = 200, content(
         (serde_json::Value = "application/x-ndjson"), (String = "text/csv")))))]

@@ -24,7 +24,7 @@ const PART: i64 = 1_000;
 /// Octets of settings that are handed over together.
 const PART_OCTETS: usize = 64 * 1024;
 
-/// Why an export breaks off: the connection is then cut, so that nobody takes a part for the whole.
+/// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Broken {
     #[error(transparent)]
@@ -139,7 +139,7 @@ impl Giving {
         Ok(())
     }
 
-    /// Gives out the subscriptions that there were when it began: whoever comes meanwhile would let it never end.
+    /// Writes the subscriptions that existed at its start. Later ones could keep it running forever.
     async fn give_subscriptions(&mut self) -> Result<(), Broken> {
         let Giver { state, app, format, raw, after, .. } = &self.giver;
         let (pool, vault, app, format) = (state.reads.pool().clone(), state.vault.clone(), app.id, (*format, *raw));

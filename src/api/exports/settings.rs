@@ -1,4 +1,4 @@
-//! What an app has beside its subscriptions, as lines: each holds what the route takes that sets the same.
+//! Settings of an app as lines: each has the members that the route for setting it accepts.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -71,7 +71,7 @@ async fn keys(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broke
     Ok(())
 }
 
-/// When and how much is sent.
+/// Writes the limits of times and numbers of messages.
 async fn limits(to: &mut Giving, state: &ApiState, app: AppId) -> Result<(), Broken> {
     let pool = &state.pool;
     to.line("calendar", &CalendarView::from(calendars::read(pool, app).await?)).await?;

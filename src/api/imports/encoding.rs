@@ -11,7 +11,7 @@ use super::split::Format;
 
 /// Octets by which a kind of file is recognised.
 const HEAD: usize = 64;
-/// How files of other kinds begin, and what to do about them.
+/// First octets of other kinds of files, with the remedy.
 const OTHERS: [(&[u8], &str); 11] = [
     (b"PK\x03\x04", "a ZIP archive, as .xlsx, .ods and .numbers files are: save the sheet as CSV (UTF-8)"),
     (b"\xd0\xcf\x11\xe0", "an old Office file such as .xls: save the sheet as CSV (UTF-8)"),

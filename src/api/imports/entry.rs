@@ -1,5 +1,4 @@
-//! Reads one record of a file: the same members whatever its form. What is wrong is reported by the name of the field, never by its
-//! value.
+//! Reads one record of a file: the same members in each form. A fault names the field, and never contains the value.
 
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
@@ -28,7 +27,7 @@ const ENCODING_RULE: &str =
 const STATE_RULE: &str = "is unknown and may say who is subscribed: map it to `active`, `unsubscribed_at` or another member, or to \
                           nothing (`NAME:`) to ignore it";
 
-/// What a record says, as far as its form is right.
+/// Content of a record, as far as its form is valid.
 #[derive(Debug, Default)]
 pub(super) struct Entry {
     pub endpoint: Option<String>,
@@ -49,7 +48,7 @@ pub(super) struct Entry {
     /// Of a line of an export: since when it is unsubscribed, and is to stay so.
     pub unsubscribed_at: Option<DateTime<Utc>>,
     pub policy: Option<Value>,
-    /// The file says that it is no subscription, or none any longer.
+    /// The file marks it as not subscribed.
     pub left_out: bool,
     /// The device is not a browser: without keys it is no subscription.
     is_other_device: bool,
@@ -315,7 +314,7 @@ fn cells(octets: &[u8], separator: u8) -> Vec<(String, bool)> {
 }
 
 impl Entry {
-    /// Takes out of a line of an export what other files do not say, or say otherwise. Returns what is wrong.
+    /// Removes members from a line of an export that other files do not have, or have in another form. Returns a fault.
     fn of_export(&mut self, members: &mut Map<String, Value>) -> Option<Wrong> {
         members.remove("type");
         members.remove("id");
@@ -332,7 +331,7 @@ impl Entry {
         }
     }
 
-    /// Takes in what a column says. Of two columns that say the same thing the first holds.
+    /// Stores the value of a column. Of two columns for the same field, the first one counts.
     fn set(&mut self, field: &Field, value: Value) -> Read<()> {
         fn first<T>(place: &mut Option<T>, value: T) {
             place.get_or_insert(value);

@@ -1,5 +1,5 @@
-//! `/v1/apps/{app}/imports`: subscriptions in bulk. A file is taken in as it comes, in the memory of a few thousand lines; what it
-//! came to is kept, with what was wrong.
+//! `/v1/apps/{app}/imports`: subscriptions in bulk. A file is imported as it arrives, in the memory of a few thousand lines. Its
+//! result is stored with its faults.
 
 mod columns;
 mod encoding;
@@ -42,20 +42,20 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Import)]
 pub(crate) struct ImportView {
-    /// Its id.
+    /// Id of the import.
     id: ImportId,
     /// `ndjson`, `csv` or `json`.
     format: String,
     /// Whether nothing of it stays.
     dry_run: bool,
-    /// Lines of the file that are dealt with (of an array: elements). One that broke off goes on with the next.
+    /// Processed lines of the file (of an array: elements). An interrupted import resumes with the next one.
     lines: i64,
     /// Subscriptions that are new. This and the next counts may be ahead of `lines` until the end of the file was seen.
     added: i64,
-    /// Subscriptions that were there, and say now what the file says.
+    /// Existing subscriptions, updated with the values of the file.
     known: i64,
-    /// Lines that were left out: those of whom the file says that they are not subscribed any more, or whose subscription has ended
-    /// here, and lines of an export that are no subscriptions. Whom an export calls unsubscribed is remembered as that.
+    /// Lines that were left out: those marked as unsubscribed by the file, those of subscriptions that have ended here, and lines
+    /// of an export that are not subscriptions. Subscriptions that an export marks as unsubscribed are stored as such.
     left_out: i64,
     /// Whether subscriptions that their push service called gone become active again.
     restore_pruned: bool,
@@ -69,7 +69,7 @@ pub(crate) struct ImportView {
     warned: i64,
     /// Unknown columns, at most 20.
     ignored: Vec<String>,
-    /// What was wrong, at most the first 1,000; not in lists.
+    /// Faults, at most the first 1,000. Not in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     faults: Option<Vec<ImportFault>>,
     /// Details that were left out, at most the first 1,000; not in lists.
@@ -79,22 +79,22 @@ pub(crate) struct ImportView {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     sample: Vec<SampleRow>,
-    /// When it began.
+    /// Time of its start.
     created_at: DateTime<Utc>,
-    /// When it last went on.
+    /// Time of its last progress.
     changed_at: DateTime<Utc>,
-    /// When the end of the file was seen; null: it was not, and the import can go on.
+    /// Time at which the end of the file was read. Null: it was not, and the import can be resumed.
     finished_at: Option<DateTime<Utc>>,
 }
 
-/// What is wrong with a line. Never a value: that may be a secret.
+/// Fault of a line. Never a value, which may be secret.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ImportFault {
     /// The line, from 1; of an array, the number of the element.
     line: i64,
     /// The field; empty: the line as a whole.
     field: String,
-    /// What is wrong and what is allowed.
+    /// The fault, and the rule.
     reason: String,
 }
 
@@ -130,12 +130,12 @@ impl From<Fault> for ImportFault {
     }
 }
 
-/// How to read a file.
+/// Options for reading a file.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ImportQuery {
-    /// Its form; by default as `Content-Type` says.
+    /// Format. By default that of `Content-Type`.
     #[param(inline)]
     format: Option<Format>,
     /// Do everything and keep nothing of it but the report.
@@ -150,13 +150,13 @@ pub(crate) struct ImportQuery {
     charset: Option<String>,
 }
 
-/// How to go on with a file.
+/// Options for resuming a file.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ResumeQuery {
-    /// The line of the file that the body begins with, at most the one after `lines`; 1 by default: the whole file once more, of
-    /// which the lines that are dealt with are passed over. A part of a CSV file has the heading first.
+    /// Line of the file at which the body begins, at most the one after `lines`. By default 1: the whole file again, whose
+    /// processed lines are skipped. A part of a CSV file has the heading first.
     #[param(minimum = 1)]
     from: Option<i64>,
     /// As it was given first.
@@ -198,13 +198,12 @@ async fn view(state: &ApiState, row: ImportRow) -> Result<axum::Json<ImportView>
     Ok(axum::Json(ImportView { faults, warnings, ..row.into() }))
 }
 
-/// Takes in a file of subscriptions of any length, and answers when its end was seen. Each line is registered as a server registers
-/// one, about a thousand in a transaction, but for one: who has unsubscribed or is gone stays so (with `restore_pruned`, only the former).
-/// A line that is wrong is told of and passed
-/// over. A detail that cannot be read is left out and listed in `warnings`; its line is taken. A file that is not understood is refused as a
-/// whole, on line 1. The same file twice makes nothing new.
+/// Imports a file of subscriptions of any length, and responds after its end. Each line is registered like by a server, about a
+/// thousand in a transaction, with one exception: unsubscribed and gone subscriptions stay so (with `restore_pruned`, only the
+/// former). A wrong line is reported and skipped. A detail that cannot be read is left out and listed in `warnings`, and its line
+/// is imported. A file that is not understood is refused as a whole, on line 1. Importing a file twice creates nothing new.
 ///
-/// Whatever breaks off, `GET …/imports` knows how far it came, and `POST …/imports/{import}` goes on there.
+/// After any interruption, `GET …/imports` shows the progress, and `POST …/imports/{import}` resumes there.
 #[utoipa::path(post, path = "/v1/apps/{app}/imports", tag = "Subscriptions",
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 201, body = ImportView)))]
@@ -237,7 +236,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, done))
 }
 
-/// Goes on with an import that broke off, with the rest of its file or with all of it. One that has ended stays as it is.
+/// Resumes an interrupted import, with the rest of its file or with all of it. A finished one does not change.
 #[utoipa::path(post, path = "/v1/apps/{app}/imports/{import}", tag = "Subscriptions",
     request_body(content((serde_json::Value = "application/x-ndjson"), (String = "text/csv"), (Vec<serde_json::Value> = "application/json"))),
     responses((status = 200, body = ImportView)))]
@@ -292,7 +291,7 @@ async fn take_in(
     Ok(axum::Json(ImportView { sample, ..shown }))
 }
 
-/// The encoding that `Content-Type` names. Many clients add `utf-8` whatever they send: that is the default anyway.
+/// Returns the encoding of `Content-Type`. Many clients add `utf-8` to any content, which is the default anyway.
 fn said_charset(request: &Request) -> Option<&str> {
     let said = request.headers().get(header::CONTENT_TYPE)?.to_str().ok()?;
     let (_, charset) = said

@@ -35,9 +35,9 @@ mod check;
 const PART: usize = 2_000;
 /// Octets of records after which a part ends, however few they are: those of common records come to half of it.
 const PART_OCTETS: usize = 4 * 1024 * 1024;
-/// A part may take so many times as long as the octets that are waited for at once: whoever sends a few now and then keeps no place.
+/// Maximum time of a part, as a multiple of the timeout of octets, so that a slowly dripping client loses its slot.
 const PATIENCES: u32 = 10;
-/// How often it is asked, while a file comes in, whether whoever sends it still may.
+/// Interval of checking the caller's permission during a file.
 const RECHECK_EVERY: Duration = Duration::from_secs(1);
 /// Records that are checked before others have their turn on this thread.
 const TURN: usize = 50;
@@ -95,7 +95,7 @@ impl Checked {
     }
 }
 
-/// What was read of a file at a time.
+/// Lines of a file that were read together.
 #[derive(Default)]
 struct Part {
     lines: i64,
@@ -107,14 +107,14 @@ struct Part {
     warnings: Vec<Fault>,
     ignored: Vec<String>,
     is_last: bool,
-    /// What should have been there at the end of the file, and was not.
+    /// Resource that should exist at the end of the file, and does not.
     missing: Option<Fault>,
 }
 
 /// Takes a file in to its end. Returns the first rows of a dry run.
 ///
 /// # Errors
-/// What was taken in before stays, and is counted: the file can go on there.
+/// Earlier parts stay, and are counted: the file can be resumed there.
 pub(super) async fn run(
     server: &Server<MayChangeSubscribers>,
     state: &ApiState,
@@ -170,7 +170,7 @@ async fn finish(
     Ok(tx.commit().await?)
 }
 
-/// 409: somebody else goes on with the import.
+/// 409: another request continues the import.
 fn elsewhere() -> Problem {
     Problem::new(ProblemCode::ImportElsewhere, "Another request goes on with this import, or has ended it.")
 }
@@ -191,7 +191,7 @@ pub(super) struct Source<'a> {
     from: i64,
     recheck: Option<Recheck>,
     recheck_at: Instant,
-    /// By when the part that is being read has to be there.
+    /// Deadline of the part that is being read.
     part_until: Instant,
     transcoder: Transcoder,
     has_ended: bool,
@@ -344,8 +344,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next octets of the body. 401: whoever sends it may not any more, however they come. 408: these, or the part of the file that
-    /// they belong to, take too long.
+    /// Returns the next octets of the body. 401: the caller's permission has ended. 408: the octets, or their part of the file,
+    /// take too long.
     async fn octets(&mut self) -> Result<Option<Bytes>, Problem> {
         let patience = self.state.settings.body_timeout;
         let until = Instant::now() + patience;

@@ -18,7 +18,7 @@ pub(crate) struct SampleRow {
     pub(super) line: i64,
     /// `read`, `left_out` or `refused`.
     pub(super) outcome: &'static str,
-    /// Its cells or members, those of nested objects included.
+    /// Cells or members, including those of nested objects.
     pub(super) cells: Vec<SampleCell>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct SampleCell {
     column: String,
     /// Member that it is read as; null: it is ignored.
     field: Option<String>,
-    /// Its value, at most 100 characters; null: empty, ignored, or a secret.
+    /// Value, at most 100 characters. Null: empty, ignored, or a secret.
     value: Option<String>,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Record {
     pub octets: Option<Vec<u8>>,
 }
 
-/// Why what came is no file of its form at all.
+/// Reason why the octets are not a file of this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoFile {
     #[error("is no JSON array of subscriptions")]
@@ -40,7 +40,7 @@ pub(super) enum NoFile {
     More,
 }
 
-/// Where an array is being read.
+/// Position in an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Before,
@@ -57,7 +57,7 @@ enum Place {
 #[derive(Debug)]
 pub(super) struct Splitter {
     format: Format,
-    /// What has come and is to be read from `at` on.
+    /// Octets that are to be read from `at` on.
     part: Bytes,
     at: usize,
     record: Vec<u8>,
@@ -90,7 +90,7 @@ impl Splitter {
         }
     }
 
-    /// Says that the next line is this one: what came so far was a heading.
+    /// Sets the number of the next line: the previous octets were a heading.
     pub(super) fn go_on_at(&mut self, line: i64) {
         (self.ended, self.begins) = (line - 1, line);
     }
@@ -217,7 +217,7 @@ impl Splitter {
         }
     }
 
-    /// What was kept as a record, unless it is blank, and a fresh start.
+    /// Returns the record so far, unless it is blank, and begins a new one.
     fn complete(&mut self) -> Option<Record> {
         let (line, end) = (self.begins, self.ended);
         (self.begins, self.quoted, self.last) = (end + 1, false, None);

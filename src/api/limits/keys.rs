@@ -1,7 +1,7 @@
-//! What each API key and session may do, and how many may be tried out.
+//! Rate limits of API keys and sessions, and limits of guessing them.
 //!
-//! A key or a session's cookie counts against its client until it has proved to be valid, so that guessing is slow and costs the database
-//! little. From then on only its own rate counts: whoever shares an address with a guesser is not held up.
+//! A key or a session's cookie counts against its client until it has proved to be valid, so that guessing is slow and cheap for
+//! the database. From then on only its own rate counts: a guesser at the same address does not affect it.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -72,7 +72,7 @@ pub(crate) struct LookUp<'a> {
 }
 
 impl LookUp<'_> {
-    /// It is valid: counts the request against its owner, the key itself or whoever is signed in. Returns the budget left.
+    /// Counts a valid request against its owner, the key itself or the signed-in teammate. Returns the remaining budget.
     pub(crate) fn succeeded(self, owner: Uuid) -> Result<Budget, Problem> {
         if !self.is_proven {
             let mut proven = self.limits.proven.lock();
@@ -84,7 +84,7 @@ impl LookUp<'_> {
         take(&self.limits.keys, "key", &owner)
     }
 
-    /// It is not, or not any more.
+    /// Counts an invalid key.
     pub(crate) fn failed(self) {
         if self.is_proven {
             self.limits.proven.lock().remove(&self.secret);
@@ -92,7 +92,7 @@ impl LookUp<'_> {
     }
 }
 
-/// Where the limit of a request's key is noted for its response. Clones share one.
+/// Limit of a request's key, for its response. Clones share one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Account(Arc<OnceLock<Budget>>);
 

@@ -1,7 +1,7 @@
-//! Which refused sign-ins have an entry of their own in the audit log.
+//! Selection of refused sign-ins with their own entry in the audit log.
 //!
-//! Strangers must not fill the log, and nobody must be able to hide a guess at a password behind a flood of other attempts. So what
-//! is tried at a teammate is counted apart from what is tried at nobody, and both by client as well as in all.
+//! Strangers must not fill the log, and must not hide a guess at a password behind a flood of other attempts. Therefore attempts
+//! at teammates are counted apart from attempts at unknown names, and both by client as well as in total.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -57,7 +57,7 @@ impl Refusals {
         self.nobody.clients.clear();
     }
 
-    /// How many sign-ins of that client an entry is to tell of, this one included; none: a later one tells of it.
+    /// Returns the number of that client's sign-ins for an entry, this one included. `None`: a later entry includes it.
     pub(super) fn refused(&self, client: IpAddr, at: At) -> Option<i64> {
         let entries = match at {
             At::Teammate => &self.teammates,

@@ -1,12 +1,12 @@
-//! How long whoever guesses at passwords has to wait: longer after each failure, by three counts.
+//! Waits after wrong passwords: longer after each failure, by three counts.
 //!
 //! - One name from one client: five free, then 1 s, 2 s, 4 s … up to a quarter of an hour.
-//! - One client, whatever names: 20 free, then likewise. It must not matter how many names somebody knows.
-//! - One name, whatever clients: 50 free, then at most half a minute.
+//! - One client with any names: 20 free, then likewise, so that the number of known names does not matter.
+//! - One name from any clients: 50 free, then at most half a minute.
 //!
-//! A stranger with many addresses could keep a name's owner out for good, and one colleague all others who share an address:
-//! so only the first holds for clients from which the owner has signed in before, and none of the three for one-time links and
-//! operator's keys.
+//! A stranger with many addresses could lock a name's owner out permanently, and one colleague all others at the same address.
+//! Therefore only the first count applies to clients from which the owner has signed in before, and none of the three to one-time
+//! links and operators' keys.
 //!
 //! An attempt counts as failed from its beginning until it succeeds: a thousand at once are no way around.
 
@@ -23,24 +23,24 @@ use bellwire_core::clock::Timestamp;
 
 /// A failure is forgotten when none has followed for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
-/// Counts in memory, at most: beyond it those that hold nobody up are forgotten, and if that is not enough, all.
+/// Maximum counts in memory: beyond it those without a wait are dropped, and if that is not enough, all.
 const COUNTS_MAX: usize = 100_000;
 
-/// The name that somebody signs in with, as a keyed hash: of those that nobody has, too.
+/// Name of a sign-in as a keyed hash, also of unknown names.
 pub(crate) type Name = [u8; 32];
 
-/// What failures are counted by.
+/// Key of a count of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum By {
     NameAndClient(Name, IpAddr),
     Client(IpAddr),
-    /// An IPv6 /48.
+    /// Network: an IPv6 /48.
     Network(IpAddr),
     Name(Name),
 }
 
 impl By {
-    /// How many failures are free, and the longest wait after one.
+    /// Number of free failures, and the longest wait after one.
     fn patience(self) -> (u32, Duration) {
         const QUARTER: Duration = Duration::from_secs(900);
         match self {
@@ -78,12 +78,12 @@ pub(crate) struct SignIns(Mutex<HashMap<By, Count>>);
 #[derive(Debug)]
 pub(crate) enum Wait {
     Anybody(Problem),
-    /// It has failed at other names, or others have failed at this one: not for whoever is known.
+    /// It has failed with other names, or others have failed with this one. Known clients are exempt.
     Strangers(Problem),
 }
 
 impl Wait {
-    /// 429, whoever has failed.
+    /// Converts to a 429 for any of the failures.
     pub(crate) fn into_problem(self) -> Problem {
         match self {
             Self::Anybody(problem) | Self::Strangers(problem) => problem,
@@ -131,7 +131,7 @@ impl SignIns {
 #[must_use = "it counts as failed unless it is said to have succeeded"]
 pub(crate) struct Attempt<'a> {
     all: &'a SignIns,
-    /// Where it is counted, and when the failure before it was.
+    /// Counts of it, each with the time of the previous failure.
     counted: Vec<(By, Timestamp)>,
     at: Timestamp,
 }
@@ -178,7 +178,7 @@ fn make_room(counts: &mut HashMap<By, Count>, now: Timestamp) {
     }
 }
 
-/// 429: until then.
+/// 429 until this time.
 fn too_many(until: Timestamp, now: Timestamp) -> Problem {
     let wait_s = (until - now).to_std().unwrap_or_default().as_secs() + 1;
     let detail = format!("Too many sign-ins have failed. Try again in {wait_s} s.");

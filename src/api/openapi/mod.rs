@@ -35,7 +35,7 @@ must be held on the app that its path names, or for all apps; on routes without 
 Browsers send it from this server's own pages only: requests must come with `Sec-Fetch-Site: same-origin`, or, if they change \
 anything, at least with an `Origin` of this server.";
 
-/// What each group of routes is for.
+/// Purpose of each group of routes.
 const TAGS: [(&str, &str); 18] = [
     ("Messages", "Sending, watching, pausing and cancelling; each delivery with its attempts."),
     ("Templates", "What is written once and filled in for each recipient."),
@@ -85,7 +85,7 @@ const PATH_PARAMETERS: [(&str, &str, Option<&str>); 9] = [
     ("user", "string", Some("`user_id`")),
 ];
 
-/// What the handlers cannot say of themselves: title, keys, problems, examples, and how long texts and how large numbers are.
+/// Completes the description of the handlers by title, keys, problems, examples, and the lengths of texts and sizes of numbers.
 pub(crate) fn complete(api: OpenApi) -> Value {
     let mut api = serde_json::to_value(api).expect("a description consists of strings and numbers");
     api["info"] = json!({
@@ -204,8 +204,8 @@ const ONCE_BESIDE: [&str; 5] = [
     "/v1/apps/{app}/webhooks/{webhook}/test",
     "/v1/team/{teammate}/reset",
 ];
-/// Requests that answer 201, but are not: a browser is registered once by its endpoint, and nobody signs in twice with what works
-/// once. The same file taken in twice makes nothing new.
+/// Requests that respond with 201, but do not take the header: a browser is registered once by its endpoint, and one-time proofs
+/// of a sign-in work once. A file imported twice creates nothing new.
 const NEVER_ONCE: [&str; 5] = [
     "/v1/apps/{app}/imports",
     "/v1/apps/{app}/subscriptions",
@@ -267,7 +267,7 @@ fn takes(operation: &Value, parameter: &str) -> bool {
     operation["parameters"].as_array().into_iter().flatten().any(|taken| taken["name"] == parameter)
 }
 
-/// Makes of what a handler says of itself a summary, its first sentence, and a description: the rest, and whom it is for.
+/// Splits the comment of a handler into a summary, its first sentence, and a description: the rest, with the allowed callers.
 fn tell(operation: &mut Value) {
     let said = [&operation["summary"], &operation["description"]].map(|text| text.as_str().unwrap_or_default());
     let mut paragraphs: Vec<String> = said
@@ -286,7 +286,7 @@ fn tell(operation: &mut Value) {
     operation["description"] = description.join("\n\n").into();
 }
 
-/// Whom an operation lets in, in words.
+/// Describes the allowed callers of an operation.
 fn for_whom(operation: &Value) -> String {
     let mut ways = Vec::new();
     for way in operation["security"].as_array().into_iter().flatten() {
@@ -316,7 +316,7 @@ fn schema_name(schema: &Value) -> Option<String> {
     reference.and_then(|reference| reference.rsplit('/').next()).map(str::to_owned)
 }
 
-/// What generated clients call an operation: what it is about, by its path, and what it does, by its handler.
+/// Returns the name of an operation for generated clients: its resource, by its path, and its action, by its handler.
 fn operation_id(path: &str, handler: &str) -> String {
     let mut nouns: Vec<String> = path
         .split('/')

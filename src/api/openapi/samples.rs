@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 const DEPTH_MAX: usize = 32;
 const UUID: &str = "0193a5c2-7b41-7c11-8a52-3f1d2c9b6e70";
 
-/// What texts look like, by the names of the members that hold them: a name means the same everywhere.
+/// Examples of texts by member name: a name means the same everywhere.
 const TEXTS: &[(&str, &str)] = &[
     ("slug", "shop"),
     ("name", "news"),
@@ -98,7 +98,7 @@ fn object(schemas: &Map<String, Value>, schema: &Value, depth: usize) -> Value {
     Value::Object(made)
 }
 
-/// The first type that says something.
+/// Returns the first type except null.
 fn kind(types: &Value) -> &str {
     let first = types.as_array().and_then(|types| types.iter().find(|kind| *kind != "null"));
     first.unwrap_or(types).as_str().unwrap_or_default()

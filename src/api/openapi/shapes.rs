@@ -1,23 +1,22 @@
-//! How long texts may be and how large numbers, by the names of the members and parameters that hold them: a name means
-//! the same everywhere. The checks themselves stand with the handlers; what they allow is told here, for those who generate
-//! clients and forms.
+//! Lengths of texts and sizes of numbers, by the names of their members and parameters: a name means the same everywhere.
+//! Handlers check them. This documents them for generated clients and forms.
 
 use serde_json::{Map, Value, json};
 
 use bellwire_core::id::UUID_PATTERN;
 
-/// What JSON numbers carry without loss.
+/// Largest integer that JSON numbers carry without loss.
 const EXACT_MAX: i64 = 9_007_199_254_740_991;
 /// Octets of an answer that one text could fill, at most.
 const TEXT_MAX: u32 = 65_536;
 
-/// What a text looks like.
+/// Form of a text.
 enum Text {
     /// So many characters, at least and at most.
     Long(u32, u32),
     /// An id with that prefix.
     Id(&'static str),
-    /// A regular expression.
+    /// Regular expression of the text.
     Like(&'static str),
 }
 use Text::{Id, Like, Long};
@@ -191,7 +190,7 @@ const NUMBERS: &[(&[&str], i64, i64)] = &[
     (&["CampaignRunChange.targeted", "CampaignRunChange.accepted"], -EXACT_MAX, EXACT_MAX),
 ];
 
-/// Bounds everything in a description that is a text, a whole number or a list and says nothing of its own.
+/// Adds bounds to each text, whole number or list in a description that has none.
 pub(super) fn bound(description: &mut Value) {
     let schemas = description.pointer_mut("/components/schemas").and_then(Value::as_object_mut);
     for (owner, schema) in schemas.into_iter().flatten() {

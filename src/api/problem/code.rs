@@ -34,7 +34,7 @@ impl ProblemKind {
 /// no caller uses.
 macro_rules! problem_codes {
     ($($Variant:ident = $code:literal, $status:ident, $means:literal, $remedy:expr;)+) => {
-        /// Kind of problem, by the name that programs know it by.
+        /// Kind of problem, with its name for programs.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum ProblemCode {
             $(#[doc = $means] $Variant,)+

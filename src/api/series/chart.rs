@@ -1,4 +1,4 @@
-//! Adds up rows by bucket and group, and says what each measure comes to. Every group has every bucket, empty ones included.
+//! Sums rows by bucket and group, and computes the measures. Each group has all buckets, empty ones included.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,9 +39,9 @@ struct Group {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Point {
-    /// When its bucket begins; none: there is only one.
+    /// Start of its bucket. `None`: a single one.
     pub at: Option<Timestamp>,
-    /// What it has of each dimension.
+    /// Value of each dimension.
     pub dimensions: Map<String, Value>,
     pub metrics: Map<String, Value>,
 }
@@ -53,7 +53,7 @@ pub(super) enum TooMany {
     Rows,
 }
 
-/// What tells rows apart, but for time.
+/// Properties that distinguish rows, except time.
 type Kind = (Option<LaneId>, Gateway, Option<Tier>, Option<MessageId>);
 
 pub(super) struct Chart<'a> {
@@ -171,7 +171,7 @@ impl<'a> Chart<'a> {
         Ok(group.map(|group| &mut self.groups[group]))
     }
 
-    /// What a row has of a dimension. None: nothing, such as what has no tier.
+    /// Returns a row's value of a dimension. `None`: it has none, for example no tier.
     fn label(&self, dimension: Dimension, row: &Row) -> Option<Label> {
         let app = |lane: LaneId| self.lanes.get(&lane).map(|lane| AppId::to_string(&lane.app));
         match dimension {

@@ -1,11 +1,11 @@
-//! What a chart is narrowed to.
+//! Filters of a chart.
 
 use bellwire_core::delivery::{Ending, Tier};
 use bellwire_core::fact::{Loss, StatusClass};
 use bellwire_core::id::{LaneId, MessageId};
 use bellwire_core::lane::Gateway;
 
-/// What is left out. Empty: nothing.
+/// Rows to leave out. Empty: none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Filters {
     pub apps: Vec<String>,

@@ -1,4 +1,4 @@
-//! What can be asked for, and what each measure makes of what was counted.
+//! Measures, and their computation from counts.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use bellwire_core::fact::{Counts, Fact, Loss, StatusClass, WAITS};
 use bellwire_core::named;
 
 named! {
-    /// What figures can be broken down by.
+    /// Dimension of a breakdown.
     pub(super) enum Dimension {
         App = "app",
         Lane = "lane",
@@ -54,7 +54,7 @@ fn allowed<T: Copy + PartialEq>(all: &[T], filter: &[T]) -> Vec<T> {
     all.iter().copied().filter(|one| filter.is_empty() || filter.contains(one)).collect()
 }
 
-/// What can be measured.
+/// Measure of a chart.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Measure {
     Ended,
@@ -74,7 +74,7 @@ pub(super) enum Measure {
     /// Displayed, of the accepted deliveries that a receipt was asked for.
     DisplayRate,
     ClickRate,
-    /// How long so many hundredths of the accepted deliveries waited at most, in seconds.
+    /// Longest wait of this percentage of the accepted deliveries, in seconds.
     Latency(u8),
     SubscriptionsWon,
     SubscriptionsLost,
@@ -171,8 +171,8 @@ impl Measure {
         }
     }
 
-    /// What it comes to. `part`: only this value of the dimension that splits it. None where there is nothing to divide by, or to
-    /// measure.
+    /// Returns its value. `part`: only this value of the dimension that splits it. `None` without a base, or without a
+    /// measurement.
     pub(super) fn value(self, counts: &Counts, active: i64, part: Option<&str>, filters: &Filters) -> Value {
         let ended = |ending| counts.of(Fact::Ended(ending));
         let of_part = |name: &str| part.is_none_or(|part| part == name);
@@ -212,8 +212,8 @@ impl Measure {
     }
 }
 
-/// Null where there is nothing to divide by, and where the part exceeds the whole: receipts count when they come, so in a
-/// short step they may be of more pushes than it asked of.
+/// Returns null if the whole is 0 or less than the part: receipts count at their arrival, so in a short step they may belong to
+/// more pushes than were sent.
 fn share(part: u64, whole: u64) -> Value {
     if whole == 0 || part > whole { Value::Null } else { json!(part as f64 / whole as f64) }
 }

@@ -1,13 +1,12 @@
-//! Of which rows a range is put together: days in its middle, and shorter rows only at its ends, so that a long range costs
-//! few rows whatever it begins and ends with.
+//! Rows of a range: days in its middle, and shorter rows only at its ends, so that a long range needs few rows with any ends.
 
 use chrono::{DateTime, TimeDelta};
 
 use crate::store::outcomes::rollups::{Piece, Step};
 use bellwire_core::clock::Timestamp;
 
-/// The pieces of a range that begins and ends at whole minutes, or at whole hours or days where minutes or hours are not kept
-/// any more. They are in order, overlap nowhere and leave nothing out.
+/// Returns the pieces of a range that begins and ends at whole minutes, or at whole hours or days where minutes or hours are no
+/// longer stored. They are in order, without overlaps or gaps.
 pub(super) fn pieces(from: Timestamp, until: Timestamp) -> Vec<Piece> {
     cut(from, until, &Step::ALL)
 }

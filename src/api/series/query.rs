@@ -1,4 +1,4 @@
-//! What is asked for: measures × dimensions × range × step, read from the query string with the name of whatever is wrong.
+//! Request of a chart: measures × dimensions × range × step, read from the query string. An error names the wrong parameter.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -39,7 +39,7 @@ const GRANULARITIES: [(&str, i64); 12] = [
     ("1d", 86_400),
 ];
 
-/// What to show, checked but for the names of apps, lanes and messages.
+/// Checked request, except for the names of apps, lanes and messages.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Query {
     /// The beginning of the first bucket.
@@ -49,7 +49,7 @@ pub(super) struct Query {
     /// Seconds of a bucket; none: one bucket for all.
     pub bucket_s: Option<i64>,
     pub granularity: Option<&'static str>,
-    /// Of which rows it is put together.
+    /// Pieces of the range.
     pub pieces: Vec<Piece>,
     pub measures: Vec<Measure>,
     pub dimensions: Vec<Dimension>,
@@ -89,7 +89,7 @@ impl Query {
         self.bucket_s.map_or(1, |seconds| (self.until - self.from).num_seconds() / seconds)
     }
 
-    /// What measures are split by, if they are.
+    /// Returns the split of the measures, if any.
     pub(super) fn split(&self) -> Option<Split> {
         self.dimensions.iter().find_map(|dimension| dimension.split())
     }
@@ -275,7 +275,7 @@ impl Given {
         })
     }
 
-    /// Refuses what nobody has read.
+    /// Refuses unknown parameters.
     fn finish(self) -> Result<(), Problem> {
         match self.0.into_keys().next() {
             None => Ok(()),

@@ -1,5 +1,5 @@
-//! The cookie of a session: a short-lived JWT that names it, renewed while it is used. What the session may do is not in it,
-//! but read with each request, so that whatever is taken away is gone at once.
+//! Cookie of a session: a short-lived JWT with its id, renewed while it is used. The permissions of the session are not in it.
+//! They are read with each request, so that removals apply at once.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use bellwire_core::id::SessionId;
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(30 * 60);
 /// A token older than this is renewed when it is used.
 const RENEWED_AFTER: Duration = Duration::from_secs(60);
-/// What tokens are for: no other token of ours is taken for one.
+/// Audience of the tokens, which distinguishes them from others.
 const AUDIENCE: &str = "bellwire/session";
 /// Octets of a token, at most: no work for what cannot be one.
 const TOKEN_MAX: usize = 1_024;
@@ -64,7 +64,7 @@ pub(in crate::api) fn read(vault: &Vault, token: &str, now: Timestamp) -> Option
     (now_s < exp).then_some(Token { session: sid, is_stale })
 }
 
-/// How the cookie is called and kept.
+/// Name and attributes of the cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cookies {
     /// Whether browsers reach this server by TLS alone.
@@ -72,7 +72,7 @@ pub struct Cookies {
 }
 
 impl Cookies {
-    /// Its name. With the prefix no other host, and nobody on a plain connection, can plant one (RFC 6265bis section 4.1.3).
+    /// Returns the name. With the prefix, no other host and no plain connection can plant one (RFC 6265bis section 4.1.3).
     fn name(self) -> &'static str {
         if self.secure { "__Host-bellwire" } else { "bellwire" }
     }
@@ -116,7 +116,7 @@ pub(in crate::api) fn value_of<'a>(headers: &'a HeaderMap, name: &str) -> Option
     pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
-/// Where a request's fresh cookie is noted for its response. Clones share one.
+/// Fresh cookie of a request, for its response. Clones share one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Renewal(Arc<OnceLock<HeaderValue>>);
 
@@ -125,7 +125,7 @@ impl Renewal {
         let _ = self.0.set(cookie);
     }
 
-    /// Writes it, unless the response says what becomes of the cookie already.
+    /// Writes it, unless the response sets the cookie already.
     pub(crate) fn write(&self, headers: &mut HeaderMap) {
         if let Some(cookie) = self.0.get()
             && !headers.contains_key(header::SET_COOKIE)
@@ -135,11 +135,11 @@ impl Renewal {
     }
 }
 
-/// Refuses a request that another site's page may have made a browser send with its cookie. `SameSite=Strict` keeps browsers from
-/// that, but takes every subdomain for the same site; a browser itself says more exactly where a request comes from:
+/// Refuses a request that another site's page may have made a browser send with its cookie. `SameSite=Strict` prevents that, but
+/// treats each subdomain as the same site. Browsers state the source of a request more exactly:
 ///
-/// - `Sec-Fetch-Site` (Fetch Metadata), which every browser of today sends over TLS and to this machine, must be `same-origin`;
-///   to read, `none` will do, which is somebody who typed the address.
+/// - `Sec-Fetch-Site` (Fetch Metadata), which all current browsers send over TLS and to this machine, must be `same-origin`. For
+///   reads, `none` is accepted, which is a typed address.
 /// - Without it, what changes anything must come with an `Origin` of the host that it is sent to.
 pub(in crate::api) fn check_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());

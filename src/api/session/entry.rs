@@ -1,4 +1,4 @@
-//! What every way in comes to: a session that begins, or a refusal, and the log's word of it.
+//! End of each way to sign in: a new session or a refusal, with its entry in the log.
 
 use std::net::IpAddr;
 
@@ -23,7 +23,7 @@ use crate::store::keys::sessions::{self, NewSession, Owner};
 use crate::store::keys::team;
 use bellwire_core::id::{SessionId, TeammateId};
 
-/// How long somebody stays signed in, however busy: a working day.
+/// Maximum length of a session: a working day.
 const SESSION_LASTS: TimeDelta = TimeDelta::hours(12);
 /// Characters of a browser's `User-Agent` that are kept.
 const BROWSER_MAX: usize = 200;
@@ -47,8 +47,8 @@ impl Visitor {
     }
 }
 
-/// Uses up a link of that teammate, and sets the password that was given with it. False: it does not work any more; two may come
-/// with the same link, and one of them is let in.
+/// Uses a teammate's link, and sets the password given with it. Returns false if the link is invalid. Of two requests with the
+/// same link, one succeeds.
 pub(super) async fn use_link(
     conn: &mut PgConnection,
     state: &ApiState,
@@ -69,7 +69,7 @@ pub(super) async fn use_link(
     Ok(true)
 }
 
-/// Begins a session, and says in the log by what.
+/// Begins a session, and logs the way of signing in.
 pub(super) async fn begin(
     conn: &mut PgConnection,
     state: &ApiState,
@@ -102,7 +102,7 @@ pub(super) async fn read_back(state: &ApiState, session: SessionId, key: Option<
     Ok(SignedIn { session, key })
 }
 
-/// Returns the response that lets somebody in: the session, and its cookie.
+/// Returns the response of a successful sign-in: the session, and its cookie.
 pub(super) async fn let_in(state: &ApiState, session: SessionId, key: Option<ApiKey>) -> Result<Response, Problem> {
     let signed_in = read_back(state, session, key).await?;
     let session = &signed_in.session;
@@ -133,10 +133,10 @@ pub(super) fn refuse_saying(
     Problem::new(ProblemCode::SignInRefused, detail)
 }
 
-/// Has it written down that a sign-in failed, unless that client has failed so often of late that a later entry tells of it.
+/// Records a failed sign-in, unless that client has failed so often recently that a later entry includes it.
 ///
-/// The answer does not wait for it. Entries about teammates and about nobody are counted apart, so that somebody could use up the
-/// latter, and an answer that then took as long as a commit would say that there is such a teammate.
+/// The response does not wait for the record. Entries about teammates and about unknown names are counted apart. A stranger could
+/// use up the latter, and a response that then took as long as a commit would reveal a teammate.
 pub(super) fn record_refusal(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, detail: Value) {
     let at = if teammate.is_some() { At::Teammate } else { At::Nobody };
     let Some(n) = state.limits.refused(visitor.client, at) else { return };

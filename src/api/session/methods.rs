@@ -21,7 +21,7 @@ pub(crate) enum Method {
     Oidc,
 }
 
-/// How people sign in to this server.
+/// Ways to sign in to this server.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Methods {
     /// The ways that there are.
@@ -33,13 +33,13 @@ pub(crate) struct Methods {
 /// Signing in at an OpenID provider.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct OidcMethod {
-    /// What people call the provider.
+    /// Name of the provider for people.
     label: String,
-    /// Where to send the browser, on this server: a navigation, not a request of a script.
+    /// Path on this server for the browser: a navigation, not a request of a script.
     path: &'static str,
 }
 
-/// Tells how people sign in to this server, for whoever shows them a page.
+/// Returns the ways to sign in to this server, for a sign-in page.
 #[utoipa::path(get, path = "/v1/session/methods", tag = "Team", responses((status = 200, body = Methods)))]
 pub(crate) async fn show(State(state): State<ApiState>) -> axum::Json<Methods> {
     let mut methods = vec![Method::Password, Method::Link, Method::ApiKey];

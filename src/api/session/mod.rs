@@ -48,10 +48,10 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .merge(passkeys::routes())
 }
 
-/// Whoever has just come in by a link may set a first password without showing one.
+/// Time after a sign-in by link in which a first password may be set without another proof.
 const FRESH: TimeDelta = TimeDelta::minutes(15);
 
-/// A handler's argument: a request of somebody who is signed in.
+/// Handler argument: a request in a session.
 #[derive(Debug)]
 pub(crate) struct InSession {
     signed_in: SignedIn,
@@ -92,7 +92,7 @@ impl Argument for InSession {
 /// A role, and where it holds.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct GrantView {
-    /// What the teammate may do there.
+    /// Role of the teammate there.
     role: Role,
     /// On this app; null: on all of them, and on the server itself.
     app: Option<AppId>,
@@ -104,24 +104,24 @@ impl From<&Grant> for GrantView {
     }
 }
 
-/// Who is signed in, and what they may do.
+/// Session of the caller, with its permissions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SessionView {
-    /// The session's id.
+    /// Id of the session.
     id: SessionId,
     /// The teammate; null: it is an operator's key.
     teammate: Option<TeammateId>,
-    /// The teammate's address.
+    /// Address of the teammate.
     email: Option<String>,
     /// The operator's key that the session acts as; null: it is a teammate.
     api_key: Option<ApiKeyId>,
-    /// What they may do. An operator's key is `admin` everywhere, but for the team.
+    /// Roles of the teammate. An operator's key is `admin` everywhere, except for the team.
     roles: Vec<GrantView>,
     /// Whether they may invite teammates, change their roles and remove them.
     may_change_team: bool,
-    /// When it began.
+    /// Time of its start.
     began_at: DateTime<Utc>,
-    /// When it ends, whatever happens. Half an hour without a request ends it, too.
+    /// End in any case. Half an hour without a request ends it, too.
     expires_at: DateTime<Utc>,
 }
 
@@ -148,7 +148,7 @@ impl From<&SignedIn> for SessionView {
     }
 }
 
-/// Tells who is signed in, and what they may do.
+/// Returns the session of the caller, with its permissions.
 #[utoipa::path(get, path = "/v1/session", tag = "Team", responses((status = 200, body = SessionView)))]
 pub(crate) async fn show(caller: InSession) -> axum::Json<SessionView> {
     axum::Json((&caller.signed_in).into())
@@ -172,7 +172,7 @@ async fn end_one(state: &ApiState, id: SessionId, of: Option<Owner>, entry: &Ent
     Ok(tx.commit().await?)
 }
 
-/// A new password.
+/// Password to set.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PasswordChange {
@@ -233,22 +233,22 @@ pub(crate) async fn set_password(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Where somebody is signed in.
+/// Session of the caller.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ListedView {
-    /// Its id.
+    /// Id of the session.
     id: SessionId,
     /// Whether it is the one that asks.
     is_this: bool,
-    /// When it began.
+    /// Time of its start.
     began_at: DateTime<Utc>,
-    /// When it was last used, to the minute.
+    /// Time of its last use, to the minute.
     seen_at: DateTime<Utc>,
-    /// When it ends, whatever happens.
+    /// End in any case.
     expires_at: DateTime<Utc>,
     /// Address of the client that began it.
     address: Option<String>,
-    /// The browser that began it, as its `User-Agent` says.
+    /// Browser of its start, by `User-Agent`.
     browser: Option<String>,
 }
 
@@ -270,7 +270,7 @@ pub(crate) async fn list(
     Ok(cut.page(rows, |row| row.id, show).answer(&uri))
 }
 
-/// Ends one of one's own sessions; whoever may change the team, any.
+/// Ends one of the caller's sessions. Callers that may change the team may end any.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "Team", responses((status = 204)))]
 pub(crate) async fn end(
     caller: InSession,
@@ -283,10 +283,10 @@ pub(crate) async fn end(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// How many sessions were ended.
+/// Number of ended sessions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Ended {
-    /// That many.
+    /// Number of ended sessions.
     ended: i64,
 }
 
@@ -302,7 +302,7 @@ pub(crate) async fn end_others(caller: InSession, State(state): State<ApiState>)
     Ok(axum::Json(Ended { ended }))
 }
 
-/// Who acts in a session, for routes that keys may call, too.
+/// Converts the caller of a session, for routes that also accept keys.
 impl From<SignedIn> for Holder {
     fn from(SignedIn { session, key }: SignedIn) -> Self {
         match session.owner {

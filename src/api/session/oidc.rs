@@ -1,5 +1,5 @@
-//! `/v1/session/oidc`: signing in at an OpenID provider. The browser is sent there, comes back with a code, and is let in as the
-//! teammate whom the provider recognised; where there is a passkey, once that has answered, too ([`super::second_factor`]).
+//! `/v1/session/oidc`: signing in with an OpenID provider. The browser is sent there, returns with a code, and is signed in as
+//! the teammate whom the provider identified, after a passkey if the teammate has one ([`super::second_factor`]).
 
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -35,12 +35,13 @@ use bellwire_core::named;
 use bellwire_core::role::{Grant, Grants, Role};
 
 pub(super) const BEGIN: &str = "/v1/session/oidc";
-/// Where the provider sends browsers back to, on this server.
+/// Path on this server to which the provider sends browsers back.
 pub(crate) const CALLBACK: &str = "/v1/session/oidc/callback";
-/// Where people land in the end, signed in or (with `?sign_in=` and [`PASSKEY`] or a [`Why`]) not. It is never taken from a request.
+/// Path at which sign-ins end, successful or (with `?sign_in=` and [`PASSKEY`] or a [`Why`]) not. It is never taken from a
+/// request.
 ///
-/// The browser keeps the session's cookie, but does not show it with this very navigation, since another site began that
-/// (`SameSite=Strict`): the document has to do without, and what it asks for then comes from our own page.
+/// The browser stores the session's cookie, but does not send it with this navigation, because another site began it
+/// (`SameSite=Strict`). The document needs no session, and its requests come from this server's page.
 const LANDING: &str = "/admin/";
 /// The word with which those land who are let in once they have shown their passkey.
 const PASSKEY: &str = "passkey";
@@ -50,21 +51,21 @@ const COOKIE_MAX: usize = 1_024;
 /// Characters of a subject, at most (OpenID Connect Core 1.0 section 2).
 const SUBJECT_MAX: usize = 255;
 
-/// Who may come in by the provider.
+/// Settings of signing in with a provider.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The provider.
+    /// OpenID provider.
     pub provider: Provider,
-    /// What people call it.
+    /// Name of the provider for people.
     pub label: String,
     /// Domains of the addresses that are let in, in lower case; empty: any.
     pub domains: Vec<String>,
-    /// What somebody becomes, for all apps, whom nobody has invited; none: they are not let in. Not to be set without `domains`.
+    /// Role, for all apps, of persons without an invitation. `None`: they are refused. Only with `domains`.
     pub newcomers: Option<Role>,
 }
 
 named! {
-    /// Why somebody is not let in: in the address of the page that they land on and, but for [`Why::Attempt`], in the audit log.
+    /// Reason of a refusal: in the address of the landing page and, except for [`Why::Attempt`], in the audit log.
     enum Why {
         /// The browser did not begin this here, or too long ago.
         Attempt = "attempt",
@@ -79,7 +80,7 @@ named! {
         /// They would be a newcomer, and were removed from the team.
         Removed = "removed",
         Disabled = "disabled",
-        /// Their address is that of a teammate with another account at the provider.
+        /// Their address belongs to a teammate with another account at the provider.
         OtherAccount = "other_account",
         /// They have a passkey, and this server has no name that browsers would ask for it under.
         PasskeysUnavailable = "passkeys_unavailable",
@@ -120,20 +121,20 @@ impl From<sqlx::Error> for Failed {
     }
 }
 
-/// What the provider adds to the address that it sends a browser back to. Some add more, which is ignored.
+/// Parameters that the provider adds to the callback's address. Further ones are ignored.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Answer {
     /// What it was begun with.
     state: Option<String>,
-    /// What the provider gives for the person.
+    /// Code of the provider for the person.
     code: Option<String>,
     /// Why it gives nothing.
     error: Option<String>,
 }
 
-/// Sends a browser to the OpenID provider, to come back to `/v1/session/oidc/callback` within ten minutes. It is for navigations:
-/// whatever goes wrong, they end at a page of this server.
+/// Sends a browser to the OpenID provider, from which it returns to `/v1/session/oidc/callback` within ten minutes. It is for
+/// navigations: failures end at a page of this server, too.
 #[utoipa::path(get, path = "/v1/session/oidc", tag = "Team",
     responses((status = 303, description = "On to the provider"), (status = 404, description = "This server has none")))]
 pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result<Response, Problem> {
@@ -150,13 +151,13 @@ pub(crate) async fn begin(State(state): State<ApiState>, parts: Parts) -> Result
 }
 
 struct Arrived {
-    /// What their browser is to keep: the session, or the challenge that a passkey has to answer first.
+    /// Cookie for the browser: the session, or the challenge that a passkey has to answer first.
     cookie: HeaderValue,
     word: Option<&'static str>,
 }
 
-/// Lets a browser in that comes back from the OpenID provider with a code. It is sent on to a page of this server: with a
-/// session, with `?sign_in=passkey` if a passkey is to be shown first, or with `?sign_in=` and why there is none.
+/// Signs a browser in that returns from the OpenID provider with a code. It is redirected to a page of this server: with a
+/// session, with `?sign_in=passkey` if a passkey is required first, or with `?sign_in=` and the reason of a refusal.
 #[utoipa::path(get, path = "/v1/session/oidc/callback", tag = "Team",
     responses((status = 303, description = "On to a page of this server"), (status = 404, description = "This server has no provider")))]
 pub(crate) async fn callback(
@@ -182,7 +183,7 @@ pub(crate) async fn callback(
     }
 }
 
-/// 404: nobody signs in so.
+/// 404: no provider is set up.
 fn settings(state: &ApiState) -> Result<&Settings, Problem> {
     state.settings.oidc.as_ref().ok_or_else(|| Problem::not_found("way to sign in"))
 }
@@ -195,7 +196,7 @@ struct Arrival<'a> {
 }
 
 impl Arrival<'_> {
-    /// From what the browser brings to a session, or to the passkey that it takes.
+    /// Returns the session of a browser, or the challenge of its passkey.
     async fn sign_in(&self, headers: &HeaderMap, answer: Answer) -> Result<Arrived, Failed> {
         let &Self { state, settings, visitor, now } = self;
         let shown = answer.state.unwrap_or_default();
@@ -228,7 +229,7 @@ impl Arrival<'_> {
         Ok(Arrived { cookie, word: None })
     }
 
-    /// Which teammate somebody is whom the provider recognised: the one whose account it is, whatever its address has become.
+    /// Returns the teammate whom the provider identified: the owner of the account, even if its address has changed.
     async fn admit(&self, conn: &mut PgConnection, person: &Person) -> Result<TeammateId, Failed> {
         if !is_plain_text(&person.subject, SUBJECT_MAX) {
             return Err(Why::Token.into());
@@ -270,7 +271,7 @@ impl Arrival<'_> {
         }
     }
 
-    /// Makes a teammate of somebody whom nobody has invited, unless another request has just done so.
+    /// Adds a teammate without an invitation, unless another request has just done so.
     async fn add(&self, conn: &mut PgConnection, email: &str, role: Role) -> Result<(), Failed> {
         let (id, grants) = (TeammateId(self.state.clock.uuid()), Grants(vec![Grant { role, app: None }]));
         if team::add(conn, id, email, self.now).await? {
@@ -283,7 +284,8 @@ impl Arrival<'_> {
     }
 }
 
-/// Links an account to a teammate, unless it is linked to them. False: it is somebody else's, or they have another one.
+/// Links an account to a teammate, unless it is linked to them. Returns false if it belongs to another teammate, or they have
+/// another one.
 pub(super) async fn link(
     conn: &mut PgConnection,
     state: &ApiState,
@@ -304,9 +306,9 @@ fn did(visitor: &Visitor, teammate: TeammateId, action: Action) -> Entry {
     Entry::new(actor, None, action, teammate)
 }
 
-/// The name of the cookie that a browser keeps while its user is at the provider. With the prefix no other host can plant one and
-/// so sign somebody in as somebody else, which is worth more than to have it shown to the callback's path alone: that is
-/// what the prefix excludes (RFC 6265bis section 4.1.3).
+/// Returns the name of the cookie that a browser keeps while its user is at the provider. With the prefix, no other host can
+/// plant one and sign a person in as another one. This is more important than limiting it to the callback's path, which the
+/// prefix excludes (RFC 6265bis section 4.1.3).
 fn cookie_name(cookies: Cookies) -> &'static str {
     if cookies.secure { "__Host-bellwire-oidc" } else { "bellwire-oidc" }
 }

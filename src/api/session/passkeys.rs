@@ -1,5 +1,4 @@
-//! `/v1/session/passkeys`: the passkeys of whoever is signed in; `/v1/team/{teammate}/passkeys`: those of others, for admins to
-//! reset.
+//! `/v1/session/passkeys`: the caller's passkeys. `/v1/team/{teammate}/passkeys`: those of other teammates, for admins to reset.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -33,22 +32,22 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(reset))
 }
 
-/// How long after signing in somebody may add passkeys and remove them: whoever finds a browser that is signed in must not be
-/// able to stay in by a passkey of their own.
+/// Time after a sign-in in which passkeys may be added and removed. A stranger with a signed-in browser must not gain lasting
+/// access by a passkey.
 const RECENT: TimeDelta = TimeDelta::minutes(10);
 
-/// A passkey.
+/// Passkey of a teammate.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeyView {
-    /// Its id.
+    /// Id of the passkey.
     id: PasskeyId,
-    /// Its name, for you to tell your passkeys apart.
+    /// Name, for its owner.
     name: String,
-    /// How browsers reach what keeps it: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`.
+    /// Transports of its authenticator: `usb`, `nfc`, `ble`, `smart-card`, `hybrid` or `internal`.
     transports: Vec<String>,
-    /// When it was added.
+    /// Time of its addition.
     created_at: DateTime<Utc>,
-    /// When you last signed in with it. Null: never.
+    /// Time of the last sign-in with it. Null: never.
     last_used_at: Option<DateTime<Utc>>,
 }
 
@@ -65,14 +64,14 @@ pub(crate) struct Passkeys {
     data: Vec<PasskeyView>,
 }
 
-/// What a browser is to ask an authenticator.
+/// Request for an authenticator.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeyCreation {
-    /// What `PublicKeyCredential.parseCreationOptionsFromJSON()` takes; what that returns is `publicKey` of
+    /// Argument of `PublicKeyCredential.parseCreationOptionsFromJSON()`, whose result is `publicKey` of
     /// `navigator.credentials.create()`.
     #[schema(value_type = Object)]
     options: Value,
-    /// Until when it may be answered, once.
+    /// Expiry. It may be answered once.
     expires_at: DateTime<Utc>,
 }
 
@@ -80,18 +79,18 @@ pub(crate) struct PasskeyCreation {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPasskey {
-    /// Its name, 1 to 64 characters.
+    /// Name, 1 to 64 characters.
     name: String,
-    /// What `navigator.credentials.create()` gave, as its `toJSON()` writes it.
+    /// Result of `navigator.credentials.create()`, in the form of its `toJSON()`.
     #[schema(value_type = Object)]
     credential: Value,
 }
 
-/// What to change of a passkey.
+/// Changes of a passkey.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PasskeyChange {
-    /// Its name, 1 to 64 characters.
+    /// Name, 1 to 64 characters.
     name: String,
 }
 
@@ -209,15 +208,15 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// How many passkeys were removed.
+/// Number of removed passkeys.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeysRemoved {
-    /// That many.
+    /// Number of removed passkeys.
     removed: i64,
 }
 
-/// Lets a teammate in again who has lost what keeps their passkeys: all of them are removed, and all sessions end, since somebody
-/// may have found it. The password stays.
+/// Removes all passkeys of a teammate who has lost an authenticator, and ends all their sessions, because a stranger may have
+/// found it. The password stays.
 #[utoipa::path(delete, path = "/v1/team/{teammate}/passkeys", tag = "Team",
     responses((status = 200, body = PasskeysRemoved)))]
 pub(crate) async fn reset(
@@ -250,7 +249,7 @@ fn recently_in(caller: &InSession, state: &ApiState) -> Result<TeammateId, Probl
     Err(Problem::new(ProblemCode::SignInAgain, detail))
 }
 
-/// This server as passkeys know it. 409: they do not.
+/// Returns this server's identity for passkeys. 409: it has none.
 pub(super) fn relying_party(state: &ApiState) -> Result<&RelyingParty, Problem> {
     state.settings.relying_party.as_ref().ok_or_else(|| {
         let detail = "Browsers have passkeys only for a name that they reach by TLS: whoever runs the server sets \

@@ -1,5 +1,5 @@
-//! This server as what WebAuthn calls a relying party: what it asks authenticators to sign, and whether what comes back holds.
-//! No I/O: passkeys and challenges are kept by [`crate::store::keys::passkeys`].
+//! This server as a relying party of WebAuthn: requests for authenticators, and checks of their responses. No I/O:
+//! [`crate::store::keys::passkeys`] stores passkeys and challenges.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::store::keys::passkeys::Passkey;
 use bellwire_core::id::TeammateId;
 
 pub(crate) const CHALLENGE_LASTS: Duration = Duration::from_secs(5 * 60);
-/// What browsers call this server when they ask for a passkey.
+/// Name of this server in browsers' questions for a passkey.
 const NAME: &str = "Bellwire";
 /// The COSE algorithms that are asked for: EdDSA, ES256, ES384, RS256 and RS384.
 const ALGORITHMS: [i32; 5] = [-8, -7, -35, -257, -258];
@@ -29,7 +29,7 @@ const CREDENTIAL_ID_MAX: usize = 1_023;
 pub struct RelyingParty {
     /// The host: a passkey works under this one alone.
     id: String,
-    /// Where the pages come from that may ask for one.
+    /// Origin of the pages that may ask for one.
     origin: String,
 }
 
@@ -39,7 +39,7 @@ pub struct RelyingParty {
 pub(crate) enum Refusal {
     /// It is not of the form that browsers give it.
     Malformed,
-    /// Nobody was asked this, or it has been answered, or too late.
+    /// The challenge does not exist, was used, or has expired.
     Challenge,
     /// The passkey is none of this teammate's.
     Passkey,
@@ -49,7 +49,7 @@ pub(crate) enum Refusal {
     /// The counter has not risen: there may be a copy of the authenticator.
     Counter,
     Signature,
-    /// The account at the OpenID provider that came before it is somebody else's by now.
+    /// The account at the OpenID provider of the first factor belongs to another teammate by now.
     Account,
 }
 
@@ -90,7 +90,7 @@ impl Refusal {
 pub(crate) struct Asked {
     /// JSON that browsers parse into what `navigator.credentials` takes.
     pub options: Value,
-    /// What is to be signed, 32 random octets.
+    /// Challenge to sign, 32 random octets.
     pub challenge: Vec<u8>,
 }
 
@@ -104,8 +104,8 @@ pub(crate) struct Made {
 }
 
 impl RelyingParty {
-    /// The one under which browsers reach this server. None: they make no passkeys for it, since it is reached without TLS from
-    /// elsewhere than its own machine, or by an address in place of a name.
+    /// Returns the relying party for the public URL. `None`: browsers make no passkeys for it, because it has no TLS and is not
+    /// on this machine, or is an address instead of a name.
     pub fn of(public_url: &Url) -> Option<Self> {
         let Some(Host::Domain(host)) = public_url.host() else { return None };
         let is_trustworthy = match public_url.scheme() {
@@ -120,7 +120,7 @@ impl RelyingParty {
         Passki::new(&self.id, &[&self.origin], NAME)
     }
 
-    /// What a browser is asked to have a passkey made, on an authenticator that has none of those.
+    /// Returns the request for a new passkey, on an authenticator without any of the known ones.
     pub(crate) fn ask_to_make(&self, teammate: TeammateId, email: &str, known: &[Passkey]) -> Asked {
         let known: Vec<_> = known.iter().map(stored).collect();
         let mut options = RegistrationOptions::default();
@@ -147,7 +147,7 @@ impl RelyingParty {
         Ok(Made { credential_id, public_key, algorithm, counter, transports })
     }
 
-    /// What a browser is asked to have a challenge signed by one of those.
+    /// Returns the request for a signature of a challenge by one of the known passkeys.
     pub(crate) fn ask_to_sign(&self, known: &[Passkey]) -> Asked {
         let known: Vec<_> = known.iter().map(stored).collect();
         let mut options = AuthenticationOptions::default();
@@ -185,12 +185,12 @@ impl RelyingParty {
     }
 }
 
-/// The challenge that a browser says it answers, whoever gave it.
+/// Returns the challenge that a browser answers, from its own statement.
 pub(crate) fn challenge_of(client_data_json: &str) -> Result<Vec<u8>, Refusal> {
     Ok(Passki::base64_decode(&ClientData::from_base64(client_data_json)?.challenge)?)
 }
 
-/// What the authenticator calls the passkey that a browser says has signed.
+/// Returns the authenticator's id of the passkey that signed, from the browser's own statement.
 pub(crate) fn credential_id_of(credential: &AuthenticationCredential) -> Result<Vec<u8>, Refusal> {
     Ok(Passki::base64_decode(&credential.raw_id)?)
 }

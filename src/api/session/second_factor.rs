@@ -1,6 +1,6 @@
-//! The second factor. Whoever has a passkey gets no session for a password, a one-time link or an OpenID provider's word, but a
-//! challenge; the session begins with its answer. A link needs it, too: it may have been read by others on its way, and a new password is not to be worth more
-//! than the one before.
+//! Second factor. A teammate with a passkey gets a challenge instead of a session for a password, a one-time link or an OpenID
+//! provider's statement. The session begins with its answer. A link requires it, too, because others may have read it, and a new
+//! password must not be worth more than the previous one.
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -23,14 +23,14 @@ use crate::store::keys::sessions::Owner;
 use bellwire_core::base64url;
 use bellwire_core::id::TeammateId;
 
-/// What a passkey is to sign before its owner is let in.
+/// Challenge for a passkey before its owner is signed in.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PasskeyRequest {
-    /// What `PublicKeyCredential.parseRequestOptionsFromJSON()` takes; what that returns is `publicKey` of
+    /// Argument of `PublicKeyCredential.parseRequestOptionsFromJSON()`, whose result is `publicKey` of
     /// `navigator.credentials.get()`.
     #[schema(value_type = Object)]
     options: Value,
-    /// Until when it may be answered, once.
+    /// Expiry. It may be answered once.
     expires_at: DateTime<Utc>,
 }
 
@@ -49,8 +49,8 @@ pub(super) async fn ask(
     Ok(Some(request(options, expires_at)))
 }
 
-/// Makes the challenge for a teammate whom the OpenID provider has sent back here. It is asked when a page of ours is there again to
-/// ask it ([`ask_on`]); until then the browser keeps it in the cookie that is returned, and shows it to this server's own pages alone.
+/// Makes the challenge for a teammate whom the OpenID provider has sent back. A page of this server then asks for it
+/// ([`ask_on`]). Until then the browser keeps it in the returned cookie, and sends it to this server's own pages only.
 pub(super) async fn ask_later(
     state: &ApiState,
     teammate: TeammateId,
@@ -65,7 +65,8 @@ pub(super) async fn ask_later(
     Ok(HeaderValue::try_from(text).expect("the value is base64url"))
 }
 
-/// Asks what was [left for later](ask_later), as often as its page needs. 401: the browser keeps none, or not any more.
+/// Returns the challenge that was [deferred](ask_later), as often as its page needs it. 401: the browser has none, or it has
+/// expired.
 pub(super) async fn ask_on(state: &ApiState, visitor: &Visitor, headers: &HeaderMap) -> Result<Response, Problem> {
     let ended = || {
         let detail = "Your provider's word has been used, or is older than five minutes. Sign in there again.";
@@ -157,7 +158,7 @@ pub(super) async fn by_passkey(state: &ApiState, visitor: &Visitor, answer: Valu
     let_in(state, session, None).await
 }
 
-/// Refuses an answer. The log tells why; whoever answers need not know.
+/// Refuses an answer. The reason is in the log, not in the response.
 fn refused(state: &ApiState, visitor: &Visitor, teammate: Option<TeammateId>, why: Refusal) -> Problem {
     let detail = "The passkey does not let you in, or came too late. Begin again.";
     refuse_saying(detail, state, visitor, teammate, json!({"by": "passkey", "why": why}))

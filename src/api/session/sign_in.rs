@@ -49,14 +49,14 @@ impl std::fmt::Debug for Shown {
     }
 }
 
-/// How somebody signs in: with `email` and `password`, with `api_key`, with `link`, or with `oidc` after the provider has sent them
-/// back; whoever was asked for a passkey then, with `passkey`.
+/// Proof of a sign-in: `email` and `password`, `api_key`, `link`, or `oidc` after the provider has sent the browser back; with
+/// `passkey` if one was requested.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SignIn {
-    /// The teammate's address.
+    /// Address of the teammate.
     email: Option<String>,
-    /// The teammate's password.
+    /// Password of the teammate.
     #[schema(value_type = Option<String>)]
     password: Option<Password>,
     /// An operator's key, `bw_…`, as which the session acts while that is valid.
@@ -71,7 +71,7 @@ pub(crate) struct SignIn {
     new_password: Option<Password>,
     /// True, where the OpenID provider has sent you back to `?sign_in=passkey`: you are asked for a passkey (202).
     oidc: Option<bool>,
-    /// What `navigator.credentials.get()` gave for the `options` of a 202, as its `toJSON()` writes it.
+    /// Result of `navigator.credentials.get()` for the `options` of a 202, in the form of its `toJSON()`.
     #[schema(value_type = Option<Object>)]
     passkey: Option<Value>,
 }
@@ -103,10 +103,10 @@ impl SignIn {
     }
 }
 
-/// Signs in, and gives the browser a session. It is a cookie that no script can read and no other site can use, which ends after
-/// half an hour without a request, after 12 hours in any case, and at once where it is ended here. Whoever fails waits longer each
-/// time (429); too many at once are told to come back (503). Who has a passkey is asked for it first (202), whether they come by
-/// password, by link or by the OpenID provider, and signs in with its answer.
+/// Signs in, and gives the browser a session. It is a cookie that scripts and other sites cannot use. It ends after half an hour
+/// without a request, after 12 hours in any case, and at once when it is ended here. After each failure the wait is longer (429),
+/// and excess sign-ins are asked to retry (503). A teammate with a passkey is asked for it first (202), after a password, a link
+/// or the OpenID provider, and signs in with its answer.
 #[utoipa::path(post, path = "/v1/session", tag = "Team", request_body = SignIn,
     responses((status = 201, body = SessionView),
         (status = 202, body = PasskeyRequest, description = "There is no session yet: a passkey has to sign this first")))]

@@ -46,50 +46,50 @@ const INHERITED_MAX: TimeDelta = TimeDelta::days(29);
 pub(crate) struct PersonExport {
     #[serde(flatten)]
     head: PersonHead,
-    /// Their subscriptions, the newest first, those that ended included.
+    /// Their subscriptions, the newest first, ended ones included.
     subscriptions: Vec<PersonSubscription>,
-    /// What was sent to these while they were theirs, as long as history is kept.
+    /// Deliveries to these during their use by the person, as long as history is kept.
     deliveries: Vec<PersonDelivery>,
     /// Always true, and always last: without it the export broke off.
     complete: bool,
 }
 
-/// What is kept of a person as a whole.
+/// Stored data of a person as a whole.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonHead {
-    /// Who.
+    /// User of the export.
     user_id: String,
-    /// Of which app.
+    /// App of the user.
     app: String,
-    /// When this was read.
+    /// Time of the export.
     exported_at: DateTime<Utc>,
-    /// What counts towards frequency caps.
+    /// Counts for frequency caps.
     frequency: Vec<PersonFrequency>,
-    /// What they do with notifications; null: nothing is known.
+    /// Engagement with notifications. Null: no data.
     habits: Option<PersonHabits>,
 }
 
 /// Messages that count together towards frequency caps.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonFrequency {
-    /// Of these tiers.
+    /// Tiers of the counts.
     tiers: &'static [Tier],
-    /// When sending them began, the newest first.
+    /// Start times of sending, the newest first.
     sent_at: Vec<DateTime<Utc>>,
 }
 
-/// What somebody does with notifications.
+/// Engagement of a person with notifications.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct PersonHabits {
-    /// When the last receipt of theirs came.
+    /// Time of the last receipt.
     noted_at: DateTime<Utc>,
     /// The last click; null: none.
     clicked_at: Option<DateTime<Utc>>,
     /// Messages that were displayed since, at most 1,000.
     unclicked: i16,
-    /// When the first of these was displayed; null: none was.
+    /// Time of the first display among these. Null: none.
     unclicked_from: Option<DateTime<Utc>>,
-    /// And the last.
+    /// Time of the last one.
     unclicked_to: Option<DateTime<Utc>>,
     /// The last messages, the newest first.
     recent_messages: Vec<MessageId>,
@@ -102,7 +102,7 @@ pub(crate) struct PersonHabits {
 pub(crate) struct PersonSubscription {
     #[serde(flatten)]
     subscription: SubscriptionView,
-    /// Where its endpoint is. The rest of it, and its keys, are secrets with which anybody could send to it.
+    /// Origin of its endpoint. The rest of it, and its keys, are secrets that would allow sending to it.
     endpoint_origin: String,
 }
 
@@ -111,21 +111,21 @@ pub(crate) struct PersonSubscription {
 pub(crate) struct PersonDelivery {
     #[serde(flatten)]
     delivery: FoundDelivery,
-    /// What it says, as long as that is kept: until some minutes after the message's last delivery has ended.
+    /// Content of the message, while it is stored: until some minutes after its last delivery has ended.
     said: ContentView,
-    /// What its browser reported.
+    /// Reports of its browser.
     receipts: Vec<ReceiptView>,
 }
 
 /// Gives out all that is kept of a user, for them to have.
 ///
-/// Their subscriptions with tags, attributes, topics and consent, what was sent to them and what came of it, and what is known of when
-/// they are sent something and what they click. Endpoints and keys are left out: with them anybody could send to their browsers. So is
-/// what was sent to a browser while somebody else was logged in there.
+/// The export has their subscriptions with tags, attributes, topics and consent, deliveries to them with results, and stored
+/// times of messages and clicks. Endpoints and keys are left out, because they would allow sending to the browsers. So are
+/// deliveries to a browser while another user was logged in there.
 ///
-/// One JSON document, written as it is read: `complete` is its last member, and missing where it broke off. It may take minutes where
-/// the app sends a lot, since all of its messages that are kept are looked through. 503 (`transfers_busy`): too many exports and imports
-/// are under way. A user of whom nothing is known has an empty one.
+/// One JSON document, written as it is read: `complete` is its last member, and is missing if it was interrupted. It may take
+/// minutes in an app with many messages, because all stored messages are read. 503 (`transfers_busy`): too many exports and
+/// imports are running. A user without data has an empty one.
 #[utoipa::path(get, path = "/v1/apps/{app}/users/{user}/export", tag = "Subscriptions",
     responses((status = 200, body = PersonExport)))]
 pub(crate) async fn export(
@@ -177,7 +177,7 @@ async fn head(state: &ApiState, app: AppId, slug: String, user: &str) -> Result<
     })
 }
 
-/// Why an export broke off: the connection is then cut, so that nobody takes a part for the whole.
+/// Reason why an export was interrupted. The connection is then closed, so that a part cannot be taken for the whole.
 #[derive(Debug, thiserror::Error)]
 enum Failed {
     #[error(transparent)]

@@ -40,19 +40,19 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
 /// A request to a webhook's receiver.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookDeliveryView {
-    /// Its id: the `webhook-id` of each try.
+    /// Id of the request: the `webhook-id` of each attempt.
     id: HookDeliveryId,
-    /// Where it stands.
+    /// State of the request.
     state: DeliveryState,
-    /// How many events it tells of.
+    /// Number of its events.
     events: i32,
-    /// How often it was tried.
+    /// Number of attempts.
     attempts: i32,
-    /// When it is tried next, if it is pending.
+    /// Time of the next attempt, if pending.
     due_at: Option<DateTime<Utc>>,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
-    /// When it was taken, or given up.
+    /// Time at which it was accepted, or failed for good.
     ended_at: Option<DateTime<Utc>>,
 }
 
@@ -73,14 +73,14 @@ impl From<&DeliveryRow> for WebhookDeliveryView {
 /// One try of a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookAttempt {
-    /// Its number; 0: the first.
+    /// Number of the attempt. 0: the first.
     number: i32,
-    /// When it was answered, or failed.
+    /// Time of the response or failure.
     at: DateTime<Utc>,
     /// The HTTP status of the answer; null: there was none.
     #[schema(minimum = 100, maximum = 999)]
     http_status: Option<i16>,
-    /// How long it took.
+    /// Duration in milliseconds.
     took_ms: i32,
     /// Why it failed: the first words of the answer, or why there is none.
     reason: Option<String>,
@@ -93,20 +93,20 @@ impl From<AttemptRow> for WebhookAttempt {
     }
 }
 
-/// A request with its tries and, until it is taken, what it says.
+/// Request with its attempts and, until it is accepted, its events.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookDeliveryStory {
-    /// The request.
+    /// Fields of the request.
     #[serde(flatten)]
     delivery: WebhookDeliveryView,
     /// The last 200 tries, in order.
     tries: Vec<WebhookAttempt>,
-    /// The events that it tells of; null once it was taken.
+    /// Events of the request. Null once it was accepted.
     #[schema(value_type = Option<Vec<Object>>)]
     body: Option<Vec<Value>>,
 }
 
-/// Which requests are wanted.
+/// Filter of requests.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -119,18 +119,18 @@ pub(crate) struct OfState {
     iterator: Option<String>,
 }
 
-/// Which failed requests to make again: one, or all that were made since.
+/// Failed requests to repeat: one, or all since a time.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookReplay {
-    /// Only this one.
+    /// Id of a single request.
     webhook_delivery: Option<HookDeliveryId>,
     /// Those that were first due at this time or later.
     #[serde(default, deserialize_with = "request_time::optional")]
     since: Option<DateTime<Utc>>,
 }
 
-/// What a replay came to.
+/// Result of a replay.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookReplayed {
     /// Requests that will be made again.
@@ -175,7 +175,7 @@ pub(crate) async fn show_delivery(
     Ok(axum::Json(WebhookDeliveryStory { delivery: (&row).into(), tries, body }))
 }
 
-/// Tries a webhook out: sends its receiver the event `webhook.test`. What comes of it is told by the delivery that is shown.
+/// Tests a webhook: sends the event `webhook.test` to its receiver. The returned delivery shows the result.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks/{webhook}/test", tag = "Webhooks",
     responses((status = 202, body = WebhookDeliveryView)))]
 pub(crate) async fn test(

@@ -52,33 +52,32 @@ pub(super) fn routes() -> OpenApiRouter<ApiState> {
         .merge(deliveries::routes())
 }
 
-/// A webhook.
+/// Webhook of an app.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct WebhookView {
-    /// Its id.
+    /// Id of the webhook.
     id: WebhookId,
-    /// Its name for people.
+    /// Name of the webhook for people.
     name: String,
     /// URL of the receiver, with the scope `keys`; scheme and host otherwise. The URLs of many receivers are secrets.
     url: String,
-    /// What it is told of.
+    /// Events that it receives.
     #[schema(value_type = Vec<WebhookEvent>)]
     events: Vec<EventType>,
-    /// How many events a request may tell of.
+    /// Maximum events of a request.
     max_events: i32,
-    /// When a request is made again, in the form it was written. Null: by the preset `sns-customer-managed`, 50 retries in over six
-    /// hours.
+    /// Policy of retries, in its written form. Null: the preset `sns-customer-managed`, 50 retries in over six hours.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// Whether it is told of anything.
+    /// State: `enabled` or `disabled`.
     state: WebhookState,
     /// Why it is disabled, if it is.
     disabled_why: Option<DisabledWhy>,
-    /// Its circuit breaker: `closed`, `open` or `half_open`.
+    /// State of its circuit breaker: `closed`, `open` or `half_open`.
     breaker: String,
-    /// Until when nothing is sent, if that is open.
+    /// Time until which nothing is sent, if the breaker is open.
     open_until: Option<DateTime<Utc>>,
-    /// Since when its receiver has taken nothing; null: it works, or was never sent anything.
+    /// Time of the first failure since the last success. Null if the last request succeeded or none was sent.
     failing_since: Option<DateTime<Utc>>,
     /// Requests that are to be made.
     pending: i64,
@@ -86,17 +85,17 @@ pub(crate) struct WebhookView {
     failed: i64,
     /// Events that were dropped since too many requests waited.
     dropped_events: i64,
-    /// Until when the secret before the present one signs, too.
+    /// Time until which the previous secret signs, too.
     former_secret_until: Option<DateTime<Utc>>,
-    /// When it was made.
+    /// Time of the creation.
     created_at: DateTime<Utc>,
     /// Creator: the id of an API key or a teammate, or `local` for the command line.
     created_by: String,
-    /// When it was last changed.
+    /// Time of the last change.
     changed_at: DateTime<Utc>,
-    /// Who last changed it or its secret. Null: never changed.
+    /// Caller of the last change, of the webhook or its secret. Null: never changed.
     changed_by: Option<String>,
-    /// What requests are signed with, `whsec_…`. Shown now and never again.
+    /// Secret for signatures, `whsec_…`. It is shown only now.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret: Option<String>,
 }
@@ -145,23 +144,24 @@ pub(crate) struct Webhooks {
     data: Vec<WebhookView>,
 }
 
-/// A new webhook.
+/// Webhook to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewWebhook {
-    /// Its name for people, 1 to 200 characters.
+    /// Name for people, 1 to 200 characters.
     name: String,
-    /// Where its receiver is: `https://`, at a public address.
+    /// URL of its receiver: `https://`, at a public address.
     url: String,
-    /// What it is told of.
+    /// Events that it receives.
     #[schema(value_type = Vec<WebhookEvent>)]
     events: Vec<EventType>,
-    /// How many events a request may tell of, 1 to 500; 100 by default.
+    /// Maximum events of a request, 1 to 500. By default 100.
     max_events: Option<i32>,
-    /// When a request is made again: a delivery policy in one of the three forms, or null.
+    /// Policy of retries: a delivery policy in one of the three forms, or null.
     #[schema(value_type = Option<Object>)]
     policy: Option<Value>,
-    /// A secret that its receiver knows already, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is made.
+    /// Secret that its receiver already uses, of another server: `whsec_` and base64 of 24 to 64 octets. By default one is
+    /// generated.
     secret: Option<String>,
 }
 
@@ -182,28 +182,28 @@ impl ToSchema for WebhookEvent {
     }
 }
 
-/// What to change of a webhook; everything else stays.
+/// Changes of a webhook. Other members stay.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WebhookChange {
-    /// Its name for people.
+    /// Name for people.
     name: Option<String>,
-    /// Where its receiver is.
+    /// URL of its receiver.
     url: Option<String>,
-    /// What it is told of.
+    /// Events that it receives.
     #[schema(value_type = Option<Vec<WebhookEvent>>)]
     events: Option<Vec<EventType>>,
-    /// How many events a request may tell of.
+    /// Maximum events of a request.
     max_events: Option<i32>,
-    /// When a request is made again; null: as by default.
+    /// Policy of retries. Null: the default.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<Object>)]
     policy: Option<Option<Value>>,
-    /// Whether it is told of anything. While it is not, what waits for it waits; what happens is not told later.
+    /// Whether it receives events. While it does not, its pending requests wait. Events of that time are not sent later.
     enabled: Option<bool>,
 }
 
-/// How to change a secret.
+/// Options of a new secret.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SecretRotation {
@@ -211,7 +211,7 @@ pub(crate) struct SecretRotation {
     overlap_hours: Option<i64>,
 }
 
-/// What an app wants of a webhook, checked. Mistakes go into `faults`.
+/// Checked values of a webhook. Faults go into `faults`.
 struct Wanted<'a> {
     name: &'a str,
     url: &'a str,
@@ -284,7 +284,7 @@ pub(crate) async fn list(
     Ok(axum::Json(Webhooks { data }))
 }
 
-/// Shows a webhook.
+/// Returns a webhook.
 #[utoipa::path(get, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
     responses((status = 200, body = WebhookView)))]
 pub(crate) async fn show(
@@ -303,8 +303,8 @@ async fn view(state: &ApiState, app: AppId, id: WebhookId, caller: &Caller) -> R
     WebhookView::of(state, find(state, app, id).await?, caller)
 }
 
-/// Makes a webhook. It is told of what happens from now on; of deliveries of messages that are under way, within a minute. The
-/// secret in the answer is shown this once.
+/// Creates a webhook. It receives events from now on, those of running messages' deliveries within a minute. The secret in the
+/// response is shown only now.
 #[utoipa::path(post, path = "/v1/apps/{app}/webhooks", tag = "Webhooks", request_body = NewWebhook,
     responses((status = 201, body = WebhookView)))]
 pub(crate) async fn create(
@@ -340,7 +340,7 @@ pub(crate) async fn create(
     once.finish(&state, StatusCode::CREATED, &shown).await
 }
 
-/// Changes what is named of a webhook. One that is enabled again is told of what happens from then on.
+/// Changes the given members of a webhook. One that is enabled again receives events from then on.
 #[utoipa::path(patch, path = "/v1/apps/{app}/webhooks/{webhook}", tag = "Webhooks",
     responses((status = 200, body = WebhookView)))]
 pub(crate) async fn change(

@@ -1,5 +1,4 @@
-//! What a delivery may still have to wait for, or end by, before it is lined up: its app's frequency caps, and its subscription's
-//! throttle.
+//! Limits of a delivery before it enters the fair queue: its app's frequency caps, and its subscription's throttle.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,8 +49,8 @@ impl Admission {
         free
     }
 
-    /// Gives deliveries to subscriptions with a throttle their turns: those whose turn has come go on, the others wait
-    /// for it in the database, and those that would expire first are over.
+    /// Applies the throttles of deliveries to subscriptions. Those whose turn has come continue, others wait for it in the
+    /// database, and those that would expire before end.
     pub(super) async fn throttle(&self, jobs: Vec<Box<Job>>) {
         if jobs.is_empty() {
             return;

@@ -1,6 +1,5 @@
-//! What a claimed delivery has to pass before it waits for its turn: its token, its standing, its app's frequency caps, its
-//! subscription's throttle.
-//! Queue rows and batches come in by the same checks; whatever does not pass is settled here.
+//! Checks of a claimed delivery before it enters the fair queue: its token, its states, its app's frequency caps, its
+//! subscription's throttle. Queue rows and batches pass the same checks. Rejected deliveries are settled here.
 
 mod limits;
 mod rows;
@@ -39,7 +38,7 @@ use rows::Entry;
 const OPENED_AT_ONCE: usize = 50;
 const ROW_LEASES_MAX: i16 = 5;
 
-/// What is known of those recipients whose messages have to know.
+/// Data of those recipients whose messages need it.
 type People = HashMap<SubscriptionId, Arc<Person>>;
 
 /// Rows that may be sent.
@@ -57,14 +56,14 @@ pub(super) struct Admission {
     pub catalog: Arc<Catalog>,
     pub queue: Arc<FairQueue>,
     pub settling: Arc<Settling>,
-    /// Told that something became due.
+    /// Notified when deliveries become due.
     pub kicked: Arc<Notify>,
 }
 
 impl Admission {
-    /// Checks rows that were claimed, or born, under `lease`; the messages of the latter were `written`. What cannot be read at
-    /// the moment is given back; what cannot be let in for another reason comes back when its lease runs out, and the poison
-    /// rules bound how often.
+    /// Checks rows that were claimed, or born, under `lease`. The messages of the latter are in `written`. Rows that cannot be
+    /// read now are requeued. Rows that cannot be admitted for another reason are claimed again after their lease, and the poison
+    /// rules limit how often.
     #[must_use]
     pub(super) async fn rows(
         &self,
@@ -78,7 +77,7 @@ impl Admission {
         let messages = match self.catalog.messages(wanted, written).await {
             Ok(messages) => messages,
             Err(failed) => {
-                error!(error = %failed, "claimed messages could not be read; their deliveries are given back");
+                error!(error = %failed, "claimed messages could not be read; their deliveries are requeued");
                 let unread = rows.into_iter().map(|(_, row)| (row.recipient.subscription, row.message));
                 self.settling.give_back(unread.collect(), lease);
                 return Checked::default();
@@ -109,7 +108,7 @@ impl Admission {
         let people = match self.people(wanted).await {
             Ok(people) => people,
             Err(failed) => {
-                error!(error = %failed, "recipients of templates could not be read; their deliveries are given back");
+                error!(error = %failed, "recipients of templates could not be read; their deliveries are requeued");
                 self.settling.give_back(entries.iter().map(Entry::key).collect(), lease);
                 return Checked::default();
             }
@@ -227,8 +226,8 @@ impl Admission {
         store::audience::people::of(&self.shared.pool, &ids, most == Wants::All).await
     }
 
-    /// Tells a delivery of its recipient, if its template has to know. One whose subscription is not there any more is claimed
-    /// again, and ends then.
+    /// Adds the recipient's data to a delivery, if its template needs them. A delivery whose subscription no longer exists is
+    /// claimed again, and ends then.
     fn told(&self, mut job: Box<Job>, people: &People) -> Result<Box<Job>, Fate> {
         if job.message.says.wants().is_some() {
             let person = people.get(&job.subscription).ok_or(Fate::Deferred(Due::At(self.shared.clock.now())))?;
@@ -237,7 +236,7 @@ impl Admission {
         Ok(job)
     }
 
-    /// What becomes of a delivery that may not be sent at this time of its day; none if it may.
+    /// Returns the consequence for a delivery that may not be sent at this time of day. `None`: it may.
     fn hold(&self, message: &Message, recipient: &Recipient, retries: u32) -> Option<Fate> {
         if message.calendar.is_always_open() {
             return None;
@@ -325,7 +324,7 @@ impl Admission {
         self.queue.tell();
     }
 
-    /// The same, but that nobody is told of them yet.
+    /// Adds deliveries to the fair queue without waking the stages after it.
     pub(super) fn line_up_untold(&self, mut jobs: Vec<Box<Job>>) {
         jobs.iter_mut().for_each(|job| job.enter(Stage::Wait));
         let now = self.shared.clock.now();

@@ -1,4 +1,4 @@
-//! What a claimed row has to be: genuine, meant for a subscription that stands, and signed not too long ago.
+//! Conditions of a claimed row: it is genuine, its subscription is active, and its signature is recent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl Admission {
         }
         let signed = store::queue::claims::sign_again(&self.shared.pool, &self.shared.vault, lease, &late).await;
         if let Err(failed) = &signed {
-            warn!(error = %failed, "late retries could not be signed again; they are given back");
+            warn!(error = %failed, "late retries could not be signed again; they are requeued");
         }
         // What must not be sent is settled by its standing at the claim; what changed since comes back with its lease.
         let stays = |entry: &Entry| {

@@ -11,14 +11,14 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId};
 use bellwire_rules::policy::flow::{Bucket, part};
 
-/// What a flow is for: an app as a whole, or one lane of it.
+/// Scope of a flow: an app as a whole, or one lane of it.
 pub(super) type Scope = (AppId, Option<LaneId>);
 
 pub(super) struct Flows {
     replicas: Replicas,
     started_at: Timestamp,
     limiters: HashMap<Scope, Limiter>,
-    /// How many limiters of an app let through less than everything.
+    /// Number of restricting limiters by app.
     limited: HashMap<AppId, usize>,
 }
 
@@ -45,13 +45,13 @@ pub(super) fn scopes(app: AppId, lane: LaneId) -> [Scope; 2] {
 }
 
 impl Flows {
-    /// None, in a worker that started at a time: what it hears of older flows must not let more through because of that.
+    /// Returns no flows, for a worker that started at this time: late news of older flows must not increase their rate.
     pub(super) fn new(started_at: Timestamp) -> Self {
         Self { replicas: Replicas::ALONE, started_at, limiters: HashMap::new(), limited: HashMap::new() }
     }
 
-    /// Takes over what is in force. False: something later is known, or the same. `load` is what of its scope is in memory,
-    /// asked for when a scope is new; what changes from then on is told.
+    /// Adopts the flow in force. Returns false if the known flow is the same or later. `load` returns the deliveries of its scope
+    /// in memory, and is called for a new scope. Later changes are reported.
     pub(super) fn adopt(&mut self, flow: Flow, load: impl FnOnce() -> Load, now: Timestamp) -> bool {
         let scope = (flow.app, flow.lane);
         let known = self.limiters.get(&scope);
@@ -106,14 +106,15 @@ impl Flows {
         true
     }
 
-    /// Whether nothing of this lane and tier may go, by this worker at least: it is paused or held, or others have all of the
-    /// parallelism.
+    /// Whether no delivery of this lane and tier may start here, because the flow is paused or held, or other workers use all of
+    /// the parallelism.
     pub(super) fn is_shut(&self, app: AppId, lane: LaneId, tier: usize) -> bool {
         let is_held = |flow: &Flow| flow.held.iter().any(|held| index(*held) == tier);
         self.of(app, lane).any(|limiter| limiter.flow.paused || is_held(&limiter.flow) || self.part(limiter) == Some(0))
     }
 
-    /// How many may go by now; if none, and more will by themselves, when. Unlimited where there is no rate.
+    /// Returns the number of deliveries that may start now. If it is zero, the time of the next one, if known. Unlimited without
+    /// a rate.
     pub(super) fn tokens(&mut self, app: AppId, lane: LaneId, now: Timestamp) -> (usize, Option<Timestamp>) {
         let (mut tokens, mut next_at) = (usize::MAX, None);
         for bucket in self.buckets(app, lane) {
@@ -139,8 +140,8 @@ impl Flows {
         self.of(app, lane).all(|limiter| self.left(limiter) > 0)
     }
 
-    /// How many deliveries of a tier may be claimed for what may be in flight at a time, beside those that wait, of it and
-    /// of more urgent ones; none: however many.
+    /// Returns the number of deliveries of a tier that may be claimed for the parallelism, in addition to waiting ones of it and
+    /// of more urgent tiers. `None`: unlimited.
     pub(super) fn room(&self, app: AppId, lane: LaneId, tier: Tier) -> Option<usize> {
         let room = |limiter: &Limiter| {
             let waiting = limiter.load.waiting[..=index(tier)].iter().sum();

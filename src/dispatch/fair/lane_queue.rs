@@ -1,4 +1,4 @@
-//! One lane at one origin, as the fair queue knows it: what waits in it, what its tiers have paid, and when it may be forgotten.
+//! State of one lane at one origin in the fair queue: waiting deliveries, costs paid by its tiers, and the time to drop it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use bellwire_rules::policy::lane::Lane;
 use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::precedence::lets_pass;
 
-/// A tier of a lane that ran out of claimed work is owed its share of what others had meanwhile, if more came within this
-/// time: it had work, which claiming was slow to bring.
+/// Time within which a tier that ran out of claimed work keeps its claim to the share that others used meanwhile: it had work,
+/// but claiming was slow.
 const OWED_FOR: TimeDelta = TimeDelta::seconds(1);
 /// An origin whose permits have all been out for so long without an answer does not take part for a while.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
-/// For how long: by then its attempts have met their deadline, and the breaker knows.
+/// Time of a stall. By then its attempts have met their deadline, and the breaker has their results.
 const STALLED_FOR: Duration = bellwire_rules::policy::ATTEMPT_DEADLINE;
 /// An origin to which nothing was sent for so long is forgotten, unless something is known of it that matters.
 const IDLE_FOR: Duration = Duration::from_secs(60);
@@ -35,9 +35,9 @@ const BROKEN_FOR: Duration = Duration::from_secs(3_600);
 pub(super) struct Group {
     pub slots: Vec<Slot>,
     pub waiting: [usize; TIERS],
-    /// What was said of all its origins, for those that are met later.
+    /// State of all its origins, for later ones.
     pub all: Option<LaneState>,
-    /// When deliveries are next claimed for a probe, while its VAPID key is refused.
+    /// Time of the next claims for a probe, while its VAPID key is refused.
     pub look_at: Option<Timestamp>,
 }
 
@@ -66,13 +66,13 @@ pub(super) struct LaneQueue {
     pub peer: usize,
     /// Whether it waits for the parallelism of a flow.
     pub is_held_back: bool,
-    /// What its tiers have paid for their turns. Where permits are scarce, the tier that has paid least is next.
+    /// Costs that its tiers paid for their turns. With scarce permits, the tier that paid least is next.
     pub paid: [u64; TIERS],
-    /// When the tiers that have no work ran out of it, and what had been paid then by who had least of the others.
+    /// Time at which each tier without work ran out of it, with the least cost paid by another tier then.
     pub ran_dry: [Option<(Timestamp, u64)>; TIERS],
     /// For how many turns its permits count as scarce: it ran out of them not longer ago.
     pub scarce_for: u32,
-    /// When a permit was last taken or given back.
+    /// Time at which a permit was last taken or returned.
     pub moved_at: Instant,
 }
 
@@ -96,8 +96,8 @@ impl LaneQueue {
         }
     }
 
-    /// Until when a delivery, of a proven subscription or not, that is claimed now should rather not wait here. One
-    /// strange origin that hangs must not fill the room that all strange origins share.
+    /// Returns the time until which a delivery that is claimed now should not wait here. A hanging unknown origin must not fill
+    /// the room that all unknown origins share.
     pub(super) fn defer_until(&self, tier: usize, proven: bool, peer: &Peer, now: Timestamp) -> Option<Timestamp> {
         let is_stuck = |has_room: bool, moved_at: Instant| !has_room && moved_at.elapsed() >= STALLED_AFTER;
         let stalled = || {
@@ -108,7 +108,7 @@ impl LaneQueue {
         self.lane.shut_until(now, proven).or_else(|| stalled().then(|| now + STALLED_FOR))
     }
 
-    /// Whether it can be forgotten: nobody refers to it, and what is known of it does not matter any more.
+    /// Whether it can be dropped: it is not referenced, and its state has no effect any longer.
     pub(super) fn is_idle(&self, now: Timestamp, instant: Instant) -> bool {
         let is_used =
             self.is_held_back || self.lane.in_flight() > 0 || self.lines.iter().any(|line| *line != Line::Out);
@@ -121,7 +121,7 @@ impl LaneQueue {
             && (given_up() || !self.lane.matters(now))
     }
 
-    /// What the tier that has paid least of those that have work has paid.
+    /// Returns the lowest cost paid by a tier with work.
     pub(super) fn least_paid(&self) -> Option<u64> {
         (0..TIERS).filter(|tier| !self.jobs[*tier].is_empty()).map(|tier| self.paid[tier]).min()
     }

@@ -1,16 +1,15 @@
 //! The fair queue: which delivery gets the next sealing slot.
 //!
-//! Tiers share by weight (8:3:1), apps of a tier take turns by theirs, lanes of an app take turns, and a lane takes part only while it has a permit: its
-//! adaptive concurrency limit and the parallelism that flow control leaves it are not used up, and it is neither held nor
-//! broken. While a lane's permits are scarce rather than sealing, its tiers share the permits by the same weights. So a slow
-//! or throttled gateway never holds up another, and a campaign of ten million does not delay a one-time code.
+//! Tiers share by weight (8:3:1), apps of a tier take turns by their weights, and lanes of an app take turns. A lane takes part
+//! while it has a permit: its adaptive concurrency limit and the parallelism of flow control are not used up, and it is neither
+//! held nor broken. While a lane's permits are scarcer than sealing, its tiers share the permits by the same weights. So a slow
+//! or throttled gateway never delays another, and a campaign of ten million does not delay a one-time code.
 //!
 //! No more deliveries have a permit than the connections to their [origin](peer) take at a time. All others wait here, where
 //! tiers and weights decide which is next.
 //!
-//! A lane that is held or broken keeps nothing in memory: its deliveries come back to be deferred, and are claimed
-//! again when they may be sent. Nor does anything wait here for a flow's next token: what is claimed, and taken, is what may
-//! go now.
+//! A lane that is held or broken keeps nothing in memory: its deliveries are deferred, and claimed again when they may be sent.
+//! Deliveries do not wait here for a flow's next token either: only those are claimed and taken that may start now.
 
 mod flow;
 mod lane_queue;
@@ -44,19 +43,19 @@ use queue::Queue;
 use shares::TIERS;
 use turn::{Load, Next, Permit, Room, Slot, Turn};
 
-/// Who asks for the next delivery.
+/// Stage that asks for the next delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::dispatch) enum Taker {
     Transactional,
-    /// Whoever hands deliveries to the sealers, which may not be scheduled for long. A few transactional ones are left to
-    /// the thread that is kept for them.
+    /// The stage that passes deliveries to the sealers, which the scheduler may suspend for long. A few transactional deliveries
+    /// are left to the thread that is reserved for them.
     Any,
 }
 
 /// Transactional deliveries that wait for the thread that is kept for them, at most: about a millisecond of its work.
 const LEFT_ALONE: usize = 16;
 
-/// Told when a (lane, tier) has fallen below its limit and may claim more.
+/// Callback for a (lane, tier) that fell below its limit and may claim more.
 type RefillSignal = Box<dyn Fn(LaneId, Tier) + Send + Sync>;
 
 /// The jobs of this process, by tier and lane.
@@ -107,8 +106,8 @@ impl FairQueue {
         self.inner.lock().flows.concern(app)
     }
 
-    /// Lets deliveries in; [`tell`](Self::tell) follows. Those that may not go now come back, with the time until which they are
-    /// deferred.
+    /// Adds deliveries. A call of [`tell`](Self::tell) must follow. Deliveries that may not start now are returned with the time
+    /// until which they are deferred.
     pub(in crate::dispatch) fn push(
         &self,
         jobs: impl IntoIterator<Item = Box<Job>>,
@@ -118,12 +117,12 @@ impl FairQueue {
         jobs.into_iter().filter_map(|job| inner.push(job, now).err()).collect()
     }
 
-    /// Wakes whoever may find something of what was let in.
+    /// Wakes the stages that may find new deliveries.
     pub(in crate::dispatch) fn tell(&self) {
         self.wake(&self.inner.lock());
     }
 
-    /// Wakes who may find something; whoever takes one and leaves more wakes the other.
+    /// Wakes stages that may find deliveries. A stage that takes one and leaves more wakes the other stage.
     fn wake(&self, inner: &Queue) {
         if !inner.ready[0].is_empty() {
             self.transactional.notify_one();
@@ -209,7 +208,7 @@ impl FairQueue {
         (told.then_some(news), in_flight)
     }
 
-    /// Takes over what others know of a lane. An origin that this process has not met learns it then.
+    /// Adopts a state of a lane from another replica. An origin that this process meets later gets it then.
     pub(in crate::dispatch) fn adopt(&self, state: LaneState) {
         self.inner.lock().adopt(state);
     }
@@ -225,7 +224,7 @@ impl FairQueue {
         self.inner.lock().hold_key(lane, held);
     }
 
-    /// Until when a lane and origin is held for its VAPID key.
+    /// Returns the time until which a lane and origin is held for its VAPID key.
     pub(in crate::dispatch) fn key_held_until(&self, slot: Slot, now: Timestamp) -> Option<Timestamp> {
         self.inner.lock().key_held_until(slot, now)
     }
@@ -247,9 +246,9 @@ impl FairQueue {
         self.inner.lock().asked_to_probe(slot, known, until, now);
     }
 
-    /// How many more deliveries of a lane and tier may be claimed: up to the limits of its origins on top of what is on
-    /// its way to them, and what flow control leaves. Origins that are shut or stalled have no part in it. What waits for
-    /// them in the database hides what is for others, so the lane `other` is looked through while it has such an origin.
+    /// Returns the number of deliveries of a lane and tier that may be claimed in addition: up to the limits of its origins and
+    /// what flow control allows. Closed or stalled origins do not count. Their waiting deliveries hide others in the database, so
+    /// the lane `other` is searched while it has such an origin.
     pub(in crate::dispatch) fn room(&self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         self.inner.lock().room(lane, tier, now)
     }
@@ -259,12 +258,12 @@ impl FairQueue {
         self.inner.lock().evict_all()
     }
 
-    /// Forgets what it knows of origins that are not in use, unless that matters.
+    /// Drops origins that are not in use and have no state that matters.
     pub(in crate::dispatch) fn forget_idle(&self, now: Timestamp, instant: Instant) {
         self.inner.lock().forget_idle(now, instant);
     }
 
-    /// How many POSTs each lane may have in flight at present, all its origins together, in the order of their numbers.
+    /// Returns the current limit of concurrent POSTs of each lane, over all its origins, in the order of their numbers.
     pub(in crate::dispatch) fn limits(&self) -> Vec<(LaneId, i32)> {
         let inner = self.inner.lock();
         let of_group = |slots: &[Slot]| slots.iter().map(|slot| inner.slots[*slot].lane.most()).sum::<u32>();

@@ -22,7 +22,7 @@ pub(super) struct Peer {
     /// Turns that it had in all, and the last of each tier.
     turns: u64,
     last: [u64; TIERS],
-    /// Time at which a stream was last taken or given back.
+    /// Time at which a stream was last taken or returned.
     pub moved_at: Instant,
     /// Lanes that lead to it.
     pub slots: Vec<Slot>,

@@ -1,4 +1,4 @@
-//! What the fair queue consists of: jobs by tier, app and lane, the lanes' states, and the flows that they are subject to.
+//! Parts of the fair queue: jobs by tier, app and lane, the states of lanes, and their flows.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub(super) struct Queue {
     peer_index: HashMap<Arc<str>, usize>,
     streams: ReadStreams,
     pub(super) groups: HashMap<LaneId, Group>,
-    /// What others told of origins that this process has not met.
+    /// States of origins that this process has not met, from other replicas.
     pub(super) heard: HashMap<LaneId, HashMap<Arc<str>, LaneState>>,
     /// Slots with a job of the tier and a permit for it.
     pub ready: [Turns<Slot>; TIERS],
@@ -124,7 +124,7 @@ impl Queue {
         }
     }
 
-    /// Lets a delivery in. One that may not go now comes back, with the time until which it is deferred.
+    /// Adds a delivery. A delivery that may not start now is returned with the time until which it is deferred.
     pub(super) fn push(&mut self, job: Box<Job>, now: Timestamp) -> Result<(), (Box<Job>, Timestamp)> {
         let slot = self.slot(&job.lane, job.endpoint.origin());
         let tier = index(job.message.tier);
@@ -175,8 +175,8 @@ impl Queue {
         queue.lines.iter().any(|line| matches!(line, Line::Ready { .. }))
     }
 
-    /// Lines up what waits for the parallelism that a lane is subject to, as far as there is some: it may be in any lane of
-    /// the app.
+    /// Readies deliveries that wait for the parallelism of a lane's flow, as far as some is free. They may be in any lane of the
+    /// app.
     fn make_held_back_ready(&mut self, app: AppId, lane: LaneId) {
         for scope in scopes(app, lane) {
             let mut granted = 0;
@@ -238,8 +238,8 @@ impl Queue {
         }
     }
 
-    /// The next delivery of these tiers, if it is one's turn. A round is over when no tier that has work has credit left:
-    /// whoever asks for some tiers only waits for the others to use up theirs.
+    /// Returns the next delivery of these tiers, if one has its turn. A round ends when no tier with work has credit: a stage
+    /// that asks for some tiers only waits until the others have used theirs.
     pub(super) fn pop(&mut self, tiers: Range<usize>, now: Timestamp) -> Option<Next> {
         loop {
             let is_ready = |tier: &usize| !self.ready[*tier].is_empty();
@@ -266,7 +266,7 @@ impl Queue {
         }
     }
 
-    /// Gives a slot its turn. A stream that it does not use is given back.
+    /// Gives a slot its turn. A stream that it does not use is returned.
     fn take(&mut self, slot: Slot, tier: usize, now: Timestamp) -> Option<Next> {
         let queue = &mut self.slots[slot];
         let line = std::mem::replace(&mut queue.lines[tier], Line::Out);
@@ -381,7 +381,7 @@ impl Queue {
         is_new
     }
 
-    /// Takes over what others know of a lane. An origin that this process has not met learns it then.
+    /// Adopts a state of a lane from another replica. An origin that this process meets later gets it then.
     pub(super) fn adopt(&mut self, state: LaneState) {
         if &*state.origin == ALL_ORIGINS {
             let group = self.groups.entry(state.lane).or_default();
@@ -453,7 +453,7 @@ impl Queue {
         }
     }
 
-    /// Forgets origins, and what was heard of some, that nothing was sent to lately and of which nothing is known that matters.
+    /// Drops origins, and states of unknown ones, without recent deliveries and without state that matters.
     pub(super) fn forget_idle(&mut self, now: Timestamp, instant: Instant) {
         for group in self.groups.values_mut() {
             group.all.take_if(|all| !matters(all, now));

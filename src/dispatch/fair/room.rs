@@ -1,4 +1,4 @@
-//! What of a lane may be claimed, and who probes it: the fair queue as the claim stage sees it.
+//! Claimable deliveries of a lane, and its prober: the fair queue as the claim stage uses it.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use bellwire_rules::policy::breaker::Snapshot;
 use bellwire_rules::policy::lane::{KEY_PROBE_EVERY, Lane};
 use bellwire_rules::policy::limit::Limit;
 
-/// How many deliveries of the lane `other` are claimed at a time to find those that are for another origin than the
-/// ones that are shut or stalled.
+/// Number of deliveries of the lane `other` that are claimed at a time, to find those for origins that are neither closed nor
+/// stalled.
 const LOOK_PAST: usize = 64;
-/// How many deliveries of a lane whose VAPID key is refused are claimed at a time, to find one that may probe it.
+/// Number of deliveries of a lane with a refused VAPID key that are claimed at a time, to find one that may probe it.
 const PROBE_CANDIDATES: usize = 16;
 
 /// Whether lanes of this gateway lead to several origins.
@@ -26,7 +26,7 @@ fn spans_origins(gateway: Gateway) -> bool {
 }
 
 impl Queue {
-    /// How many more deliveries of a lane and tier may be claimed; see [`super::FairQueue::room`].
+    /// Returns the number of deliveries of a lane and tier that may be claimed in addition; see [`super::FairQueue::room`].
     pub(super) fn room(&mut self, lane: &LaneInfo, tier: Tier, now: Timestamp) -> Room {
         if self.flows.is_shut(lane.app, lane.id, index(tier)) {
             return Room::NONE;
@@ -71,8 +71,8 @@ impl Queue {
         Room { n: (limit + look_past).saturating_sub(waiting), exact, next_at: None }
     }
 
-    /// What may be claimed of a lane whose VAPID key is refused: now and then a few deliveries, among which there may be one
-    /// to a proven subscription. None: its key is not refused.
+    /// Returns the claimable deliveries of a lane whose VAPID key is refused: now and then a few, which may include one to a
+    /// proven subscription. `None`: its key is not refused.
     fn room_to_probe(&mut self, lane: LaneId, now: Timestamp) -> Option<Room> {
         let group = self.groups.get_mut(&lane)?;
         group.all.as_ref()?.key_held.filter(|held| now < held.until)?;

@@ -1,11 +1,11 @@
-//! What the tiers have of anything that is scarce.
+//! Shares of the tiers in any scarce resource.
 
 use bellwire_core::delivery::Tier;
 
 /// Shares of the tiers while all of them have work.
 pub(in crate::dispatch) const WEIGHTS: [u32; 3] = [8, 3, 1];
 pub(in crate::dispatch) const TIERS: usize = WEIGHTS.len();
-/// What a turn costs each tier: tiers that get their shares pay the same.
+/// Cost of a turn for each tier. Tiers that get their shares pay the same.
 pub(in crate::dispatch) const COSTS: [u64; TIERS] = [3, 8, 24];
 /// So many turns make a round, in which every tier has its share.
 pub(in crate::dispatch) const ROUND: u32 = WEIGHTS[0] + WEIGHTS[1] + WEIGHTS[2];

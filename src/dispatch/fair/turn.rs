@@ -1,4 +1,4 @@
-//! What the fair queue hands out: turns, room, and load.
+//! Results of the fair queue: turns, room, and load.
 
 use crate::dispatch::job::Job;
 use bellwire_core::clock::Timestamp;
@@ -7,17 +7,17 @@ use bellwire_core::delivery::Tier;
 /// Index of a (lane, origin) in the queue. It stays valid while a delivery of it is in flight; later another one may have it.
 pub(in crate::dispatch) type Slot = usize;
 
-/// A delivery with a permit. The permit is given back by [`FairQueue::release`].
+/// Delivery with a permit, which [`FairQueue::release`] returns.
 pub(in crate::dispatch) struct Turn {
     pub slot: Slot,
     pub job: Box<Job>,
     /// Whether its answer decides over a half-open breaker.
     pub probe: bool,
-    /// Plaintext octets that the gateway is believed to take at most.
+    /// Maximum plaintext octets that the gateway seems to accept.
     pub payload_max: Option<usize>,
 }
 
-/// What a delivery was let go by.
+/// Permit of a delivery.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::dispatch) struct Permit {
     pub slot: Slot,
@@ -28,7 +28,7 @@ pub(in crate::dispatch) struct Permit {
 }
 
 impl Turn {
-    /// What it was let go by.
+    /// Returns its permit.
     pub(in crate::dispatch) fn permit(&self) -> Permit {
         Permit { slot: self.slot, tier: self.job.message.tier, number: self.job.number, probe: self.probe }
     }
@@ -40,13 +40,13 @@ pub(in crate::dispatch) enum Next {
     Deferred(Vec<Box<Job>>, Timestamp),
 }
 
-/// How much of a lane and tier may be claimed.
+/// Claimable deliveries of a lane and tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::dispatch) struct Room {
     pub n: usize,
     /// and no more, not even to make a batch worth its while: probes, what one may be among, or what flow control leaves.
     pub exact: bool,
-    /// When there is room again by itself, if a rate is used up.
+    /// Time of the next room, if a rate is used up.
     pub next_at: Option<Timestamp>,
 }
 
@@ -54,7 +54,7 @@ impl Room {
     pub(in crate::dispatch) const NONE: Self = Self { n: 0, exact: true, next_at: None };
 }
 
-/// What is going on at the moment.
+/// Current load in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     pub waiting: usize,

@@ -1,10 +1,10 @@
-//! Whose turn it is: apps by their weights, and of each app one thing after the other.
+//! Turns: apps by their weights, and the items of an app in order.
 
 use std::collections::{HashMap, VecDeque};
 
 use bellwire_core::id::AppId;
 
-/// What waits for a turn, by app. Pushing and popping take the same time however much waits.
+/// Items that wait for a turn, by app. Pushing and popping take constant time.
 pub(in crate::dispatch) struct Turns<T> {
     /// Apps that have something waiting, or had when it was last their turn.
     line: VecDeque<AppId>,
@@ -50,8 +50,8 @@ impl<T> Turns<T> {
         }
     }
 
-    /// The next thing whose turn it is. An app leaves the line when its turn comes and it has nothing waiting: what it did
-    /// not use of its turns is lost, or it would be owed for the time that it had nothing to do.
+    /// Returns the next item. An app without waiting items leaves the line at its turn. Its unused turns are lost, because
+    /// otherwise it would be compensated for idle time.
     pub(in crate::dispatch) fn pop(&mut self) -> Option<T> {
         while self.len > 0 {
             let app = *self.line.front()?;

@@ -1,4 +1,4 @@
-//! Who gets what is scarce: tiers, retries, apps and lanes.
+//! Shares of scarce resources among tiers, retries, apps and lanes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -371,7 +371,7 @@ async fn each_freed_permit_wakes_one_lane() {
     assert_eq!((sent, deferred), (1, 5), "of eight, two were sent before");
 }
 
-/// A queue before an origin that takes as many requests at a time as the counter says, and never more connections.
+/// Returns a queue before an origin that takes as many concurrent requests as the counter says, with no further connections.
 fn behind(streams: &Arc<AtomicU32>) -> FairQueue {
     let streams = streams.clone();
     FairQueue::new(256, NOW, |_, _| {}, move |_| Streams { open: streams.load(Ordering::Relaxed), further: 0 })

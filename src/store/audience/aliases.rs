@@ -1,6 +1,6 @@
 //! Ids of replaced subscriptions: each stays valid as an alias of the subscription that replaced it.
 //!
-//! An alias never leads to other people. It ends where another registration took the endpoint with other keys, and where the
+//! An alias never leads to another person. It ends where another registration took the endpoint with other keys, and where the
 //! successor has another user: no message to the replaced subscription is for them.
 
 use std::collections::{HashMap, HashSet};

@@ -1,6 +1,6 @@
-//! How many there are to reach in each lane, of everyone and of each topic: kept, not counted. Triggers note each change in
-//! `audience_changes`; [`fold`] adds the notes up in `audience_counts`, and passes on to figures over time who was won and lost. The view `audiences` has both: its sum is right to the row
-//! in every snapshot.
+//! Number of reachable subscriptions in each lane, in all and by topic: stored, not counted. Triggers write each change into
+//! `audience_changes`. [`fold`] adds these notes to `audience_counts`, and passes wins and losses to metrics over time. The view
+//! `audiences` contains both: its sum is exact in each snapshot.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use bellwire_core::id::{AppId, LaneId};
 use bellwire_core::lane::Gateway;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
-/// What stands for a topic in the count of everyone.
+/// Number that represents all subscribers instead of a topic.
 const EVERYONE: i32 = 0;
 /// Notes that are folded in one transaction.
 const CHUNK: i64 = 10_000;
@@ -58,8 +58,8 @@ pub async fn by_gateway(executor: impl PgExecutor<'_>) -> sqlx::Result<Vec<(Gate
     .await
 }
 
-/// Adds up a chunk of what was noted, and forgets what came to nothing. There is more if that chunk was full; a part of one is
-/// what comes in all the time. One at a time: whoever meets another leaves it to that one.
+/// Folds a chunk of notes, and deletes counts of zero. A full chunk means that there are more; new notes arrive all the time.
+/// Only one call runs at a time, and a concurrent call returns at once.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
     let mut tx = begin(pool).await?;
     let alone = sqlx::query_scalar!(
@@ -89,14 +89,14 @@ pub async fn fold(pool: &PgPool) -> sqlx::Result<Progress> {
     Ok(Progress::after(folded == CHUNK))
 }
 
-/// What a transaction changes about whom there is to reach. On plain Postgres triggers note it, which also see what somebody does by
-/// hand. Citus has none that could write where the counts are, so whoever changes a row says so there, too.
+/// Changes of a transaction to the reachable subscriptions. On plain Postgres triggers note them, manual changes included. On
+/// Citus no trigger could write where the counts are, so each writer notes its changes itself.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Difference(BTreeMap<(i32, LaneId, Option<Timestamp>, Option<i16>), i64>);
 
 impl Difference {
-    /// A subscription came at `created_at`, and is active since `since`: from then on, or, where a file says when it was made, as from
-    /// long ago. The older, the more rows of a file share a note, as they do by trigger.
+    /// Adds a subscription that was created at `created_at`, and is active since `since`: from then on, or from long ago if a
+    /// file gives its creation. Older ones of a file share a note, as with triggers.
     pub(in crate::store) fn came(&mut self, lane: LaneId, created_at: Timestamp, since: Timestamp) {
         let unit = match since - created_at {
             age if age < TimeDelta::days(2) => TimeDelta::minutes(1),
@@ -111,7 +111,7 @@ impl Difference {
         self.add((EVERYONE, lane, Some(at), Some(Fact::Won.code())), 1);
     }
 
-    /// One is not any more that was.
+    /// Adds a subscription that is no longer active.
     pub(in crate::store) fn lost(&mut self, lane: LaneId, at: Timestamp, loss: Loss) {
         self.add((EVERYONE, lane, Some(at), Some(Fact::Lost(loss).code())), -1);
     }
@@ -121,7 +121,7 @@ impl Difference {
         self.add((topic, lane, None, None), 1);
     }
 
-    /// One is not any more.
+    /// Adds a membership that ended.
     pub(in crate::store) fn left(&mut self, topic: i32, lane: LaneId) {
         self.add((topic, lane, None, None), -1);
     }

@@ -16,7 +16,7 @@ use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_core::person::Person;
 use bellwire_segment::{Attributes, Candidate, LaneFacts, Needs};
 
-/// A column of `jsonb` as JSON that nobody has parsed yet.
+/// Column of type `jsonb` as unparsed JSON.
 pub(in crate::store) struct Document(Vec<u8>);
 
 impl Type<Postgres> for Document {
@@ -39,12 +39,12 @@ impl fmt::Debug for Document {
     }
 }
 
-/// What a statement reads of a candidate. What the filter does not [need](Needs) is none: to write and to read columns is much of
-/// what it costs to look at one.
+/// Columns of a candidate. Those that the filter does not [need](Needs) are `None`: writing and reading columns is a large part
+/// of the cost of a candidate.
 #[derive(Debug)]
 pub(in crate::store) struct CandidateRow {
     pub id: SubscriptionId,
-    /// None only in what [`next`] reads, which knows it and puts it there.
+    /// `None` only in rows of [`next`], which sets the lane itself.
     pub lane: Option<LaneId>,
     pub origin_id: Option<SubscriptionId>,
     pub user_id: Option<String>,
@@ -60,13 +60,13 @@ pub(in crate::store) struct CandidateRow {
 }
 
 impl CandidateRow {
-    /// What differed at a time. None: the present counts.
+    /// Returns the values that differed at a time. `None`: the current ones count.
     fn assigned(&self, at: Option<Timestamp>) -> Assigned<'_> {
         let former = self.former.as_ref().zip(at);
         former.map(|(former, at)| Assigned::at(&former.0, at)).unwrap_or_default()
     }
 
-    /// Whose browser it was at a time, if that was read.
+    /// Returns the person of the browser at a time, if it was read.
     pub(in crate::store) fn person(&self, app: AppId, at: Option<Timestamp>) -> Option<Person> {
         let origin = self.origin_id?;
         Some(match self.assigned(at).user {
@@ -142,9 +142,9 @@ pub(in crate::store) struct Stretch {
     pub topic: Option<i32>,
     /// Those in one shard; none: in any.
     pub shard: Option<i16>,
-    /// Whoever comes after this id.
+    /// Last id before the stretch.
     pub after: SubscriptionId,
-    /// When the message was accepted: it is not for whoever came later.
+    /// Acceptance of the message, which is not for later subscribers.
     pub accepted_at: Timestamp,
 }
 

@@ -1,9 +1,8 @@
-//! Forgetting a user: their subscriptions end and lose everything that is known of them, open dead letters are put aside
-//! with what they hold, and messages forget that they were for them. Bare ids of subscriptions stay, since the accounts of
-//! past messages count them.
+//! Erasure of a user: their subscriptions end and lose all their data, open dead letters are discarded with their content, and
+//! messages forget these recipients. Bare ids of subscriptions stay, because the counts of past messages contain them.
 //!
-//! An erasure is written down before it begins, and is done in small transactions, by the request that asked for it or by
-//! maintenance: whoever does a step that another one did does nothing.
+//! An erasure is recorded before it begins, and runs in small transactions, by the request or by maintenance. A step that was
+//! already done has no effect.
 
 mod browser;
 
@@ -39,13 +38,13 @@ const REQUEST_MAX: Duration = Duration::from_secs(30);
 /// A row of `erasures`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Erasure {
-    /// Its id.
+    /// Id of the erasure.
     pub id: ErasureId,
-    /// The app.
+    /// App of the user.
     pub app: AppId,
-    /// Who is forgotten; none: they are.
+    /// User to erase. `None`: erased.
     pub user_id: Option<String>,
-    /// Who asked for it.
+    /// Caller of the erasure.
     pub actor: String,
     /// Subscriptions that were unsubscribed and forgotten so far.
     pub subscriptions: i64,
@@ -55,9 +54,9 @@ pub struct Erasure {
     pub dead_letters: i64,
     /// Requests to webhooks that were not made yet, or had failed, and named the user so far.
     pub webhook_requests: i64,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Timestamp,
-    /// When nothing was left.
+    /// Time of completion.
     pub completed_at: Option<Timestamp>,
 }
 
@@ -91,7 +90,7 @@ pub async fn begin(
     .await
 }
 
-/// How many subscriptions a user has, ended ones included.
+/// Number of a user's subscriptions, ended ones included.
 pub(crate) async fn subscriptions_of(conn: &mut PgConnection, app: AppId, user_id: &str) -> sqlx::Result<i64> {
     let shards = user_shards::of(&mut *conn, app, Some(&[user_id.to_owned()])).await?;
     sqlx::query_scalar!(
@@ -118,7 +117,7 @@ pub(crate) async fn find(pool: &PgPool, app: AppId, id: ErasureId) -> sqlx::Resu
     .await
 }
 
-/// Erasures that nobody works on any more, the oldest first.
+/// Returns erasures without a running worker, the oldest first.
 pub(crate) async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Erasure>> {
     sqlx::query_as!(
         Erasure,
@@ -131,10 +130,10 @@ pub(crate) async fn abandoned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec
     .await
 }
 
-/// Ends one of the user's subscriptions, or goes on with one that has ended: puts a chunk of its open dead letters aside, and
-/// when none are left forgets all that is known of it. Of the same browser, former ones and those that came in its place go before
-/// it, also if they say no user: what was said of the user came along. None: the user has no subscriptions any more, and whatever
-/// was sent to them has been stopped.
+/// Ends one of the user's subscriptions, or continues with one that has ended: discards a chunk of its open dead letters, and
+/// after the last one deletes its data. Former and later subscriptions of the same browser are erased before it, also those
+/// without a user, because they may have the user's data. `None`: the user has no subscriptions left, and all deliveries to them
+/// have been stopped.
 pub async fn erase_subscription(
     pool: &PgPool,
     vault: &Vault,
@@ -174,11 +173,11 @@ pub async fn erase_subscription(
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub app: AppId,
-    /// By whom: the id of an API key or a teammate, `local`, or `browser` for the browser itself.
+    /// Caller: the id of an API key or a teammate, `local`, or `browser` for the browser itself.
     pub actor: &'a str,
 }
 
-/// What one transaction did to a subscription.
+/// Effect of one transaction on a subscription.
 struct Erased {
     stop: Stop,
     /// Whether it is forgotten; else more of its letters are to be put aside.
@@ -218,8 +217,8 @@ async fn add(conn: &mut PgConnection, id: ErasureId, erased: &Erased) -> sqlx::R
     .map(drop)
 }
 
-/// Does a part of erasing one subscription with what its browser had before: one transaction's. Returns what workers are to be
-/// told, and whether that was all; none: there is no such subscription, or not for whoever asks. Done again, it does no harm.
+/// Erases a part of one subscription with its browser's former ones, in one transaction. Returns the stops for workers, and
+/// whether it is complete. `None`: the subscription does not exist, or the caller may not erase it. Repeating it has no effect.
 pub(crate) async fn erase_one(
     pool: &PgPool,
     vault: &Vault,
@@ -274,7 +273,7 @@ async fn put_letters_aside(
     Ok(n)
 }
 
-/// Says in the trail of dead letters what was put aside. For the audit log this is a part of the erasure.
+/// Writes the discarded dead letters into their trail. In the audit log this is a part of the erasure.
 async fn leave_trail(
     conn: &mut PgConnection,
     asked: &Asked<'_>,
@@ -331,10 +330,11 @@ async fn forget(
 /// Forgets in a chunk of messages that they were for the user, and has their content looked at soon. Returns whether there
 /// may be more. Fails with a time-out if finding them takes longer than `patience`.
 ///
-/// Messages name users only while something of them is under way (see [`delete_contents`](crate::store::operations::sweeps::delete_contents)),
-/// so it is enough to look at those that have their content: at most a few minutes' worth, and what dead letters hold. Sending
-/// pays for no index of users. A message that is being accepted in this very moment is not found, but forgets its users as
-/// all do. One for later is looked at, too, before it is due: if it was for the user alone, what it says of them goes.
+/// Removes a user from messages. Messages name users only while they are in progress (see
+/// [`delete_contents`](crate::store::operations::sweeps::delete_contents)), so only those with content are read: those of a few
+/// minutes, and those of dead letters. Sending needs no index of users. A message that is being accepted is not found, but
+/// forgets its users like all. A scheduled one is read before it is due. If it was for the user alone, its content about them is
+/// deleted.
 pub(crate) async fn redact_messages(
     pool: &PgPool,
     erasure: &Erasure,
@@ -402,8 +402,8 @@ async fn browsers_left_with_letters(
     left_by_users(conn, &keys).await
 }
 
-/// Discards a chunk of the open dead letters of messages that name the user, in browsers that a user has left since: nobody may
-/// replay them any more, and what they hold may be the user's. Returns how many.
+/// Discards a chunk of the open dead letters of messages to the user, in browsers that another user has now: they may no longer
+/// be replayed, and may contain the user's data. Returns their number.
 async fn put_letters_of_former_browsers_aside(
     conn: &mut PgConnection,
     erasure: &Erasure,
@@ -434,9 +434,8 @@ async fn put_letters_of_former_browsers_aside(
     Ok(n)
 }
 
-/// Forgets where the user had browsers, how often messages were sent to them and what became of that, takes them out of what webhooks are to be told of
-/// browsers that they have left, writes down that nothing names them any more, the erasure itself included, and returns how it
-/// ended.
+/// Deletes the user's browsers per shard, message counts and engagement, removes them from pending events about browsers that
+/// they left, records that nothing names them any longer, this erasure included, and returns its result.
 pub(crate) async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, now: Timestamp) -> sqlx::Result<Erasure> {
     if let Some(user_id) = &erasure.user_id {
         // By itself: it waits for registrations, which nobody else is to wait for.
@@ -469,7 +468,7 @@ pub(crate) async fn complete(pool: &PgPool, vault: &Vault, erasure: &Erasure, no
     Ok(completed)
 }
 
-/// Enters into the audit log what an erasure came to, under the name and by whom it was entered when it was asked for.
+/// Writes the result of an erasure into the audit log, under the name and the caller of its request.
 async fn prove(conn: &mut PgConnection, done: &Erasure, now: Timestamp) -> sqlx::Result<()> {
     let Erasure { id, app, subscriptions, messages, dead_letters, webhook_requests, requested_at, .. } = done;
     let detail = json!({

@@ -1,7 +1,7 @@
-//! What people do with what they are shown: noted with receipts, added up by maintenance, forgotten with the person.
+//! Engagement of people with displayed messages: noted with receipts, folded by maintenance, deleted with the person.
 //!
-//! A row is read, changed by [`Habits::add`] and written back. Whoever writes or deletes one that may be written holds
-//! [`lock`], so nothing is added to somebody who was just erased.
+//! A row is read, changed by [`Habits::add`] and written back. Writers hold [`lock`], so nothing is added to a person who was
+//! just erased.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use bellwire_rules::policy::calendar;
 /// Notes that are added up in one transaction, and rows that retention looks at.
 const CHUNK: i64 = 10_000;
 
-/// Waits until nobody else writes habits, and keeps others from it until the transaction ends.
+/// Waits for other writers of habits, and blocks them until the transaction ends.
 async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.habits', 0))")
         .fetch_one(conn)
@@ -31,8 +31,8 @@ async fn lock(conn: &mut PgConnection) -> sqlx::Result<()> {
         .map(drop)
 }
 
-/// Adds a chunk of notes to what is known of their persons, all in one transaction: a note counts once, whatever breaks off.
-/// Returns whether the chunk was full, so that there may be more. Whoever meets another one at it leaves it to that one.
+/// Folds a chunk of notes into the engagement of their persons in one transaction, so that a note counts once after any
+/// interruption. Returns whether the chunk was full, so that more may wait. A concurrent call returns at once.
 pub(crate) async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
     let mut tx = begin_by_index(pool).await?;
     let alone =
@@ -57,8 +57,8 @@ pub(crate) async fn fold(pool: &PgPool, now: Timestamp) -> sqlx::Result<bool> {
 
 type Reactions = HashMap<(AppId, Person), Vec<Reaction>>;
 
-/// Takes a chunk of notes out. Returns how many these were, and, by their persons, those that tell something: transactional
-/// messages do not, and of subscriptions that have ended since it is not known any more whose they were.
+/// Takes a chunk of notes. Returns their number, and, by person, those that count: transactional messages do not, and the user of
+/// a subscription that has ended since is unknown.
 async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Reactions)> {
     let notes = sqlx::query!(
         r#"WITH taken AS (
@@ -91,7 +91,7 @@ async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Reactions)> {
     Ok((taken, reactions))
 }
 
-/// Whose browser a subscription is, and where they are.
+/// Person and time zone of a subscription.
 struct Reporter {
     app: AppId,
     person: Person,
@@ -149,7 +149,7 @@ async fn reporters(
     Ok(reporters)
 }
 
-/// What is known of these persons, of whom anything is, and when the last receipt of theirs came.
+/// Reads the engagement of these persons, and the time of their last receipt. Persons without data are left out.
 async fn read(
     conn: &mut PgConnection,
     persons: &[(AppId, Person)],
@@ -182,7 +182,7 @@ async fn read(
     Ok(known.collect())
 }
 
-/// What is known of a person, and when the last receipt of theirs came. None: nothing.
+/// Reads the engagement of a person, and the time of the last receipt. `None`: no data.
 pub(crate) async fn of_person(pool: &PgPool, app: AppId, person: Person) -> sqlx::Result<Option<(Habits, Timestamp)>> {
     let mut known = read(&mut *pool.acquire().await?, &[(app, person)]).await?;
     Ok(known.remove(&(app, person)).and_then(|(habits, noted_at)| Some((habits, noted_at?))))
@@ -244,7 +244,7 @@ async fn write(conn: &mut PgConnection, rows: &[Row]) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// What is known of the persons who use these subscriptions, by subscription; of whom nothing is, none.
+/// Reads the engagement of the persons of these subscriptions, by subscription. Persons without data are left out.
 pub(in crate::store) async fn of(
     conn: &mut PgConnection,
     app: AppId,
@@ -292,8 +292,8 @@ impl Place {
     pub(crate) const START: Self = Self { app: Uuid::nil(), shard: i16::MIN, person: Uuid::nil() };
 }
 
-/// Looks at a chunk of the persons after one of them, and forgets those of whom nothing was heard since `cutoff`. Returns the last
-/// one it looked at; none: there are no more.
+/// Reads a chunk of the persons after one of them, and deletes those without a receipt since `cutoff`. Returns the last person
+/// read. `None`: no further person.
 pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
     let mut tx = begin_by_index(pool).await?;
     let last = sqlx::query_as!(

@@ -6,20 +6,20 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 
-/// What was lost on one day in one lane.
+/// Losses of one day in one lane.
 #[derive(Debug, Clone)]
 pub(crate) struct LossRow {
     /// The day in UTC, such as `2027-01-31`.
     pub day: String,
     pub gateway: Gateway,
     pub vapid_key: VapidKeyId,
-    /// Subscriptions that do not exist any more.
+    /// Subscriptions that no longer exist.
     pub gone: i64,
-    /// Subscriptions that are not sent to any more.
+    /// Subscriptions that get no pushes any longer.
     pub suspended: i64,
 }
 
-/// What was lost since then, the latest day first.
+/// Reads the losses since a time, the latest day first.
 pub(crate) async fn losses(pool: &PgPool, app: AppId, since: Timestamp) -> sqlx::Result<Vec<LossRow>> {
     sqlx::query_as!(
         LossRow,

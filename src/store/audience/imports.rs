@@ -1,5 +1,5 @@
-//! Subscriptions that come in bulk: how far a file has come, and what was wrong with it. What is registered is counted in the same
-//! transaction, so that whoever broke off knows where to go on.
+//! Imports of subscriptions: the progress of a file, and its faults. Registered subscriptions are counted in the same
+//! transaction, so that an interrupted import can be resumed.
 //!
 //! One transaction after the other would keep a single process of Postgres busy. So the subscriptions of a file are two halves, by
 //! the shard of their endpoints, which go in side by side. Each half goes in in the order of the file, and an endpoint is always in
@@ -19,8 +19,8 @@ use bellwire_core::id::{AppId, ImportId};
 /// Imports of an app that are kept; the oldest make room.
 const KEPT: i64 = 100;
 pub(crate) const FAULTS_MAX: i64 = 1_000;
-/// Halves of a file: with four imports at a time they leave two thirds of the database connections to others, and on a machine of
-/// two cores a third transaction would have to wait.
+/// Halves of a file. With four concurrent imports they leave two thirds of the database connections to others, and on two cores a
+/// third transaction would have to wait.
 const HALVES: usize = 2;
 
 /// The line up to which each half is dealt with.
@@ -53,14 +53,14 @@ pub(crate) struct ImportRow {
     pub warned: i64,
     pub ignored: Vec<String>,
     pub created_at: Timestamp,
-    /// When it last went on.
+    /// Time of its last progress.
     pub changed_at: Timestamp,
-    /// When the end of the file was seen.
+    /// Time at which the end of the file was read.
     pub finished_at: Option<Timestamp>,
 }
 
 impl ImportRow {
-    /// How far each half has come.
+    /// Returns the progress of each half.
     pub(crate) fn reached(&self) -> Reached {
         std::array::from_fn(|half| self.halves[half])
     }
@@ -70,9 +70,9 @@ impl ImportRow {
 pub(crate) struct Fault {
     /// The line, from 1.
     pub line: i64,
-    /// Which field; empty: the line as a whole. At most 200 characters.
+    /// Field of the fault. Empty: the whole line. At most 200 characters.
     pub field: String,
-    /// What is wrong with it, without its value. At most 500 characters.
+    /// Fault without the value. At most 500 characters.
     pub reason: String,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Batch<'a> {
     pub faults: Vec<Fault>,
     /// Details that were left out of lines to register.
     pub warnings: Vec<Fault>,
-    /// Columns that say nothing to us, all of the file so far.
+    /// Unknown columns of the file so far.
     pub ignored: Vec<String>,
     pub restores_pruned: bool,
 }
@@ -165,7 +165,7 @@ pub(crate) async fn faults(pool: &PgPool, id: ImportId, is_warning: bool) -> sql
     .await
 }
 
-/// What a half of a part says that is not dealt with yet.
+/// Unprocessed lines of a half.
 struct Half<'a> {
     at: usize,
     after: i64,
@@ -202,16 +202,16 @@ impl<'a> Half<'a> {
     }
 }
 
-/// Which half of a file a subscription is in.
+/// Returns the half of a file that a subscription belongs to.
 fn half_of(app: AppId, request: &Registration<'_>) -> usize {
     usize::from(shard_of(app, request.endpoint.expose())) % HALVES
 }
 
-/// Takes in the next part of a file, of which some may be dealt with already: `reached` says how far the halves have come, and is
-/// moved on. False: the import is not there: somebody else has gone on with it, or it is over.
+/// Imports the next part of a file, of which some may be processed already: `reached` is the progress of the halves, and is
+/// updated. Returns false if the import is absent, because another call continued it, or it is complete.
 ///
 /// # Errors
-/// One half may have been taken in, and is counted.
+/// One half may have been imported, and is counted.
 pub(crate) async fn take(
     pool: &PgPool,
     vault: &Vault,
@@ -345,7 +345,8 @@ async fn keep_faults(
     Ok(())
 }
 
-/// Ends an import whose file was seen to its end, of which `missing` says what is not there. False: it is not where that was seen.
+/// Ends an import whose file was read to its end. `missing` lists resources that do not exist. Returns false if its progress is
+/// another one.
 pub(crate) async fn finish(
     conn: &mut PgConnection,
     id: ImportId,

@@ -1,5 +1,5 @@
-//! Judges candidates by a filter. What it has to know of them from elsewhere, who is in which topic, who did what and clicks when, is
-//! looked up in a few fixed statements for many at once, and only if the filter asks.
+//! Evaluation of filters. Facts from other tables (members of topics, events, engagement) are read in a few fixed statements for
+//! many candidates at once, and only if the filter needs them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,11 +20,11 @@ use bellwire_segment::{Act, Deed, Filter, LaneFacts, Needs, Told, Verdict};
 /// Candidates that are judged before others have their turn on the same thread.
 const JUDGED_AT_ONCE: usize = 2_000;
 
-/// Who judges candidates of one app by one filter.
+/// Evaluates one filter for candidates of one app.
 pub(in crate::store) struct Judge<'a> {
     app: AppId,
     filter: &'a Filter,
-    /// What is to be read of candidates.
+    /// Facts that must be read.
     pub needs: Needs,
     lanes: HashMap<LaneId, LaneFacts>,
     /// The messages that the names in the filter stand for.
@@ -35,7 +35,7 @@ pub(in crate::store) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    /// One for candidates in these lanes. Nobody else is taken.
+    /// Returns the evaluation for candidates in these lanes. Others are rejected.
     pub(in crate::store) async fn new(
         conn: &mut PgConnection,
         app: AppId,
@@ -55,7 +55,7 @@ impl<'a> Judge<'a> {
         Self { assigned_at, ..self }
     }
 
-    /// What the filter says of each of these, in their order.
+    /// Returns the filter's result for each of these, in order.
     pub(in crate::store) async fn judge(
         &self,
         conn: &mut PgConnection,
@@ -76,7 +76,7 @@ impl<'a> Judge<'a> {
         Ok(judged)
     }
 
-    /// What is known elsewhere of these, as far as the filter asks.
+    /// Reads the facts of these from other tables, as far as the filter needs them.
     async fn told_of(&self, conn: &mut PgConnection, candidates: &[CandidateRow]) -> sqlx::Result<Told> {
         let mut told = Told { now: self.now, topics: HashMap::new(), deeds: HashMap::new(), habits: HashMap::new() };
         if self.needs.habits {
@@ -100,8 +100,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Whether a filter takes a subscription that is about to take the place of another one, which has the topics and the history
-/// of both still.
+/// Whether a filter accepts a subscription that is about to replace another one, which still has the topics and the history of
+/// both.
 pub(in crate::store) async fn takes_successor(
     conn: &mut PgConnection,
     app: AppId,
@@ -116,7 +116,7 @@ pub(in crate::store) async fn takes_successor(
     Ok(judged.iter().any(|(_, verdict)| verdict.is_taken()))
 }
 
-/// What a filter says of a subscription now, and what is known of its person. None: there is no such subscription.
+/// Returns a filter's current result for a subscription, and its person's engagement. `None`: the subscription does not exist.
 pub(in crate::store) async fn verdict_of(
     conn: &mut PgConnection,
     app: AppId,
@@ -132,7 +132,7 @@ pub(in crate::store) async fn verdict_of(
     Ok(verdict.map(|(_, verdict)| (verdict, habits)))
 }
 
-/// What holds for everybody in each of these lanes.
+/// Reads the facts that all subscriptions of each of these lanes share.
 pub(in crate::store) async fn lanes(
     conn: &mut PgConnection,
     lanes: &[LaneId],
@@ -202,7 +202,7 @@ async fn campaigns_named(
     Ok(named)
 }
 
-/// What a filter names and an app does not have: topics, and messages.
+/// Returns names in a filter that the app does not have: topics, and messages.
 pub(crate) async fn unknown_names(
     conn: &mut PgConnection,
     app: AppId,
@@ -223,7 +223,7 @@ pub(crate) async fn unknown_names(
     Ok((topics, messages))
 }
 
-/// Who of these is in which of these topics.
+/// Returns the subscriptions among these in each of these topics.
 async fn in_topics(
     conn: &mut PgConnection,
     app: AppId,
@@ -256,7 +256,7 @@ async fn in_topics(
     Ok(members)
 }
 
-/// Who of these did that to one of these messages.
+/// Returns the subscriptions among these with that event of one of these messages.
 async fn doers(
     conn: &mut PgConnection,
     deed: &Deed,
@@ -298,7 +298,7 @@ async fn doers(
     Ok(collected(found.fetch_all(conn).await?))
 }
 
-/// For whom of these a push service accepted one of these messages.
+/// Returns the subscriptions among these for which a push service accepted one of these messages.
 async fn receivers(
     conn: &mut PgConnection,
     messages: &[MessageId],

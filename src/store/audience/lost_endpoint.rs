@@ -8,7 +8,7 @@ use bellwire_core::id::SubscriptionId;
 pub(in crate::store) enum Lost {
     /// A new subscription has it.
     Taken,
-    /// It was erased.
+    /// It was erased before.
     Erased,
 }
 

@@ -1,4 +1,4 @@
-//! Who is in which topic, and who may change that.
+//! Members of topics, and permissions to change them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,9 +16,8 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_core::permission::{BrowserRight, Join, Refused, Speaker};
 
-/// Makes the topics of a locked subscription what is wanted, as far as whoever wants it may; none wanted leaves them.
-/// Returns everything that was left out of `wanted`, which has been applied to the row before. None: the app would have
-/// too many topics.
+/// Sets the topics of a locked subscription to the wanted ones, as far as the caller may. `None` leaves them. Returns all values
+/// that were left out of `wanted`, which was applied to the row before. `None`: the app would have too many topics.
 ///
 /// A browser's list speaks of the topics only that browsers may join: it neither leaves nor joins the others.
 pub(in crate::store) async fn set_topics(
@@ -155,8 +154,8 @@ async fn copy_all(
     difference.write(conn).await
 }
 
-/// Takes a subscription out of all topics but these, as far as whoever wants it may; also out of those that it was in when
-/// it turned out to be gone.
+/// Removes a subscription from all topics except these, as far as the caller may. It includes topics that it was in when it was
+/// pruned.
 async fn leave_all_but(
     conn: &mut PgConnection,
     id: SubscriptionId,
@@ -288,8 +287,8 @@ pub(in crate::store) async fn return_all(
     join_all(conn, &members.collect::<Vec<_>>(), now).await
 }
 
-/// Moves a subscription's topics to the one that replaces it, with the time of joining: also those that only servers put
-/// it into, since it is the same browser, and those that it was in when it turned out to be gone.
+/// Moves a subscription's topics to its replacement, with the time of joining. It includes those that only servers may set,
+/// because it is the same browser, and those that it was in when it was pruned.
 pub(in crate::store) async fn inherit(
     conn: &mut PgConnection,
     old: SubscriptionId,

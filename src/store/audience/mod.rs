@@ -1,4 +1,4 @@
-//! Whom there is to reach: subscriptions and their topics, how they come, change, are replaced and are forgotten.
+//! Audience: subscriptions and their topics, from registration to replacement and deletion.
 
 pub(crate) mod aliases;
 mod assignments;

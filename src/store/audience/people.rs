@@ -1,4 +1,4 @@
-//! What templates are told of subscriptions.
+//! Data of subscriptions for templates.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_segment::Filter;
 use bellwire_template::Person;
 
-/// What is known of these subscriptions, those that there are: all of it, or only their locales, which is less to read. As long
-/// as its statement.
+/// Reads the data of these subscriptions, as far as they exist: all of it, or only the locales, which is less. The function is as
+/// long as its statement.
 pub(crate) async fn of(
     pool: &PgPool,
     ids: &[SubscriptionId],
@@ -48,7 +48,7 @@ pub(crate) async fn of(
     Ok(rows.into_iter().map(|row| (row.id, Arc::new(row.into_person()))).collect())
 }
 
-/// Where a page of an audience begins: behind this subscription, in the audience's own order.
+/// Start of a page of an audience: after this subscription, in the audience's own order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Behind {
     lane: LaneId,
@@ -64,7 +64,7 @@ impl Behind {
 pub(crate) struct Member {
     pub id: SubscriptionId,
     pub person: Arc<Person>,
-    /// Where the next page would begin.
+    /// Start of the next page.
     pub behind: Behind,
 }
 

@@ -1,8 +1,8 @@
-//! How many of an audience a filter takes: estimated from a sample, or counted; and who they are.
+//! Number of an audience's subscriptions that a filter accepts, estimated from a sample or counted, and the list of them.
 //!
-//! A sample is of whole pages of the table, a random share of them: what it costs does not grow with the audience, and hardly
-//! with the table. Subscriptions on one page came at about the same time and may be alike, so the margin is computed from how
-//! much pages differ, not from how many subscriptions were looked at.
+//! A sample consists of whole pages of the table, a random share of them. Its cost does not grow with the audience, and hardly
+//! with the table. Subscriptions of one page were registered at about the same time and may be similar, so the margin follows
+//! from the differences between pages, not from the number of subscriptions.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,23 +39,23 @@ const Z: f64 = 1.96;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reach {
-    /// How many, as far as known.
+    /// Number, as far as known.
     pub count: i64,
-    /// How far that may be off, up or down, in 95 of 100 cases; 0 if they were counted.
+    /// Margin in both directions, in 95 of 100 cases. 0 if counted.
     pub margin: i64,
-    /// How many there are without the filter.
+    /// Number without the filter.
     pub of: i64,
     pub is_exact: bool,
 }
 
-/// Whom a filter chooses from.
+/// Audience of a filter.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::store) struct Whole<'a> {
     pub app: AppId,
     pub filter: &'a Filter,
-    /// Its members only.
+    /// Topic whose members it has.
     pub topic: Option<i32>,
-    /// How many there are in each lane.
+    /// Number in each lane.
     pub lanes: &'a [(LaneId, i64)],
 }
 
@@ -171,9 +171,8 @@ struct Page {
     taken: f64,
 }
 
-/// The share of those on some pages who were taken, and how far that may be from the share of all: a ratio estimate over
-/// clusters. The margin is never less than what a sample without a single hit, or without a miss, allows (three in as many as
-/// were looked at).
+/// Returns the share of accepted subscriptions on some pages, and its margin: a ratio estimate over clusters. The margin is never
+/// below that of a sample without a hit, or without a miss (three divided by the size).
 fn share_of(pages: &[Page]) -> (f64, f64) {
     let looked_at: f64 = pages.iter().map(|page| page.looked_at).sum();
     if looked_at == 0.0 {
@@ -217,8 +216,8 @@ async fn count(
     Ok(Some(i64::try_from(n).unwrap_or(i64::MAX)))
 }
 
-/// The newest of an app's active subscriptions with ids below `before` that a filter takes, up to `limit`; and, if the search
-/// ended before that, the id down to which it went.
+/// Returns the newest of an app's active subscriptions with ids below `before` that a filter accepts, up to `limit`. If the
+/// search ended before that, it also returns the id that it reached.
 pub(crate) async fn members(
     pool: &PgPool,
     app: AppId,

@@ -1,7 +1,7 @@
-//! What answers say of subscriptions. One that a push service accepted once is proven: it was made with the VAPID key that
-//! signs for it, and is sent to until it is gone. One that never was may be anybody's: some push services answer 400 for
-//! ever, and a stranger may register what was made with another key. It is suspended after five refusals in a row, or the
-//! first refusal of the key, once its lane accepts others: kept, but not sent to until its browser comes back.
+//! Refusals of single subscriptions. A subscription that a push service accepted once is proven: it was made with the VAPID key
+//! that signs for it, and gets pushes until it is gone. An unproven one may be invalid: some push services respond with 400
+//! forever, and a stranger may register one that was made with another key. It is suspended after five refusals in a row, or
+//! after the first refusal of the key, if its lane accepts others. It is kept without pushes until its browser returns.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,9 +21,9 @@ use bellwire_core::fact::Loss;
 use bellwire_core::id::{LaneId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
-/// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below know it, too.
+/// Refusals in a row that suspend. The index `subscriptions_refused` and the statements below contain it, too.
 pub(crate) const REFUSALS_MAX: i16 = 5;
-/// How far back a lane's acceptances are looked for.
+/// Time in which a lane's acceptances are searched.
 const LOOK_BACK: Duration = Duration::from_secs(3600);
 /// Subscriptions that one sweep looks at.
 const CHUNK: i64 = 100;
@@ -105,7 +105,7 @@ pub(crate) fn counts(settlement: &Settlement) -> bool {
     weight(settlement).is_some()
 }
 
-/// What an ending weighs against its subscription; 0: it was accepted. None: it says nothing, or nothing new.
+/// Returns the weight of an ending against its subscription. 0: accepted. `None`: neutral, or nothing new.
 fn weight(settlement: &Settlement) -> Option<i16> {
     match settlement.end()? {
         _ if settlement.delivery().proven => None,
@@ -120,9 +120,8 @@ fn weight(settlement: &Settlement) -> Option<i16> {
     }
 }
 
-/// Suspends a chunk of those that are not proven and were refused often enough, where others in the same lane were accepted
-/// in the same minute and again in a later one: nobody is suspended because the whole key was refused for a while. Returns
-/// how many they were.
+/// Suspends a chunk of unproven subscriptions with enough refusals, where others in the same lane were accepted in the same
+/// minute and again in a later one. So a temporary refusal of the whole key suspends none. Returns their number.
 pub(crate) async fn suspend(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let suspects = suspects(pool, now).await?;
     for id in &suspects {

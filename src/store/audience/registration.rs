@@ -1,5 +1,5 @@
-//! How a subscription comes about: registered, refreshed, brought back, or [in the place of another
-//! one](crate::store::audience::succession). Who may go on with a known one is decided in [`known`].
+//! Registration of a subscription: a new one, a refresh, a return, or [a replacement](crate::store::audience::succession).
+//! [`known`] decides who may continue a known one.
 
 pub(in crate::store) mod bulk;
 mod citus;
@@ -43,22 +43,23 @@ pub(crate) struct Registration<'a> {
     pub gateway: Gateway,
     /// The VAPID key that the subscription was made with, if it is new or `vapid_key_stated`.
     pub vapid_key: VapidKeyId,
-    /// Whether the request said which key it was: then a known subscription must have been made with it.
+    /// Whether the request named the key. Then a known subscription must have been made with it.
     pub vapid_key_stated: bool,
     pub wanted: &'a Changes,
     /// The browser's `expirationTime`, if it has one.
     pub expires_at: Option<Timestamp>,
-    /// By what right a known endpoint may be refreshed.
+    /// Right to refresh a known endpoint.
     pub right: Right<'a>,
     /// The subscription that this one takes the place of, and by what right.
     pub replaces: Option<(SubscriptionId, Right<'a>)>,
     /// The delivery policy that it is to have from now on, and who says so; none: it stays as it is.
     pub policy: Option<(&'a Value, Actor)>,
-    /// When it was made, if that was elsewhere and before; only of a new one.
+    /// Earlier creation elsewhere, only of a new one.
     pub created_at: Option<Timestamp>,
-    /// When and where its person agreed; none: the request does not say.
+    /// Time and place of the person's consent. `None`: not in the request.
     pub consent: Option<&'a Consent>,
-    /// When its browser unsubscribed, if it did: a new one is kept as unsubscribed since then, and a known one stays as it is. Of lists only.
+    /// Time at which its browser unsubscribed, if it did. A new one is stored as unsubscribed since then, and a known one does
+    /// not change. Only of lists.
     pub unsubscribed_at: Option<Timestamp>,
 }
 
@@ -86,13 +87,13 @@ pub(crate) enum Registered {
     /// A new subscription, its topics, and what was left out.
     New(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
     Known(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
-    /// The endpoint is known with other keys, and whoever asks has no right to it.
+    /// The endpoint exists with other keys, and the caller has no right to it.
     Taken,
-    /// The endpoint is known and belongs to a user, of whom the request says nothing.
+    /// The endpoint exists and belongs to a user, whom the request does not prove.
     BelongsToUser,
     /// The endpoint is known under another VAPID key than stated.
     OtherKey,
-    /// There is no subscription to replace, or not for whoever asks.
+    /// The subscription to replace does not exist, or the caller may not replace it.
     ReplacesUnknown,
     TooManyTopics,
     TooLarge,
@@ -117,12 +118,12 @@ pub(crate) fn shard_of(app: AppId, endpoint: &str) -> u8 {
     context.finish().as_ref()[31] % bellwire_core::id::SHARDS
 }
 
-/// What finds a subscription by its endpoint.
+/// Returns the MAC by which a subscription is found by its endpoint.
 pub fn endpoint_mac(vault: &Vault, app: AppId, endpoint: &str) -> [u8; 32] {
     vault.mac(Purpose::Endpoint, &[app.0.as_bytes(), endpoint.as_bytes()])
 }
 
-/// What is sealed into `subscriptions.address`: p256dh (65), auth (16), endpoint.
+/// Returns the plaintext of `subscriptions.address`: p256dh (65), auth (16), endpoint.
 pub(crate) fn address(keys: &BrowserKeys, endpoint: &Endpoint) -> Vec<u8> {
     [keys.p256dh.as_slice(), keys.auth.as_slice(), endpoint.expose().as_bytes()].concat()
 }
@@ -345,8 +346,8 @@ async fn take_endpoint(
     Ok(row)
 }
 
-/// Begins the next life of a subscription that had ended: whatever was for an earlier one, and may still be in some
-/// worker's hands, is not sent to it.
+/// Begins the next life of a subscription that had ended: deliveries for an earlier life that workers may still hold are not sent
+/// to it.
 async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sqlx::Error> {
     let shard = row.id.shard();
     sqlx::query!(
@@ -360,7 +361,7 @@ async fn revive(conn: &mut PgConnection, row: &SubscriptionRow) -> Result<(), sq
     membership::return_to(conn, row.id, row.lane).await
 }
 
-/// Takes everything out of a locked subscription that was said about whoever had it, and ends what was meant for them.
+/// Removes all data about the former user from a locked subscription, and ends deliveries to them.
 async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Timestamp) -> Result<(), sqlx::Error> {
     (row.user_id, row.locale, row.timezone) = (None, None, None);
     row.tags.clear();
@@ -371,7 +372,7 @@ async fn begin_anew(conn: &mut PgConnection, row: &mut SubscriptionRow, now: Tim
     cancel_previous_users(conn, row.id, now).await
 }
 
-/// The row of a new subscription, with what it has from the one that it takes the place of, but not what is wanted of it.
+/// Returns the row of a new subscription, with values of the one that it replaces, but without the wanted ones.
 fn begin(
     vault: &Vault,
     request: &Registration<'_>,

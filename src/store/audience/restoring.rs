@@ -27,7 +27,7 @@ pub(crate) struct Pruned {
     /// `None`: of all lanes.
     pub lane: Option<LaneId>,
     pub since: Timestamp,
-    /// Included.
+    /// End of the time, included.
     pub until: Timestamp,
 }
 

@@ -53,7 +53,7 @@ pub(crate) enum Set {
     TooMany,
 }
 
-/// Makes a segment, or makes the one of that name say something else.
+/// Creates a segment, or changes the one of that name.
 pub(crate) async fn set(
     conn: &mut PgConnection,
     app: AppId,
@@ -82,7 +82,7 @@ pub(crate) async fn set(
     Ok(if n.fetch_one(conn).await? > SEGMENTS_MAX { Set::TooMany } else { Set::Made })
 }
 
-/// Removes a segment. Messages keep what it said when they were sent.
+/// Deletes a segment. Messages keep its expression of the time when they were sent.
 pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, name: &str) -> sqlx::Result<Written> {
     let gone = sqlx::query!("DELETE FROM segments WHERE app = $1 AND name = $2", app.0, name).execute(conn).await?;
     Ok(if gone.rows_affected() == 1 { Written::Done } else { Written::Unknown })

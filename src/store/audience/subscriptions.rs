@@ -56,7 +56,7 @@ impl Filter {
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub rows: Vec<(SubscriptionRow, Vec<String>)>,
-    /// To which id it was looked, if that was not the end of all.
+    /// Last id that was read, if the list did not end.
     pub looked_to: Option<SubscriptionId>,
 }
 
@@ -158,7 +158,7 @@ async fn end_of_look(
 pub(crate) enum Changed {
     /// It is made: the row, its topics, and what was left out.
     Done(Box<SubscriptionRow>, Vec<String>, Vec<Refused>),
-    /// There is no such subscription, or not for whoever asks.
+    /// The subscription does not exist, or the caller may not see it.
     Unknown,
     Ended,
     TooManyTopics,
@@ -203,8 +203,8 @@ pub(crate) async fn change(
     .await
 }
 
-/// Takes out of a locked row what servers said of the user whom a browser says it has no more, and that they agreed: the next one
-/// is somebody else.
+/// Removes from a locked row the values that servers set about a user whom the browser no longer has, and the consent: the next
+/// user is another person.
 pub(in crate::store) async fn forget_what_servers_said(
     conn: &mut PgConnection,
     row: &mut SubscriptionRow,
@@ -215,8 +215,8 @@ pub(in crate::store) async fn forget_what_servers_said(
     leave_closed(conn, row.id).await
 }
 
-/// Writes everything of a locked row that may change while it lives, or as it comes back to life. A change of user revokes the
-/// token, which the previous user of the browser may have kept, and cancels what was addressed to the previous user.
+/// Writes all changeable values of a locked row. A change of user revokes the token, which the previous user of the browser may
+/// have kept, and cancels deliveries to the previous user.
 pub(in crate::store) async fn write_details(
     conn: &mut PgConnection,
     app: AppId,
@@ -269,8 +269,8 @@ pub(in crate::store) async fn write_details(
     Ok(())
 }
 
-/// Ends a subscription: nothing waits for it any more, and all workers are told. None: there is no such subscription,
-/// or not for whoever asks. Done again, it only tells the workers again.
+/// Ends a subscription: its waiting deliveries end, and all workers get a stop. `None`: it does not exist, or the caller may not
+/// end it. Repeating it only sends the stop again.
 pub(crate) async fn unsubscribe(
     pool: &PgPool,
     vault: &Vault,
@@ -293,7 +293,7 @@ pub(crate) async fn unsubscribe(
     .await
 }
 
-/// Ends a locked subscription and whatever waits for it, but for what comes last in the transaction.
+/// Ends a locked subscription and its waiting deliveries, except for the last part of the transaction.
 pub(in crate::store) async fn end(
     conn: &mut PgConnection,
     row: &SubscriptionRow,

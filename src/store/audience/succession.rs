@@ -1,9 +1,9 @@
-//! How a subscription takes the place of another one, and what was for that one reaches it. What [fan-outs](fan_outs) have
-//! still to bring is enqueued for it at once.
+//! Replacement of a subscription by another one, and its deliveries. Those of running [fan-outs](fan_outs) are enqueued for the
+//! new one at once.
 //!
-//! What nobody holds moves at once. What a worker holds stays where it is: the worker hears of the replacement as of a stop,
-//! what it has sent already ends by its answer, and what it gives back, for a retry or unsent, is handed on when it is
-//! claimed the next time. So is what was sent to the old one in the same moment, and what a worker held that died.
+//! Deliveries that are not leased move at once. Leased ones stay with their worker, which reads the replacement like a stop. Sent
+//! ones end by their response. Ones that it requeues, for a retry or unsent, move at their next claim. So do deliveries that were
+//! sent to the old one at the same moment, and those of a worker that died.
 
 mod fan_outs;
 
@@ -29,10 +29,10 @@ use bellwire_core::fact::Loss;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::subscription::SubscriptionState;
 
-/// Who is to take the place of a subscription.
+/// Successor of a subscription.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct Heir<'a> {
-    /// Its row, which is locked and active.
+    /// Row of the successor, locked and active.
     pub row: &'a SubscriptionRow,
     /// Whether it was registered before, so that fan-outs may have come to it, or may be about to.
     pub is_known: bool,
@@ -42,7 +42,7 @@ pub(in crate::store) struct Heir<'a> {
 struct Successor {
     id: SubscriptionId,
     life: i32,
-    /// None: it does not exist any more.
+    /// `None`: the subscription no longer exists.
     lane: Option<LaneId>,
 }
 
@@ -61,8 +61,8 @@ struct Taken {
     failed_at: Option<Timestamp>,
 }
 
-/// Hands on what an old subscription had: its delivery policy, unless the new one has one, its topics, whatever waits for it,
-/// and whatever is still to be fanned out to it; and has all workers stop sending to it. Both are locked.
+/// Moves the old subscription's values to the new one: its delivery policy, unless the new one has one, its topics, and its
+/// waiting and coming deliveries. All workers stop sending to the old one. Both are locked.
 pub(in crate::store) async fn take_over(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -131,8 +131,8 @@ async fn replace(
     Ok(life)
 }
 
-/// Hands on what was claimed under `lease` and is for a subscription that another one has taken the place of. What is not
-/// under that lease any more, or whose subscription is back, stays.
+/// Moves deliveries claimed under `lease` whose subscription was replaced. Those no longer under that lease, or whose
+/// subscription is active again, stay.
 pub(crate) async fn follow(
     pool: &PgPool,
     vault: &Vault,
@@ -162,7 +162,7 @@ pub(crate) async fn follow(
     .await
 }
 
-/// Who has taken the place of a subscription. None: nobody who is known.
+/// Returns the successor of a subscription. `None`: none is known.
 async fn successor_of(conn: &mut PgConnection, old: SubscriptionId) -> sqlx::Result<Option<Successor>> {
     let successor = sqlx::query!(
         r#"SELECT replaced_by AS "id!: SubscriptionId", replaced_by_life AS "life!" FROM subscriptions
@@ -220,8 +220,9 @@ async fn hand_on(
     closing.write(conn, now).await
 }
 
-/// Those of these messages that have come to a subscription: a second row of one would be sent twice, or look replayed. A
-/// delivery goes from a batch to the queue and from both to the log, so that one which moves meanwhile is met in the next place.
+/// Returns those of these messages that already have a delivery for a subscription. A second row would be sent twice, or look
+/// replayed. A delivery moves from a batch to the queue and from both to the log, so one that moves meanwhile is found in the
+/// next place.
 async fn reached(
     conn: &mut PgConnection,
     to: SubscriptionId,
@@ -267,7 +268,7 @@ impl Taken {
     }
 }
 
-/// Signs a row for the successor. One that somebody has changed by hand gets a token that does not fit either.
+/// Signs a row for the successor. A row that was changed by hand gets an invalid token, too.
 fn token(vault: &Vault, row: &Taken, old: SubscriptionId, new: SubscriptionId) -> Vec<u8> {
     let retries = u32::try_from(row.retries).unwrap_or(0);
     let before = Queued { message: row.message, subscription: old, retries, scheduled_at: row.scheduled_at };

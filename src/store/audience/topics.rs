@@ -1,8 +1,8 @@
 //! Topics: named audiences. Who is in them is in [`crate::store::audience::membership`].
 //!
-//! Whoever puts a subscription into a topic holds the topic's row (`FOR KEY SHARE`, as a foreign key would) until its
-//! transaction ends. So a removal waits for them, and nobody joins a topic that is gone. A scheduled message holds it, too. A message
-//! that is due at once holds nothing: sent at the moment of a removal, it reaches the members that it finds.
+//! A transaction that adds a subscription to a topic holds the topic's row (`FOR KEY SHARE`, like a foreign key) until its end.
+//! So a deletion waits for it, and no subscription joins a deleted topic. A scheduled message holds the row, too. A message that
+//! is due at once holds nothing: sent at the moment of a deletion, it reaches the current members.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use bellwire_core::permission::{BrowserRight, BrowsersMay, Join, Maker, Speaker}
 pub(crate) const TOPICS_MAX: i64 = 10_000;
 /// Most topics of one app that browsers made: they leave servers their share.
 pub(crate) const BROWSER_TOPICS_MAX: i64 = 1_000;
-/// How long a topic that browsers made stays without members and messages.
+/// Time for which a topic made by browsers stays without members and messages.
 const UNUSED_KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
@@ -32,8 +32,8 @@ pub(crate) struct Topic {
     pub join: Join,
 }
 
-/// Those of these topics that there are, and the names of the others. They are made on demand if whoever names them may
-/// make topics and all of them fit.
+/// Returns the existing ones of these topics, and the names of the others. Missing ones are created if the caller may create
+/// topics and all of them fit.
 pub(crate) async fn ensure(
     conn: &mut PgConnection,
     app: AppId,
@@ -81,7 +81,7 @@ pub(in crate::store) async fn hold(conn: &mut PgConnection, topics: &[i32]) -> s
     sqlx::query_scalar!("SELECT id FROM topics WHERE id = ANY ($1) FOR KEY SHARE", topics).fetch_all(conn).await
 }
 
-/// Those of these topics that there are or that a server may make: of lists that come one after the other, each of which is made
+/// Returns the existing ones of these topics and those that a server may create, for lists one after the other, each created as a
 /// whole or not at all.
 pub(crate) async fn ensure_in_turn(
     conn: &mut PgConnection,
@@ -139,7 +139,7 @@ async fn make(
     made.fetch_all(conn).await
 }
 
-/// How many more topics of the app may be made by them.
+/// Number of further topics that they may create in the app.
 async fn room(conn: &mut PgConnection, app: AppId, by: &Speaker) -> Result<i64, sqlx::Error> {
     let made = sqlx::query!(
         r#"SELECT count(*) AS "n!", count(*) FILTER (WHERE made_by = 'browser') AS "by_browsers!" FROM topics WHERE app = $1"#,
@@ -218,7 +218,7 @@ pub(crate) enum Made {
     TooMany,
 }
 
-/// Makes a topic, as a server does. Whatever is not [`Made::Done`] is to be rolled back.
+/// Creates a topic for a server. Results other than [`Made::Done`] must be rolled back.
 pub(crate) async fn create(
     conn: &mut PgConnection,
     app: AppId,
@@ -242,7 +242,7 @@ pub(crate) async fn create(
     })
 }
 
-/// Sets who may join a topic; whoever is in it stays.
+/// Sets the callers that may join a topic. Its members stay.
 pub(crate) async fn change(
     conn: &mut PgConnection,
     app: AppId,
@@ -261,8 +261,8 @@ pub(crate) enum Removed {
     InUse(MessageId),
 }
 
-/// Removes a topic, within a transaction. Nobody finds it any more; the rows of its members go later, by [`clear_removed`]. Deliveries of its
-/// messages that wait singly go on without its policy.
+/// Deletes a topic within a transaction. It can no longer be found. The rows of its members are deleted later, by
+/// [`clear_removed`]. Single waiting deliveries of its messages continue without its policy.
 pub(crate) async fn remove(
     conn: &mut PgConnection,
     app: AppId,
@@ -329,9 +329,8 @@ pub(crate) async fn clear_removed(pool: &PgPool) -> Result<u64, sqlx::Error> {
     Ok(cleared.len() as u64)
 }
 
-/// Removes a chunk of the topics that browsers made and nobody uses: for a week without members and messages, and nothing
-/// was ever set for them. Returns how many that were. That nobody is in them is known by the [counts that are
-/// kept](crate::store::audience::audience_counts), which are right to the row.
+/// Deletes a chunk of unused topics that browsers made: for a week without members and messages, and without settings. Returns
+/// their number. The [stored counts](crate::store::audience::audience_counts), which are exact, show the members.
 pub(crate) async fn clear_unused(pool: &PgPool, now: Timestamp) -> Result<u64, sqlx::Error> {
     let cutoff = now - UNUSED_KEPT;
     let mut tx = begin(pool).await?;

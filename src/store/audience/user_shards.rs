@@ -1,12 +1,13 @@
-//! In which shards users have browsers, where these lie on the machines of a cluster: whoever looks for those of a user asks these shards, and
-//! not all 64. On plain Postgres nothing is noted.
+//! Shards with a user's browsers, on the machines of a cluster: a search for them reads these shards instead of all 64. On plain
+//! Postgres nothing is stored.
 //!
-//! A row too many costs a look, a row too few would lose a push. So whoever gives a subscription a user notes its shard in the same
-//! transaction, and holds the shard's lock meanwhile, together with others; who forgets rows holds it alone, and looks first whether the
-//! user has really nothing there. It is one that Postgres keeps until Citus has committed on all machines, unlike that of a row.
+//! A row too many costs a read, a missing row would lose a push. A transaction that gives a subscription a user notes its shard,
+//! and holds the shard's lock meanwhile, shared with others. A transaction that deletes rows holds the lock alone, and checks
+//! first whether the user has no browser there. Postgres holds this lock, unlike that of a row, until Citus has committed on all
+//! machines.
 //!
-//! A coordinator that fails between its machines' commits and its own, or whose standby takes over without the last ones, knows a row
-//! too few: the browser's next visit notes it again, and so does `bellwire migrate --distribute`.
+//! A coordinator that fails between its machines' commits and its own, or whose standby takes over without the last ones, misses
+//! a row. The browser's next visit notes it again, and so does `bellwire migrate --distribute`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +23,7 @@ const CHUNK: i64 = 1_000;
 
 type User = (AppId, String);
 
-/// A statement that holds the locks of the shards `$3` together with others who do before it does the rest.
+/// Statement that takes the locks of the shards `$3`, shared with other writers, before its other part.
 macro_rules! holding {
     ($rest:literal, $app:expr, $users:expr, $shards:expr $(, $arg:expr)*) => {
         sqlx::query!(
@@ -117,8 +118,8 @@ pub(in crate::store) async fn of_all(
     .await
 }
 
-/// The shards to ask for those of an app's users; none: there is no reason to leave any out, since all users are meant or the database is
-/// not distributed.
+/// Returns the shards to read for an app's users. `None`: all of them, because all users are meant or the database is not
+/// distributed.
 pub(in crate::store) async fn of(
     executor: impl PgExecutor<'_>,
     app: AppId,
@@ -129,7 +130,7 @@ pub(in crate::store) async fn of(
     of_all(executor, &vec![app; users.len()], &users).await.map(Some)
 }
 
-/// Forgets where a user had browsers, wherever they have none any more.
+/// Deletes the shards of a user without browsers there.
 pub(in crate::store) async fn forget(pool: &PgPool, app: AppId, user_id: &str) -> sqlx::Result<()> {
     if !engine::is_distributed() {
         return Ok(());
@@ -151,7 +152,7 @@ pub(in crate::store) async fn forget_app(pool: &PgPool, app: AppId) -> sqlx::Res
     Ok(deleted.execute(pool).await?.rows_affected())
 }
 
-/// Looks at a chunk of the rows that may not be needed any more, and deletes those that are not. Returns how many it looked at.
+/// Reads a chunk of rows that may be superfluous, and deletes those that are. Returns the number read.
 pub(crate) async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     let rows = sqlx::query!(
         r#"SELECT app AS "app: AppId", user_id, shard FROM user_shards WHERE left_at IS NOT NULL ORDER BY shard LIMIT $1"#,
@@ -169,7 +170,8 @@ pub(crate) async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     Ok(n)
 }
 
-/// Looks, while nobody gives one a user, whether these users have subscriptions in a shard, and forgets those who have none.
+/// Checks, while no transaction gives a subscription to a user, whether these users have subscriptions in a shard, and deletes
+/// the rows of those without.
 async fn look_again(pool: &PgPool, shard: i16, users: &[User]) -> sqlx::Result<()> {
     let (apps, names): (Vec<AppId>, Vec<&str>) = users.iter().map(|(app, user)| (*app, user.as_str())).unzip();
     let mut tx = begin(pool).await?;

@@ -21,12 +21,12 @@ pub(crate) struct CampaignRow {
     pub id: CampaignId,
     pub slug: String,
     pub name: String,
-    /// [`Tier::code`].
+    /// Code of the tier, [`Tier::code`].
     pub tier: i16,
     pub state: State,
-    /// Sealed: `api::campaigns::plan::Stored`.
+    /// Sealed value of `api::campaigns::plan::Stored`.
     pub plan: Vec<u8>,
-    /// When the scheduler looks at it again.
+    /// Time of the scheduler's next step.
     pub next_at: Option<Timestamp>,
     pub runs: i32,
     pub created_at: Timestamp,
@@ -39,7 +39,7 @@ pub(crate) struct NewCampaign<'a> {
     pub slug: &'a str,
     pub name: &'a str,
     pub tier: Tier,
-    /// Sealed.
+    /// Sealed plan of the campaign.
     pub plan: &'a [u8],
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Made {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changed {
     Done,
-    /// There is no such campaign, or it is no draft any more.
+    /// The campaign does not exist, or is no longer a draft.
     NoDraft,
     SlugTaken,
 }

@@ -1,5 +1,5 @@
-//! How a campaign goes: what became of its deliveries, by variant and gateway, and what was reported of them. It is added up from
-//! what is counted for each message anyway, so it costs the same however many recipients there are.
+//! Progress of a campaign: results of its deliveries by variant and gateway, and receipts. It sums the counts of each message, so
+//! its cost does not depend on the number of recipients.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -14,12 +14,12 @@ use bellwire_core::lane::Gateway;
 
 const RUNS_SHOWN: i64 = 50;
 
-/// What became of the deliveries of a variant in the lanes of one gateway.
+/// Results of a variant's deliveries in the lanes of one gateway.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcomes {
     /// 0: of all runs.
     pub run: i32,
-    /// By its place.
+    /// Index of the variant.
     pub variant: i16,
     pub gateway: Gateway,
     pub targeted: i64,
@@ -29,11 +29,11 @@ pub(crate) struct Outcomes {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
-    /// Whom a sunset rule left out: none of those that were targeted.
+    /// Recipients that a sunset rule left out. They are not targeted.
     pub sunset: i64,
 }
 
-/// What became of a campaign's deliveries; what waits is what was targeted and has not ended.
+/// Reads the results of a campaign's deliveries. Waiting ones are targeted and have not ended.
 pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<Outcomes>> {
     sqlx::query_as!(
         Outcomes,
@@ -52,7 +52,7 @@ pub(crate) async fn outcomes(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<
 pub(crate) struct Reports {
     /// 0: of all runs.
     pub run: i32,
-    /// By its place.
+    /// Index of the variant.
     pub variant: i16,
     pub acknowledged: i64,
     pub displayed: i64,
@@ -72,7 +72,7 @@ pub(crate) async fn reports(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<R
     .await
 }
 
-/// How far a campaign's messages have come.
+/// Progress of a campaign's messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reach {
     pub messages: i64,
@@ -82,7 +82,7 @@ pub(crate) struct Reach {
     pub expanded: bool,
     /// Messages that are still to be made of runs that have begun.
     pub to_make: i64,
-    /// When the last of them is due.
+    /// Due time of the last message.
     pub last_due_at: Option<Timestamp>,
 }
 
@@ -101,7 +101,7 @@ pub(crate) async fn reach(pool: &PgPool, id: CampaignId) -> sqlx::Result<Reach> 
     .await
 }
 
-/// What a list says of how a campaign goes.
+/// Progress of a campaign in a list.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
     pub campaign: CampaignId,
@@ -179,7 +179,7 @@ pub(crate) struct HeldRow {
     pub until: Option<Timestamp>,
 }
 
-/// Returns the push services at which a campaign has work left that is held, those that are held longest first: by a hold or an open breaker
+/// Returns the push services that hold back work of a campaign, those with the longest hold first: by a hold or an open breaker
 /// of a lane, a paused flow, or the runaway guard.
 pub(crate) async fn held(pool: &PgPool, id: CampaignId, tier: i16, now: Timestamp) -> sqlx::Result<Vec<HeldRow>> {
     sqlx::query_as!(
@@ -212,7 +212,7 @@ pub(crate) struct RunRow {
     pub decide_at: Option<Timestamp>,
     /// The variant that won, by its place.
     pub winner: Option<i16>,
-    /// How probable it is that the best was better.
+    /// Probability that the best variant was better.
     pub confidence: Option<f64>,
 }
 
@@ -228,18 +228,18 @@ pub(crate) async fn runs(pool: &PgPool, id: CampaignId) -> sqlx::Result<Vec<RunR
     .await
 }
 
-/// What became of deliveries in browsers of one language.
+/// Results of deliveries to browsers of one language.
 #[derive(Debug)]
 pub(crate) struct OfLocale {
-    /// As the browser tells it; none: it did not.
+    /// Locale of the browser. `None`: not reported.
     pub locale: Option<String>,
     pub accepted: i64,
     pub displayed: i64,
     pub clicked: i64,
 }
 
-/// What became of a campaign's deliveries by locale, the largest first: every attempt is looked at, which takes seconds for a
-/// million. Of subscriptions that retention has deleted the locale is not known.
+/// Reads the results of a campaign's deliveries by locale, the most frequent first. It reads each attempt, which takes seconds
+/// for a million. The locale of subscriptions deleted by retention is unknown.
 pub(crate) async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: usize) -> sqlx::Result<Vec<OfLocale>> {
     let messages = messages_of(pool, app, id).await?;
     let accepted = sqlx::query!(
@@ -274,7 +274,7 @@ pub(crate) async fn by_locale(pool: &PgPool, app: AppId, id: CampaignId, limit: 
     Ok(all)
 }
 
-/// What was reported of a campaign's deliveries by way of one push service.
+/// Receipts of a campaign's deliveries by one push service.
 #[derive(Debug)]
 pub(crate) struct OfGateway {
     pub gateway: Gateway,
@@ -283,8 +283,8 @@ pub(crate) struct OfGateway {
     pub clicked: i64,
 }
 
-/// What was reported of a campaign's deliveries by push service, the one that took the most first: every report is looked at. Those of
-/// subscriptions that retention has deleted are left out.
+/// Reads the receipts of a campaign's deliveries by push service, the one with most acceptances first. It reads each receipt.
+/// Those of subscriptions deleted by retention are left out.
 pub(crate) async fn by_gateway(pool: &PgPool, app: AppId, id: CampaignId) -> sqlx::Result<Vec<OfGateway>> {
     let messages = messages_of(pool, app, id).await?;
     let reported = sqlx::query!(

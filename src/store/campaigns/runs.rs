@@ -1,6 +1,6 @@
-//! How single runs of a campaign went: the same figures as of [all of them together](super::progress), by run. They are added up from
-//! what is counted for each message of a run, so they cost the same however many recipients there are, and go with their messages
-//! when retention deletes these.
+//! Results of single runs of a campaign: the same figures as for [all of them](super::progress), by run. They sum the counts of
+//! each message of a run, so their cost does not depend on the number of recipients. They end when retention deletes the
+//! messages.
 
 use sqlx::PgPool;
 use sqlx::types::Json;
@@ -36,7 +36,7 @@ pub(crate) struct RunMessages {
     pub to_make: i64,
 }
 
-/// How many messages these runs have. Those that have none are left out.
+/// Returns the number of messages of these runs. Runs without messages are left out.
 pub(crate) async fn messages(pool: &PgPool, id: CampaignId, runs: &[i32]) -> sqlx::Result<Vec<RunMessages>> {
     sqlx::query_as!(
         RunMessages,
@@ -88,7 +88,7 @@ pub(crate) struct PartRow {
     pub narrow: Json<Narrow>,
 }
 
-/// What a message is within its campaign. None: it is of none, or that was deleted.
+/// Returns the part of a message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
 pub(crate) async fn part_of(pool: &PgPool, message: MessageId) -> sqlx::Result<Option<PartRow>> {
     sqlx::query_as!(
         PartRow,
@@ -100,7 +100,7 @@ pub(crate) async fn part_of(pool: &PgPool, message: MessageId) -> sqlx::Result<O
     .await
 }
 
-/// When the messages of the same run and variant are due, and whom each is for.
+/// Returns the times and recipients of messages of the same run and variant.
 pub(crate) async fn parts_beside(pool: &PgPool, part: &PartRow) -> sqlx::Result<Vec<(Timestamp, Json<Narrow>)>> {
     let rows = sqlx::query!(
         r#"SELECT due_at, narrow AS "narrow: Json<Narrow>" FROM campaign_parts

@@ -1,6 +1,5 @@
-//! What the scheduler's steps do to campaigns. A step locks its campaign and skips those that another replica
-//! has locked; whatever it makes commits with where the campaign then stands, so that a crash between any two lines leaves
-//! nothing half done, and nothing is done twice.
+//! Steps of the scheduler. A step locks its campaign and skips those that another replica has locked. Its results commit with the
+//! new state of the campaign, so a crash between any two lines leaves no half-done step, and no step runs twice.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -25,14 +24,15 @@ pub(crate) async fn forget_parts(conn: &mut PgConnection, id: CampaignId) -> sql
 pub(crate) struct Due {
     pub id: CampaignId,
     pub app: AppId,
-    /// Sealed.
+    /// Sealed plan of the campaign.
     pub plan: Vec<u8>,
     pub runs: i32,
     pub started_at: Timestamp,
     pub timezone: String,
 }
 
-/// When the next campaign is due: long ago if messages have still to follow theirs. None: nothing is planned.
+/// Returns the due time of the next campaign. It is in the past if messages have still to follow their campaign. `None`: no
+/// campaign is planned.
 pub(crate) async fn next_due(pool: &PgPool) -> sqlx::Result<Option<Timestamp>> {
     sqlx::query_scalar!(
         r#"SELECT CASE WHEN EXISTS (SELECT FROM campaigns WHERE unsteered) THEN 'epoch'
@@ -131,7 +131,7 @@ pub(crate) struct DuePart {
     pub part: i32,
     pub variant: i16,
     pub narrow: sqlx::types::Json<Narrow>,
-    /// What the ids of its deliveries are derived from.
+    /// Id from which the ids of its deliveries are derived.
     pub root: Uuid,
     /// Time as of which its recipients are assigned: that of the run.
     pub assigned_at: Timestamp,
@@ -174,7 +174,7 @@ pub(crate) async fn part_made(
     .map(drop)
 }
 
-/// Notes that there is nobody whom a message could be made for.
+/// Records that a message would have no recipients.
 pub(crate) async fn part_dropped(conn: &mut PgConnection, id: CampaignId, part: &DuePart) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM campaign_parts WHERE campaign = $1 AND run = $2 AND part = $3", id.0, part.run, part.part)
         .execute(conn)
@@ -206,8 +206,8 @@ pub(crate) async fn spread(conn: &mut PgConnection, message: MessageId, seconds:
     .map(drop)
 }
 
-/// Divides the pace of a locked campaign among all of its cursors, by the audiences that are behind them: across variants, test
-/// and rest, zones and push services. Done again while they move, it leaves to the others what one that has ended had.
+/// Divides the pace of a locked campaign among all of its cursors, by their remaining audiences: across variants, test and rest,
+/// zones and push services. Repeated while they move, it gives the share of a finished cursor to the others.
 pub(crate) async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minute: u32) -> sqlx::Result<()> {
     // In an order, since whoever pauses a single message locks its cursors, too.
     let cursors = sqlx::query!(
@@ -254,7 +254,7 @@ pub(crate) async fn share_pace(conn: &mut PgConnection, id: CampaignId, per_minu
 #[derive(Debug)]
 pub(crate) struct Undecided {
     pub run: i32,
-    /// What was counted of each variant, by its place.
+    /// Counts of each variant, by index.
     pub counts: Vec<Count>,
 }
 
@@ -311,7 +311,7 @@ pub(crate) async fn decided(
     .map(drop)
 }
 
-/// What is known of the run of another campaign that one follows.
+/// State of the run that a campaign follows.
 #[derive(Debug)]
 pub(crate) struct Followed {
     /// Whether the other one may still run.
@@ -320,8 +320,8 @@ pub(crate) struct Followed {
     pub at: Option<Timestamp>,
 }
 
-/// What a campaign follows that was started at `since`: the other one's last run until then, else its first. Once there is one it
-/// stays that one, however often the other one runs. None: the app has no such campaign.
+/// Returns the run that a campaign started at `since` follows: the other one's last run until then, else its first. Once found,
+/// it stays the same, however often the other one runs. `None`: the app has no such campaign.
 pub(crate) async fn followed(
     conn: &mut PgConnection,
     app: AppId,
@@ -342,7 +342,7 @@ pub(crate) async fn followed(
     .await
 }
 
-/// What of a campaign is still to come.
+/// Remaining parts of a campaign.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     pub part_at: Option<Timestamp>,
@@ -353,7 +353,7 @@ pub(crate) struct Ahead {
     pub is_moving: bool,
 }
 
-/// What of a locked campaign is still to come.
+/// Returns the remaining parts of a locked campaign.
 pub(crate) async fn ahead(conn: &mut PgConnection, id: CampaignId) -> sqlx::Result<Ahead> {
     sqlx::query_as!(
         Ahead,

@@ -1,5 +1,5 @@
-//! Orders to campaigns, and how their messages follow. An order is a change of the campaign's row; messages that were made already
-//! are turned one after the other, each as the campaign stands at that moment, however many replicas are at it.
+//! Orders to campaigns, and their messages. An order changes the campaign's row. Existing messages are changed one by one to the
+//! current state of the campaign, with any number of concurrent replicas.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -63,7 +63,7 @@ pub(crate) async fn turn(
     Ok(Some(turn))
 }
 
-/// Moves on when tests are decided by as long as the campaign was paused: nobody got anything in that time.
+/// Delays the decisions of tests by the time of the pause, in which no recipient got a message.
 async fn put_off_decisions(
     conn: &mut PgConnection,
     id: CampaignId,
@@ -93,8 +93,8 @@ pub(crate) async fn unsteered(pool: &PgPool, after: CampaignId) -> sqlx::Result<
     .await
 }
 
-/// Pauses, resumes or cancels the messages of a campaign that was turned or has expired: called by the request that turned it, by those
-/// that give the order again, and by maintenance, should that have died. Returns what this process's dispatch has to obey.
+/// Pauses, resumes or cancels the messages of a campaign that was changed or has expired. It is called by the request, by
+/// repeated requests, and by maintenance in case the request died. Returns the stops for this process's dispatch.
 pub(crate) async fn follow_through(pool: &PgPool, id: CampaignId, now: Timestamp) -> sqlx::Result<Vec<Stop>> {
     let turned = sqlx::query!(
         r#"SELECT app AS "app: AppId", state AS "state: State", expired, changed_at FROM campaigns WHERE id = $1 AND unsteered"#,
@@ -147,8 +147,8 @@ async fn look_at(pool: &PgPool, id: CampaignId, end: Uuid) -> sqlx::Result<Looke
     Ok(LookedAt { moving, last })
 }
 
-/// Turns a message as its campaign stands now, which no order changes before that is done: the last order is what all messages end
-/// up with, whoever was at them. None: it is so already, or has ended.
+/// Changes a message to the current state of its campaign, which no order changes before that is done. So all messages get the
+/// state of the last order, whatever call changes them. `None`: it has the state already, or has ended.
 async fn follow(
     pool: &PgPool,
     app: AppId,

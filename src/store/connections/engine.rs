@@ -1,7 +1,7 @@
-//! What runs the database: Postgres alone, or Citus, which keeps parts of some tables on other machines.
+//! Database engine: plain Postgres, or Citus, which keeps parts of some tables on other machines.
 //!
-//! Every connection looks when it is opened, and the whole process goes by what they find: of statements that cost more on plain
-//! Postgres in the form that Citus takes there are two, and those for Citus are right on both.
+//! Each connection checks when it is opened, and the whole process uses the result. Statements that cost more on plain Postgres
+//! in the form for Citus exist in two forms. Those for Citus are right on both.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,9 +31,10 @@ pub(crate) async fn look(connection: &mut PgConnection) -> sqlx::Result<bool> {
 
 /// Sets what a connection to a distributed database needs.
 ///
-/// A generic plan leaves open which shard it is for, and hardly any that does can be made. And a statement for several shards of a machine
-/// goes there by one connection, one after the other: Citus would open up to 16, commit on each of them in two phases, and close
-/// all but one of them again. Writing 500 attempts of all shards takes 27 µs of CPU each by one connection, 470 µs by many.
+/// Prevents generic plans, which do not know their shard, and for which hardly any plan is possible. It also makes a statement
+/// for several shards of a machine use one connection for them, one by one: Citus would open up to 16, commit on each of them in
+/// two phases, and close all except one again. Writing 500 attempts of all shards takes 27 µs of CPU each over one connection,
+/// 470 µs over many.
 pub(super) async fn set(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::raw_sql("SET plan_cache_mode = auto; SET citus.max_adaptive_executor_pool_size = 1")
         .execute(connection)
@@ -41,15 +42,15 @@ pub(super) async fn set(connection: &mut PgConnection) -> sqlx::Result<()> {
         .map(drop)
 }
 
-/// Remembers what a connection found. A process that has met a distributed database goes on as if all were.
+/// Stores the finding of a connection. A process that has met a distributed database treats all as distributed.
 pub(in crate::store) fn remember(is_distributed: bool) {
     if is_distributed && !IS_DISTRIBUTED.swap(true, Ordering::Relaxed) {
         tracing::info!("the database is distributed by Citus");
     }
 }
 
-/// What a walk over all subscriptions does one after the other, each a part of them: everything at once on plain Postgres, where none is
-/// named; shard by shard where these lie apart, so that each statement asks one of them.
+/// Returns the parts of a walk over all subscriptions. On plain Postgres it is one unnamed part. On Citus it is shard by shard,
+/// so that each statement reads one of them.
 pub(crate) fn parts() -> Vec<Option<i16>> {
     if is_distributed() { (0..i16::from(SHARDS)).map(Some).collect() } else { vec![None] }
 }

@@ -19,7 +19,7 @@ pub(crate) enum WrongUrl {
     InQuery,
     #[error("names more than {HOSTS_MAX} hosts")]
     TooMany,
-    /// What is asked of a host is not what this URL is for.
+    /// The requested kind of host does not fit this URL.
     #[error("asks for {WHICH} that it cannot be used with: it takes {allowed}")]
     Which { allowed: &'static str },
 }
@@ -31,7 +31,7 @@ pub(crate) enum For {
 }
 
 impl For {
-    /// The values of `target_session_attrs` that say the same as what is done anyway.
+    /// Returns the values of `target_session_attrs` that do not change the default behaviour.
     fn allowed(self) -> &'static str {
         match self {
             Self::Writing => "read-write, primary, any",
@@ -84,7 +84,7 @@ impl Hosts {
     }
 }
 
-/// What follows the hosts, without the parameter that sqlx does not know.
+/// Returns the part after the hosts, without the parameter that sqlx does not know.
 fn without_which(tail: &str, wanted: For) -> Result<String, WrongUrl> {
     let Some((path, query)) = tail.split_once('?') else { return Ok(tail.to_owned()) };
     let mut kept = Vec::new();

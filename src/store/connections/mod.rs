@@ -1,7 +1,7 @@
-//! How connections to Postgres are opened: with which settings, to which of several hosts, and when those that are open are given up.
+//! Connections to Postgres: their settings, the choice among several hosts, and the end of open ones.
 //!
-//! Settings are SET once a connection is open. Were they start-up parameters, a PgBouncer in between would refuse them, or, told to
-//! ignore them, drop them without a word.
+//! Settings are SET after a connection is opened. As start-up parameters, a PgBouncer in between would refuse them, or, if told
+//! to ignore them, drop them silently.
 
 pub(crate) mod engine;
 pub(crate) mod hosts;
@@ -24,21 +24,21 @@ use primary::Primary;
 /// A transaction that lost its client is ended by Postgres, so that the rows it locked do not stay locked for longer
 /// than a lease.
 const IDLE_IN_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(20);
-/// No statement of ours takes longer unless something is wrong; whoever waited for it has given up by then.
+/// Timeout of statements. No normal statement takes longer, and its caller has given up by then.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long to wait for a connection before saying that there is none.
+/// Timeout of waiting for a connection.
 pub(crate) const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const STANDBY_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a start waits for all connections of a pool.
+/// Time for which a start waits for all connections of a pool.
 const OPEN_WITHIN: Duration = Duration::from_secs(2);
 /// A connection that rested for longer is tried before it is used. Trying each one costs a round trip per transaction.
 const TRUSTED_FOR: Duration = Duration::from_secs(5);
 /// Prepared statements that each connection keeps: more than the program has.
 const STATEMENTS: usize = 400;
-/// What Postgres shows of whose connections they are.
+/// Application name of the connections in Postgres.
 const APPLICATION: &str = "bellwire";
 
-/// What the connections of a pool are opened with.
+/// Settings of a pool's connections.
 #[derive(Clone)]
 pub struct Session {
     options: PgConnectOptions,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl From<PgConnectOptions> for Session {
-    /// With what holds for all statements of ours.
+    /// Returns the common settings of all statements.
     fn from(options: PgConnectOptions) -> Self {
         let settings = vec![
             ("search_path", SCHEMA.to_owned()),
@@ -74,8 +74,8 @@ impl From<PgConnectOptions> for Session {
     }
 }
 
-/// What connections are opened with for the dispatch engine. Its tables fill and empty within seconds, so what the planner believes of
-/// them is always wrong; each of its statements is written for exactly one plan, by index, which is left as the only one.
+/// Returns settings of connections for the dispatch engine. Its tables fill and empty within seconds, so the planner's statistics
+/// are always wrong. Each statement is written for exactly one plan, by index, which these settings leave as the only one.
 pub fn by_index_only(session: impl Into<Session>) -> Session {
     let mut session = session.into();
     let off = ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"];
@@ -90,7 +90,7 @@ impl Session {
         self
     }
 
-    /// To a standby, too: for reading. Whoever finds none reads elsewhere, so nobody waits for long.
+    /// Allows a standby, for reading. A caller without one reads from the primary, so waits are short.
     pub(crate) fn or_standby(mut self) -> Self {
         (self.standby, self.acquire_within) = (true, STANDBY_ACQUIRE_TIMEOUT);
         self
@@ -171,14 +171,14 @@ fn pool_options(session: Session, connections: u32) -> PgPoolOptions {
         })
 }
 
-/// How a pool connects to a host. `extra_float_digits` is left to Postgres, whose default since version 12 is exact, too: PgBouncer
-/// refuses it.
+/// Returns options of a pool's connections to a host. `extra_float_digits` keeps the default of Postgres, which is exact since
+/// version 12, because PgBouncer refuses it.
 fn for_pool(options: PgConnectOptions) -> PgConnectOptions {
     plain(options).statement_cache_capacity(STATEMENTS)
 }
 
-/// How any connection is opened: with no start-up parameter that a PgBouncer does not know. A process that has a name of its own
-/// for its sessions keeps it.
+/// Returns options of any connection, without start-up parameters that a PgBouncer does not know. A process with its own name for
+/// sessions keeps it.
 pub(crate) fn plain(options: PgConnectOptions) -> PgConnectOptions {
     let named = options.get_application_name().is_some_and(|name| name.starts_with(SESSION));
     let options = if named { options } else { options.application_name(APPLICATION) };
@@ -191,21 +191,21 @@ pub(crate) fn slow_after(options: PgConnectOptions, limit: Duration) -> PgConnec
     options.log_slow_statements("warn".parse().expect("a level"), limit)
 }
 
-/// One connection of its own to where a pool has its, opened like those when it is first used: for what must not wait for one of the
-/// pool.
+/// Returns a pool of one connection to the host of another pool, opened at its first use, for statements that must not wait for
+/// the other pool.
 pub(crate) fn alone_beside(pool: &PgPool) -> PgPool {
     pool.options().clone().max_connections(1).connect_lazy_with((*pool.connect_options()).clone())
 }
 
-/// Opens all connections that a pool may have. Otherwise it opens them when it is short of them, which is when everybody
-/// is in a hurry. What cannot be opened soon, since Postgres allows fewer, say, is opened then.
+/// Opens all connections of a pool. Otherwise it opens them when they run short, which is under load. Those that cannot be opened
+/// soon, because Postgres allows fewer for example, are opened then.
 pub(crate) async fn open_all(pool: &PgPool) {
     let connections = (0..pool.options().get_max_connections()).map(|_| pool.acquire());
     drop(tokio::time::timeout(OPEN_WITHIN, futures_util::future::join_all(connections)).await);
 }
 
-/// Tries what a pool has open, one connection after the other, and closes those that lead nowhere any more. A firewall on the way
-/// forgets a connection that says nothing for some minutes, and whoever needs it next would find that out by waiting.
+/// Tests the open connections of a pool one by one, and closes dead ones. A firewall in between drops a connection that is silent
+/// for some minutes, and the next user would notice by waiting.
 pub(crate) async fn try_all(pool: &PgPool) {
     for _ in 0..pool.size() {
         drop(pool.acquire().await); // it is tried because it rested; they come by in turn

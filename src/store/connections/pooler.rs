@@ -1,5 +1,4 @@
-//! What a start finds out before it trusts a database that is not ours: whether a pooler in between keeps sessions together, and
-//! whether commits are confirmed.
+//! Checks of a foreign database at the start: a pooler in between must keep sessions together, and commits must be confirmed.
 
 use std::time::Duration;
 
@@ -12,16 +11,16 @@ use super::tls;
 
 /// A setting of ours that means nothing to Postgres.
 const MARK: &str = "bellwire.session";
-/// What PgBouncer says of a transaction in statement mode.
+/// Text of PgBouncer's error about a transaction in statement mode.
 const STATEMENT_MODE: &str = "statement pooling mode";
 /// Times that a pooler may happen to hand out the right session.
 const TRIES: usize = 3;
-/// How long a pooler may take to hand one out: one that has only one left has it keep together.
+/// Timeout of a second connection of a pooler. One with a single connection keeps it together.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether what is set on a connection holds for it alone and for as long as it lasts. It does not behind a PgBouncer in transaction or
-/// statement mode, which lends a session to one client after another: whose settings, prepared statements and advisory locks then are
-/// anybody's.
+/// Whether settings of a connection apply to it alone and as long as it lasts. They do not with a PgBouncer in transaction or
+/// statement mode, which lends a session to one client after another. Settings, prepared statements and advisory locks then
+/// belong to any client.
 pub(crate) async fn keeps_sessions(options: &PgConnectOptions) -> sqlx::Result<bool> {
     let connect = || async { tls::connect(options).await };
     let mut ours = connect().await?;

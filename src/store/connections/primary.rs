@@ -1,4 +1,4 @@
-//! Which host is the primary, as the rest of the program knows it, and how a host is asked.
+//! Current primary, for the rest of the program, and the query of a host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,20 +29,20 @@ pub(crate) struct Primary(Arc<Inner>);
 struct Inner {
     standing: watch::Sender<Standing>,
     chosen: Mutex<Chosen>,
-    /// Whether hosts are told apart by their timelines, since there are several.
+    /// Whether hosts are distinguished by timeline, because there are several.
     has_timelines: bool,
 }
 
 #[derive(Debug, Default)]
 struct Chosen {
-    /// When it was chosen; none: it is the first.
+    /// Time of the choice. `None`: the first one.
     at: Option<Instant>,
-    /// Its timeline; 0: unknown.
+    /// Timeline of the primary. 0: unknown.
     timeline: u32,
 }
 
 impl Primary {
-    /// One that nobody looks after: it counts as up.
+    /// Returns a primary that is not observed: it counts as up.
     pub(crate) fn unwatched() -> Self {
         Self::new(false)
     }
@@ -62,7 +62,7 @@ impl Primary {
         })
     }
 
-    /// Notes that another one was chosen, or the same one after it was gone: connections of before are not used any more.
+    /// Records that another primary was chosen, or the same one after an absence. Earlier connections are no longer used.
     pub(super) fn chosen(&self, timeline: u32) {
         *self.0.chosen.lock() = Chosen { at: Some(Instant::now()), timeline };
     }
@@ -117,11 +117,11 @@ impl Primary {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Seen {
     pub read_only: bool,
-    /// Its timeline, which each promotion raises; none: it takes no writes, or is the only host.
+    /// Timeline, which each promotion increases. `None`: it accepts no writes, or is the only host.
     pub timeline: Option<u32>,
-    /// What names the cluster and all its copies; none: it is the only host.
+    /// Identifier of the cluster and all its copies. `None`: it is the only host.
     pub system: Option<i64>,
-    /// `synchronous_standby_names`.
+    /// Value of `synchronous_standby_names`.
     pub standbys: String,
     /// Our sessions whose commits wait for a standby, each with when its statement began.
     pub waiting: Vec<String>,
@@ -134,8 +134,8 @@ pub(super) fn timeline_of(wal_file: &str) -> Option<u32> {
 
 /// Asks a host what it is. `connection` is opened if there is none.
 ///
-/// The timeline is that of what is being written: `pg_control_checkpoint()` tells the one before until the first checkpoint after a
-/// promotion, which may take minutes.
+/// Reads the timeline of the current WAL position. `pg_control_checkpoint()` has the previous one until the first checkpoint
+/// after a promotion, which may take minutes.
 pub(super) async fn ask(
     options: &PgConnectOptions,
     connection: &mut Option<PgConnection>,

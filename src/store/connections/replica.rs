@@ -1,8 +1,7 @@
-//! A standby for reading what may lag: lists, charts, searches, exports. Whoever has to read what they have just written asks the
-//! primary.
+//! Standby for reads that may lag: lists, charts, searches, exports. Callers that have to read their own writes use the primary.
 //!
-//! How far it lags is measured by what the primary has written at which time, as it told, so neither by the standby's clock nor by when
-//! it last heard of a commit: one that is cut off lags more and more, one that nothing happens to does not.
+//! The lag is measured by the primary's WAL positions and their times, not by the standby's clock or its last commit. The lag of
+//! a disconnected standby grows, and that of an idle one does not.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,11 +17,11 @@ use super::primary::Primary;
 use super::{Session, connect_lazily, for_pool};
 use crate::metrics::Metrics;
 
-/// How often the primary is asked what it has written, and the standby what it has replayed.
+/// Interval of reading the positions of primary and standby.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-/// Where to read what may lag. Clones share it.
+/// Pool for reads that may lag. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Reads {
     primary: PgPool,
@@ -128,7 +127,7 @@ async fn position(pool: &PgPool) -> sqlx::Result<i64> {
     .await
 }
 
-/// What the primary had written, at which time; the oldest first.
+/// Positions of the primary with their times, the oldest first.
 #[derive(Debug, Default)]
 struct Written(VecDeque<(Instant, i64)>);
 

@@ -1,5 +1,5 @@
-//! TLS handshakes with Postgres that can never succeed: a certificate that rustls does not read, such as the X.509 version 1 that Citus
-//! makes, or no TLS at all.
+//! TLS handshakes with Postgres that cannot succeed: a certificate that rustls does not support, such as the X.509 version 1 of
+//! Citus, or no TLS at all.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! Keeps looking for the primary, and leads the pools to it.
 //!
-//! While there is none, pools are led to nowhere: connecting then fails at once. Led to a host that refuses them, they would wait
-//! between their tries for up to a fifth of the time that they have, two seconds, and find a new primary that much later.
+//! Without a primary, pools point to no host, so that connecting fails at once. Pointing to a host that refuses them, they would
+//! wait between their tries for up to a fifth of their time, two seconds, and find a new primary that much later.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::hosts::{Hosts, name};
 use super::primary::{Primary, Seen, Standing, ask};
 use crate::metrics::Metrics;
 
-/// How often a host is asked while all is well, and while there is no primary.
+/// Interval of queries to a host, with and without a primary.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const SEARCH_EVERY: Duration = Duration::from_millis(100);
-/// How long a host may take to answer: of one that takes longer nothing is known.
+/// Timeout of a host's response. A slower host counts as unknown.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// A commit that waits for a standby for longer is not confirmed until something changes.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(3);
@@ -31,7 +31,7 @@ const NOWHERE: &str = "/nonexistent/no-primary";
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Sight {
     Unasked,
-    /// It did not tell: it took too long, or has no connection left.
+    /// No result: it was too slow, or has no free connection.
     Unknown,
     Down,
     Seen(Seen),
@@ -91,7 +91,8 @@ async fn look(options: &PgConnectOptions, connection: &mut Option<PgConnection>,
     }
 }
 
-/// What a host is that could not be connected to: one that refuses us for a reason of its own may be up for those who are connected.
+/// Returns the state of a host that refused the connection: a refusal with a reason may come from a host that is up for existing
+/// connections.
 fn sight_of(error: &sqlx::Error) -> Sight {
     let is_down = match error {
         sqlx::Error::Database(error) => error.code().is_some_and(|code| code.starts_with("08") || code == "57P03"),
@@ -106,7 +107,7 @@ struct Choice {
     timeline: u32,
 }
 
-/// What has been seen of the cluster so far.
+/// Observations of the cluster so far.
 #[derive(Debug, Default)]
 struct Known {
     /// Of the copies of which cluster the primary is one.
@@ -117,8 +118,8 @@ struct Known {
 /// Chooses among hosts: of those that take writes the one of the highest timeline. `current` stays as long as there is none better, and
 /// while nothing is known of it.
 ///
-/// A primary that comes back although another one was promoted meanwhile has the lower timeline. Two that were promoted from the same
-/// one have the same: then the first to be seen stays.
+/// A primary that returns after another one was promoted has the lower timeline. Two that were promoted from the same one have
+/// equal timelines: then the first one seen stays.
 fn choose(sights: &[Sight], current: Option<Choice>, known: &Known) -> Option<Choice> {
     let writable = sights.iter().enumerate().filter_map(|(host, sight)| match sight {
         Sight::Seen(seen) if !seen.read_only && known.system.is_none_or(|system| seen.system == Some(system)) => {
@@ -142,9 +143,9 @@ struct Decider<'a> {
     metrics: &'a Metrics,
     current: Option<Choice>,
     known: Known,
-    /// Since when each commit has been seen to wait for a standby.
+    /// Start of each commit's wait for a standby.
     waiting: HashMap<String, Instant>,
-    /// What was said last of hosts that are not to be written to.
+    /// Last warning about hosts that must not be written to.
     said: Option<String>,
 }
 
@@ -213,7 +214,7 @@ impl<'a> Decider<'a> {
         }
     }
 
-    /// Says once which hosts take writes although they are not the primary: whatever is written there is lost.
+    /// Warns once about hosts that accept writes although they are not the primary: such writes are lost.
     fn warn_of_others(&mut self, sights: &[Sight]) {
         let chosen = self.current.map(|current| current.host);
         let takes_writes = |sight: &Sight| matches!(sight, Sight::Seen(seen) if !seen.read_only);

@@ -21,7 +21,7 @@ const CHUNK: i64 = 2_000;
 pub(crate) struct Claimed {
     pub id: HookDeliveryId,
     pub lease: Uuid,
-    /// Sealed.
+    /// Sealed body of the request.
     pub body: Vec<u8>,
     pub retries: i32,
 }
@@ -29,8 +29,8 @@ pub(crate) struct Claimed {
 /// For how long a claim holds: longer than waiting for a place and an answer takes.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-/// Claims deliveries of a webhook that are due, the oldest first, under a fresh lease. Whoever crashes with them leaves them to
-/// whoever looks when that has run out.
+/// Claims due deliveries of a webhook, the oldest first, under a fresh lease. After a crash they are claimed again when it
+/// expires.
 pub(crate) async fn claim(
     pool: &PgPool,
     webhook: WebhookId,
@@ -58,7 +58,7 @@ pub(crate) struct Settled {
     pub id: HookDeliveryId,
     pub lease: Uuid,
     pub state: DeliveryState,
-    /// When it is due again, if it is pending still.
+    /// Next due time, if it is still pending.
     pub due_at: Timestamp,
     pub at: Timestamp,
     pub status: Option<u16>,
@@ -121,7 +121,7 @@ pub(crate) struct DeliveryRow {
     pub id: HookDeliveryId,
     pub state: DeliveryState,
     pub events: i32,
-    /// Sealed.
+    /// Sealed body of the request.
     pub body: Option<Vec<u8>>,
     pub attempts: i32,
     pub due_at: Timestamp,
@@ -193,7 +193,7 @@ pub(crate) async fn attempts(pool: &PgPool, id: HookDeliveryId, limit: i64) -> s
     Ok(newest)
 }
 
-/// What waits for receivers of active webhooks.
+/// Requests that wait for receivers of active webhooks.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     pub pending: i64,
@@ -211,7 +211,7 @@ pub(crate) async fn backlog(pool: &PgPool) -> sqlx::Result<Backlog> {
     .await
 }
 
-/// Which failed deliveries to send again.
+/// Failed deliveries to send again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
     One(HookDeliveryId),
@@ -271,8 +271,8 @@ pub(crate) async fn forget(
     Ok(forgotten)
 }
 
-/// Takes a user out of what receivers are still to be told of browsers that were theirs and that they have left, and of what was
-/// packed while they were being erased, from `asked_at` on. Returns how many requests named them.
+/// Removes a user from pending events about browsers that they left, and from those packed during their erasure, from `asked_at`
+/// on. Returns the number of requests that named them.
 pub(crate) async fn forget_user(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -321,7 +321,7 @@ async fn left_browsers(conn: &mut PgConnection, app: AppId) -> sqlx::Result<(Vec
     left_by_users(conn, &keys).await
 }
 
-/// A sealed body in which the events whose data `names` the user do not any more. None: none does.
+/// Returns a sealed body without the events whose data `names` the user. `None`: no event does.
 fn without_user(vault: &Vault, id: Uuid, sealed: &[u8], names: impl Fn(&Value) -> bool) -> Option<Vec<u8>> {
     let opened = vault.open(WEBHOOK_BODY, id, sealed).ok()?;
     let mut events: Vec<Value> = serde_json::from_slice(&opened).ok()?;

@@ -1,5 +1,5 @@
-//! What became of deliveries, noted for webhooks in the transaction that makes it so: only for apps that are told of it. Notes
-//! are only inserted, so nobody waits for anybody.
+//! Results of deliveries, noted for webhooks in the transaction that causes them, only in apps with such webhooks. Notes are only
+//! inserted, so no transaction waits for another.
 
 use sqlx::PgConnection;
 
@@ -9,7 +9,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{MessageId, SubscriptionId};
 
-/// Notes those of these settlements that webhooks are told of. Costs nothing where there are none.
+/// Notes those of these settlements that webhooks receive. Without any, it costs nothing.
 pub(crate) async fn write<'a>(
     conn: &mut PgConnection,
     settlements: impl Iterator<Item = &'a Settlement>,
@@ -38,7 +38,7 @@ pub(crate) async fn write<'a>(
     .map(drop)
 }
 
-/// Notes deliveries that ended without another POST, if webhooks are told of that.
+/// Notes deliveries that ended without another POST, if webhooks receive it.
 pub(crate) async fn write_unsent(
     conn: &mut PgConnection,
     rows: &[Waiting],

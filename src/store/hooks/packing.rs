@@ -1,5 +1,5 @@
-//! What is noted and told, taken out to be packed into deliveries: all in one transaction, so that each event is packed once,
-//! whatever breaks off.
+//! Notes and stream events, packed into deliveries of webhooks in one transaction, so that each event is packed once after any
+//! interruption.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -22,18 +22,18 @@ pub(crate) const STREAM_MAX: i64 = 500;
 const KEPT_MAX: i64 = 5_000;
 
 const CLICKED: i16 = 22;
-/// Those of endings that an attempt's answer is told with.
+/// Endings with a response of an attempt.
 const WITH_ANSWER: std::ops::RangeInclusive<i16> = 2..=7;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Hearer {
     pub id: WebhookId,
     pub app: AppId,
-    /// [`EventType`](bellwire_core::event_type::EventType) names.
+    /// Names from [`EventType`](bellwire_core::event_type::EventType).
     pub events: Vec<String>,
     pub max_events: i32,
     pub heard_from: Timestamp,
-    /// How many deliveries there is room for.
+    /// Number of further deliveries that fit.
     pub room: i64,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Hearer {
 pub(crate) struct Note {
     pub id: EventId,
     pub app: AppId,
-    /// See [`EventType::of_note`](bellwire_core::event_type::EventType::of_note).
+    /// Kind for [`EventType::of_note`](bellwire_core::event_type::EventType::of_note).
     pub kind: i16,
     pub at: Timestamp,
     pub message: MessageId,
@@ -60,12 +60,12 @@ pub(crate) struct NewDelivery {
     pub id: HookDeliveryId,
     pub webhook: WebhookId,
     pub events: usize,
-    /// Sealed.
+    /// Sealed body of the request.
     pub body: Vec<u8>,
     pub subscriptions: Vec<SubscriptionId>,
 }
 
-/// Begins a round, unless somebody else is at it.
+/// Begins a round, unless another process runs one.
 pub(crate) async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'static, Postgres>>> {
     let mut tx = begin_by_index(pool).await?;
     let alone = sqlx::query_scalar!(
@@ -74,7 +74,7 @@ pub(crate) async fn begin(pool: &PgPool) -> sqlx::Result<Option<Transaction<'sta
     Ok(alone.fetch_one(&mut *tx).await?.then_some(tx))
 }
 
-/// Whether anybody is told of anything, or something is noted that nobody is told of any more.
+/// Whether any webhook receives events, or notes exist that no webhook receives any longer.
 pub(crate) async fn any(pool: &PgPool) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM webhooks WHERE state = 'active') OR EXISTS (SELECT FROM webhook_notes) AS "any!""#
@@ -83,7 +83,8 @@ pub(crate) async fn any(pool: &PgPool) -> sqlx::Result<bool> {
     .await
 }
 
-/// All who are told. They stay until the round ends: whoever deletes one meanwhile waits, and what was packed for it goes with it.
+/// Returns all active webhooks, locked until the round ends. A concurrent deletion waits, and then deletes the packed deliveries,
+/// too.
 pub(crate) async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>> {
     sqlx::query_as!(
         Hearer,
@@ -96,8 +97,7 @@ pub(crate) async fn hearers(conn: &mut PgConnection) -> sqlx::Result<Vec<Hearer>
     .await
 }
 
-/// Takes notes out, each with what is to be told of it. Those of messages that are not there any more are forgotten. Returns
-/// how many were taken, too.
+/// Takes notes with the data of their events. Those of deleted messages are dropped. Also returns the number taken.
 pub(crate) async fn take_notes(conn: &mut PgConnection) -> sqlx::Result<(i64, Vec<Note>)> {
     let rows = sqlx::query!(
         r#"
@@ -205,7 +205,7 @@ async fn last_answers(
     Ok(last)
 }
 
-/// Which buttons were clicked; none: the notification itself.
+/// Returns the clicked buttons. `None`: the notification itself.
 async fn clicked_actions(
     conn: &mut PgConnection,
     of: Deliveries,
@@ -234,8 +234,7 @@ pub(crate) struct Told {
     pub data: Value,
 }
 
-/// Takes what the event stream tells of these apps, and moves the cursor. The rows stay for listeners. Returns how many were
-/// taken, too.
+/// Takes the stream events of these apps, and moves the cursor. The rows stay for listeners. Also returns the number taken.
 pub(crate) async fn take_stream(
     pool: &PgPool,
     conn: &mut PgConnection,

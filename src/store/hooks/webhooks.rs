@@ -18,9 +18,9 @@ pub(crate) const WEBHOOKS_MAX: i64 = 10;
 pub(crate) struct Webhook {
     pub id: WebhookId,
     pub name: String,
-    /// Sealed.
+    /// Sealed URL of the receiver.
     pub url: Vec<u8>,
-    /// [`EventType`](bellwire_core::event_type::EventType) names.
+    /// Names from [`EventType`](bellwire_core::event_type::EventType).
     pub events: Vec<String>,
     pub max_events: i32,
     pub policy: Option<Value>,
@@ -36,10 +36,10 @@ pub(crate) struct Webhook {
     /// Deliveries that wait to be replayed.
     pub failed: i64,
     pub created_at: Timestamp,
-    /// [`Who::name`](crate::store::keys::audit::Who::name).
+    /// Name from [`Who::name`](crate::store::keys::audit::Who::name).
     pub created_by: String,
     pub changed_at: Timestamp,
-    /// The same; none: by nobody, or by the server, which disables what fails.
+    /// Name of the last editor. `None`: no one, or the server, which disables failing webhooks.
     pub changed_by: Option<String>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum Added {
 #[derive(Debug)]
 pub(crate) struct Said {
     pub name: String,
-    /// Sealed.
+    /// Sealed URL of the receiver.
     pub url: Vec<u8>,
     pub events: Vec<String>,
     pub heard: Heard,
@@ -61,7 +61,7 @@ pub(crate) struct Said {
     pub policy: Option<Value>,
     /// None: it is active.
     pub disabled_why: Option<DisabledWhy>,
-    /// By whom: [`Who::name`](crate::store::keys::audit::Who::name).
+    /// Caller: [`Who::name`](crate::store::keys::audit::Who::name).
     pub by: String,
 }
 
@@ -101,12 +101,12 @@ pub(crate) async fn add(
     Ok(Added::Done)
 }
 
-/// Whoever changes what an app hears waits for others who do.
+/// Locks an app's webhooks against concurrent changes.
 async fn lock_app(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
     sqlx::query_scalar!("SELECT id FROM apps WHERE id = $1 FOR NO KEY UPDATE", app.0).fetch_one(conn).await.map(drop)
 }
 
-/// Writes down what an app's active webhooks are told of together.
+/// Writes the events of all of an app's active webhooks.
 async fn hear(conn: &mut PgConnection, app: AppId) -> sqlx::Result<()> {
     sqlx::query!(
         "UPDATE apps SET heard = coalesce((SELECT bit_or(heard) FROM webhooks WHERE app = $1 AND state = 'active'), 0)
@@ -143,8 +143,7 @@ pub(crate) async fn find(executor: impl PgExecutor<'_>, app: AppId, id: WebhookI
     Ok(list(executor, app, Some(id)).await?.pop())
 }
 
-/// Says other things of a webhook. Enabled again, it is told of what happens from then on, and its breaker lets a first request
-/// through.
+/// Changes a webhook. Enabled again, it gets events from then on, and its breaker lets a first request through.
 pub(crate) async fn change(
     conn: &mut PgConnection,
     app: AppId,
@@ -189,7 +188,7 @@ pub(crate) async fn remove(conn: &mut PgConnection, app: AppId, id: WebhookId) -
     Ok(Written::by(done.rows_affected()))
 }
 
-/// Gives a webhook another secret. The present one signs beside it until then; one before that does not any more.
+/// Gives a webhook a new secret. The current one signs in addition until then. An earlier one becomes invalid.
 pub(crate) async fn rotate(
     conn: &mut PgConnection,
     app: AppId,
@@ -220,10 +219,10 @@ pub(crate) struct Target {
     pub id: WebhookId,
     pub app: AppId,
     pub max_retries: i16,
-    /// Sealed.
+    /// Sealed URL of the receiver.
     pub url: Vec<u8>,
     pub policy: Option<Value>,
-    /// Sealed.
+    /// Sealed secret for signatures.
     pub secret: Vec<u8>,
     /// Sealed; it signs still.
     pub former_secret: Option<Vec<u8>>,
@@ -255,7 +254,7 @@ pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<Targe
     .await
 }
 
-/// Tells other replicas where a webhook's breaker stands, unless they know something later.
+/// Shares the state of a webhook's breaker with other replicas, unless they have a later one.
 pub(crate) async fn share_breaker(pool: &PgPool, id: WebhookId, breaker: Snapshot) -> sqlx::Result<()> {
     sqlx::query!(
         "UPDATE webhooks SET breaker = $2, open_until = $3, open_ms = $4, breaker_at = $5 WHERE id = $1 AND breaker_at < $5",

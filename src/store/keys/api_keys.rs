@@ -17,27 +17,27 @@ use bellwire_core::clock::{Clock, Timestamp};
 use bellwire_core::id::{ApiKeyId, AppId, TeammateId};
 use bellwire_core::scope::Scope;
 
-/// What every key's secret begins with.
+/// Prefix of each key's secret.
 pub(crate) const PREFIX: &str = "bw_";
 
 /// A row of `api_keys`, without its secret's HMAC.
 #[derive(Debug, Clone)]
 pub struct ApiKey {
-    /// Its id.
+    /// Id of the key.
     pub id: ApiKeyId,
     /// The app it acts for; none for the server's own.
     pub app: Option<AppId>,
     /// The first characters of the secret.
     pub hint: String,
-    /// Its name for people.
+    /// Name of the key for people.
     pub name: String,
-    /// What it may do, by name.
+    /// Scopes of the key by name.
     pub scopes: Vec<String>,
-    /// When it was made.
+    /// Time of the creation.
     pub created_at: Timestamp,
-    /// From when on it is not valid any more.
+    /// Expiry, after which it is invalid.
     pub expires_at: Option<Timestamp>,
-    /// When it was revoked.
+    /// Time of the revocation.
     pub revoked_at: Option<Timestamp>,
     /// Day of the last request, in UTC. None: never used.
     pub last_used_on: Option<NaiveDate>,
@@ -48,7 +48,7 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// The creator.
+    /// Returns the creator of the key.
     pub(crate) fn maker(&self) -> Who {
         let by_key = self.made_by.map(Who::ApiKey);
         by_key.or(self.made_by_teammate.map(Who::Teammate)).unwrap_or(Who::Local)
@@ -70,11 +70,11 @@ pub(crate) struct NewKey<'a> {
     /// With an app, any of [`Scope::OF_APPS`]; without one, one of [`Scope::OF_SERVER`]. The database refuses anything
     /// else.
     pub scopes: &'a [Scope],
-    /// From when on it is not valid any more.
+    /// Expiry, after which it is invalid.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Makes a key at the command line, whose right nobody can revoke meanwhile.
+/// Creates a key at the command line, whose permission cannot be revoked meanwhile.
 pub async fn create(
     pool: &PgPool,
     vault: &Vault,
@@ -91,9 +91,8 @@ pub async fn create(
     made.ok_or(sqlx::Error::RowNotFound)
 }
 
-/// Makes a key: its row and its secret, which is shown now and never again. None: the key of whoever makes it was revoked
-/// meanwhile, or expired, or the teammate is not let in any more. To be called in a transaction, in which others that make or
-/// revoke keys wait.
+/// Creates a key: its row and its secret, which is shown only now. `None`: the creator's key was revoked or expired meanwhile, or
+/// the teammate was suspended. Call it in a transaction that locks out other creations and revocations of keys.
 pub(crate) async fn make(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -149,8 +148,8 @@ pub(crate) async fn make(
     Ok(Some((key, secret)))
 }
 
-/// Keys are made and revoked one after another: whoever revokes a key sees everything that it made, and a key that was
-/// revoked makes nothing any more. Requests that only show a key do not wait.
+/// Locks out other creations and revocations of keys: a revocation sees all keys that the revoked one created, and a revoked key
+/// creates nothing. Requests that only use a key do not wait.
 pub(super) async fn take_turns(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!("LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE").execute(conn).await.map(drop)
 }
@@ -269,9 +268,8 @@ pub(crate) async fn find(pool: &PgPool, app: Option<AppId>, id: ApiKeyId) -> Res
     Ok(first.filter(|key| key.id == id))
 }
 
-/// Revokes a key for good and, unless they are to be kept, the keys that it made, those that these made, and so on, with
-/// the identity keys that any of them made. Returns how many API keys that were; none of them if all were revoked already.
-/// None: the app has no such key.
+/// Revokes a key permanently and, unless they are to be kept, the keys that it created, and so on, with the identity keys of
+/// each. Returns the number of API keys; 0 if all were revoked already. `None`: the app has no such key.
 ///
 /// Each app that loses keys finds that in its log.
 pub async fn revoke(
@@ -316,7 +314,7 @@ pub async fn revoke(
     Ok(Some(revoked.iter().map(|of_app| of_app.n).sum()))
 }
 
-/// Removes the identity keys that a key made, and whatever descends from it.
+/// Deletes the identity keys that a key and its descendants created.
 async fn remove_identity_keys(
     conn: &mut PgConnection,
     id: ApiKeyId,

@@ -1,4 +1,4 @@
-//! Apps: tenants.
+//! Apps: the tenants of a server.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -12,20 +12,20 @@ pub(crate) const WEIGHT_MAX: i16 = 100;
 #[derive(Debug, Clone)]
 pub(crate) struct App {
     pub id: AppId,
-    /// Its short name, unique on this server.
+    /// Short name, unique on this server.
     pub slug: String,
     pub name: String,
     /// Origins that browsers may call from.
     pub origins: Vec<String>,
     pub allow_other_gateways: bool,
-    /// What browsers may do beyond joining and leaving open topics.
+    /// Rights of browsers in addition to joining and leaving open topics.
     pub browsers_may: BrowsersMay,
     /// Maximum of `retries` in QStash's form of policies, and their default: 0 to 1,000.
     pub max_retries: i16,
-    /// How many turns it has where another app has a single one: 1 to [`WEIGHT_MAX`].
+    /// Turns relative to another app with one: 1 to [`WEIGHT_MAX`].
     pub weight: i16,
     pub created_at: Timestamp,
-    /// Since when it is being deleted. Such an app is found by operators only.
+    /// Start of its deletion. Such an app is visible to operators only.
     pub deleting_at: Option<Timestamp>,
 }
 

@@ -1,5 +1,5 @@
-//! The audit log: what people did, with keys, signed in or at the command line. An entry is written in the transaction that does what it tells, so that
-//! neither is there without the other, and is never changed: the database refuses it.
+//! Audit log: actions of people, by key, session or command line. An entry is written in the transaction of its action, so both
+//! exist or neither. It is never changed: the database refuses it.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -15,9 +15,9 @@ use bellwire_core::clock::{Timestamp, first_uuid_of, uuid_of};
 use bellwire_core::id::{ApiKeyId, AppId, EntryId, TeammateId};
 use bellwire_core::named;
 
-/// How the command line is named, which needs no key.
+/// Actor of the command line, which needs no key.
 pub(crate) const LOCAL: &str = "local";
-/// How somebody is named who has not proved who they are.
+/// Actor without proof of identity.
 pub(crate) const NOBODY: &str = "nobody";
 const TEAMMATE: &str = "teammate";
 
@@ -53,7 +53,7 @@ named! {
         VapidKeyExported = "vapid_key.exported",
         /// An app, or its subscriptions, began to be taken out.
         AppExported = "app.exported",
-        /// A file of subscriptions began to be taken in.
+        /// An import of subscriptions began.
         ImportBegun = "import.begun",
         /// A file of subscriptions was taken in to its end.
         ImportFinished = "import.finished",
@@ -87,11 +87,11 @@ named! {
         CampaignCancelled = "campaign.cancelled",
         /// A topic was made.
         TopicCreated = "topic.created",
-        /// Who may join a topic was changed.
+        /// The callers that may join a topic were changed.
         TopicChanged = "topic.changed",
         /// A topic was removed.
         TopicRemoved = "topic.removed",
-        /// A segment was made, or says something else now.
+        /// A segment was created or changed.
         SegmentSet = "segment.set",
         /// A segment was removed.
         SegmentRemoved = "segment.removed",
@@ -141,15 +141,15 @@ named! {
         LaneOpened = "lane.opened",
         /// A lane's breaker was closed.
         LaneClosed = "lane.closed",
-        /// A lane was told to probe.
+        /// A lane was ordered to probe.
         LaneProbed = "lane.probed",
-        /// It was asked that whatever is known of a user be erased: of how many subscriptions.
+        /// The erasure of a user was requested, with the number of subscriptions.
         UserErased = "user.erased",
-        /// Nothing names that user any more. By whom it was asked.
+        /// An erased user is no longer named anywhere. With the caller of the request.
         UserErasureCompleted = "user.erasure_completed",
-        /// What is known of a user was taken out.
+        /// The data of a user were exported.
         UserExported = "user.exported",
-        /// Whatever was known of a subscription's browser was erased.
+        /// All data of a subscription's browser were erased.
         SubscriptionErased = "subscription.erased",
         /// The database was brought back from a backup.
         DatabaseRestored = "database.restored",
@@ -157,9 +157,9 @@ named! {
         MasterKeyRotated = "master_key.rotated",
         /// A seal key was added, under which all that is sealed is sealed anew.
         SealKeyAdded = "seal_key.added",
-        /// It was said what the log shows for a while.
+        /// The log level was set for a while.
         LogLevelSet = "log_level.set",
-        /// It was said that the log shows again what each process was started with.
+        /// The log level was reset to that of each process's start.
         LogLevelReset = "log_level.reset",
         /// An alert was resolved.
         AlertResolved = "alert.resolved",
@@ -171,7 +171,7 @@ named! {
         TeammateReset = "teammate.reset",
         /// A teammate was removed.
         TeammateRemoved = "teammate.removed",
-        /// Somebody whom the OpenID provider knows, and nobody had invited, became a teammate.
+        /// A person whom the OpenID provider knows became a teammate without an invitation.
         TeammateJoined = "teammate.joined",
         /// A teammate's account at the OpenID provider was linked, when they first signed in with it.
         TeammateLinked = "teammate.linked",
@@ -185,18 +185,18 @@ named! {
         PasskeyRenamed = "passkey.renamed",
         /// A teammate removed a passkey.
         PasskeyRemoved = "passkey.removed",
-        /// All passkeys of a teammate were removed by somebody else, and their sessions were ended.
+        /// All passkeys of a teammate were removed by another person, and their sessions were ended.
         PasskeysReset = "passkeys.reset",
-        /// Somebody signed in.
+        /// A person signed in.
         SessionBegun = "session.begun",
-        /// Somebody tried to sign in, or to change a password, and did not know what it takes.
+        /// A sign-in or change of password was refused for lack of proof.
         SessionRefused = "session.refused",
-        /// Somebody signed out, or a session was ended.
+        /// A person signed out, or a session was ended.
         SessionEnded = "session.ended",
     }
 }
 
-/// By what right somebody acts.
+/// Identity of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
     /// With that key of an app.
@@ -246,7 +246,7 @@ impl Who {
     }
 }
 
-/// What a row of that kind of actor calls it.
+/// Returns the name of an actor of that kind in a row.
 fn name_of(kind: &str, actor: Option<Uuid>) -> String {
     match actor {
         None => kind.to_owned(),
@@ -255,33 +255,33 @@ fn name_of(kind: &str, actor: Option<Uuid>) -> String {
     }
 }
 
-/// Who does something, and from where.
+/// Actor, with the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Actor {
-    /// By what right.
+    /// Identity of the actor.
     pub who: Who,
     /// The client's address, if there is one.
     pub address: Option<IpAddr>,
 }
 
 impl Actor {
-    /// Somebody at the command line.
+    /// Actor at the command line.
     pub const LOCAL: Self = Self { who: Who::Local, address: None };
 }
 
-/// Something that somebody does.
+/// Action to write into the log.
 #[derive(Debug, Clone)]
 #[must_use = "it has to be recorded"]
 pub struct Entry {
-    /// By whom.
+    /// Actor of the action.
     pub actor: Actor,
     /// The app it is done to; none: the server.
     pub app: Option<AppId>,
-    /// What.
+    /// Kind of the action.
     pub action: Action,
-    /// To what: a typed id, or a name. Never a secret, nor a user of the app.
+    /// Object of the action: a typed id, or a name. Never a secret, nor a user of the app.
     pub target: String,
-    /// What else is worth knowing, a small JSON object. Never a secret, nor a user of the app.
+    /// Further details, a small JSON object. Never a secret, nor a user of the app.
     pub detail: Value,
 }
 
@@ -291,7 +291,7 @@ impl Entry {
         Self { actor, app, action, target: target.to_string(), detail: json!({}) }
     }
 
-    /// With these details.
+    /// Adds details to the entry.
     pub fn with(self, detail: Value) -> Self {
         Self { detail, ..self }
     }
@@ -348,11 +348,11 @@ pub(crate) async fn repeat(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     Id(Uuid),
-    /// By whoever has no id: [`LOCAL`] or [`NOBODY`].
+    /// Actor without an id: [`LOCAL`] or [`NOBODY`].
     Kind(&'static str),
 }
 
-/// Which entries are wanted: those that fit all of it.
+/// Filter of entries, which match all of it.
 #[derive(Debug, Default)]
 pub(crate) struct Filter {
     pub app: Option<AppId>,
@@ -361,13 +361,13 @@ pub(crate) struct Filter {
     pub target: Option<String>,
     /// At this time or later, to the millisecond.
     pub since: Option<DateTime<Utc>>,
-    /// Before this time.
+    /// End of the time, excluded.
     pub until: Option<DateTime<Utc>>,
 }
 
 #[derive(Debug, FromRow)]
 pub(crate) struct Row {
-    /// Its id, a UUIDv7 of its time.
+    /// Id of the entry, a UUIDv7 of its time.
     pub id: EntryId,
     pub at: Timestamp,
     /// Only what was done to this app.
@@ -376,16 +376,16 @@ pub(crate) struct Row {
     pub actor_kind: String,
     pub actor: Option<Uuid>,
     pub address: Option<String>,
-    /// [`Action::name`].
+    /// Name from [`Action::name`].
     pub action: String,
     pub target: String,
     pub n: i64,
-    /// What else is worth knowing.
+    /// Further details.
     pub detail: Value,
 }
 
 impl Row {
-    /// By whom: the id of an API key or a teammate, `local` or `nobody`.
+    /// Returns the actor: the id of an API key or a teammate, `local` or `nobody`.
     pub(crate) fn actor(&self) -> String {
         name_of(&self.actor_kind, self.actor)
     }
@@ -422,7 +422,7 @@ pub(crate) async fn list(pool: &PgPool, filter: &Filter, page: Keyset) -> sqlx::
     query.build_query_as().persistent(false).fetch_all(pool).await
 }
 
-/// Deletes a chunk of what is older than `cutoff`. Returns how many entries. Only here does a transaction say that it may.
+/// Deletes a chunk of entries older than `cutoff`, and returns their number. Only this function sets the permission to do so.
 pub(crate) async fn clear(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin(pool).await?;
     sqlx::query!("SET LOCAL bellwire.audit_log_retention = 'on'").execute(&mut *tx).await?;

@@ -18,9 +18,9 @@ pub(crate) struct Place {
 /// A row of `acme_certificates` that holds a certificate.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Its row, the same before and after it is renewed.
+    /// Id of the row, the same before and after a renewal.
     pub id: Uuid,
-    /// PEM.
+    /// Chain of certificates in PEM.
     pub chain: String,
     /// Sealed under [`crate::vault::ACME_PRIVATE`] and the row's id.
     pub private_key: Vec<u8>,
@@ -28,7 +28,7 @@ pub(crate) struct Stored {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Until when it is valid; none: there is none.
+    /// End of validity. `None`: no certificate.
     pub not_after: Option<Timestamp>,
     /// Why the last order failed, for people; none: it did not.
     pub failure: Option<String>,
@@ -38,7 +38,7 @@ pub(crate) struct Standing {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lease {
     pub id: Uuid,
-    /// Until when; writes are fenced by it.
+    /// End of the order, which fences writes.
     pub until: Timestamp,
     /// Orders in a row that failed before.
     pub failures: i32,
@@ -46,12 +46,12 @@ pub(crate) struct Lease {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct New<'a> {
-    /// PEM.
+    /// Chain of certificates in PEM.
     pub chain: &'a str,
     /// Sealed under [`crate::vault::ACME_PRIVATE`] and the row's id.
     pub private_key: &'a [u8],
     pub not_after: Timestamp,
-    /// When it is to be ordered anew.
+    /// Time of the next order.
     pub renew_at: Timestamp,
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn present(pool: &PgPool, lease: Lease, digest: &[u8; 32]) -> s
     .map(drop)
 }
 
-/// What the authority is to find at a place, if there is an order.
+/// Returns the response for the authority at a place, if an order exists.
 pub(crate) async fn challenge(pool: &PgPool, place: &Place) -> sqlx::Result<Option<[u8; 32]>> {
     let found = sqlx::query_scalar!(
         "SELECT challenge FROM acme_certificates WHERE directory = $1 AND domain = $2",
@@ -193,7 +193,7 @@ pub(crate) async fn store_account(
     .map(drop)
 }
 
-/// Forgets an account that the authority does not know.
+/// Deletes an account that the authority does not know.
 pub(crate) async fn forget_account(pool: &PgPool, directory: &str) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM acme_accounts WHERE directory = $1", directory).execute(pool).await.map(drop)
 }

@@ -17,14 +17,14 @@ use bellwire_core::clock::Timestamp;
 
 const SEAL: &str = "seal";
 const LOOKUP: &str = "lookup";
-/// How long after it was made a seal key takes over: servers look for it every few seconds, and one that has not heard of it could
-/// not open what others seal.
+/// Time after its creation at which a seal key takes over. Servers look for it every few seconds, and one without it could not
+/// open values that others seal.
 pub const TAKES_OVER_AFTER: Duration = Duration::from_secs(60);
 
 /// Why the vault stays closed. The texts are written for the person who started Bellwire.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A statement failed.
+    /// Error of a statement.
     #[error("the data keys cannot be read: {0}")]
     Sql(#[from] sqlx::Error),
     /// The database has data keys, and there is no master key.
@@ -58,7 +58,7 @@ pub(crate) struct WrappedKey {
     wrapped: Vec<u8>,
 }
 
-/// Octets as text.
+/// Octets written in base64url.
 mod as_base64url {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
@@ -143,7 +143,7 @@ pub struct Added {
     pub seals_from: Timestamp,
 }
 
-/// Adds a seal key within the caller's transaction. It takes over in a while, when all servers have heard of it.
+/// Adds a seal key within the caller's transaction. It takes over later, when all servers know it.
 pub async fn add_seal_key(tx: &mut PgConnection, master: &MasterKey, now: Timestamp) -> Result<Added, Error> {
     let rows = locked_rows(tx).await?;
     rows.iter().try_for_each(|row| row.unwrap(master).map(drop))?;

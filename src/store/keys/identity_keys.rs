@@ -14,11 +14,11 @@ pub(crate) const KEYS_MAX: i64 = 10;
 pub(crate) struct IdentityKey {
     pub id: IdentityKeyId,
     pub name: String,
-    /// `HS256` or `ES256`.
+    /// Algorithm: `HS256` or `ES256`.
     pub algorithm: String,
     /// `jwt` or, with HS256 only, `hmac`.
     pub form: String,
-    /// Sealed; HS256 only.
+    /// Sealed secret, of HS256 only.
     pub secret: Option<Vec<u8>>,
     /// An uncompressed point; ES256 only.
     pub public_key: Option<Vec<u8>>,
@@ -35,8 +35,8 @@ pub(crate) enum Added {
     Revoked,
 }
 
-/// Adds a key. To be called in a transaction, in which others that make or revoke API keys wait, if one of these makes it: whoever
-/// revokes that one sees what it made, and it makes nothing any more.
+/// Adds a key. If an API key creates it, call it in a transaction that locks out other creations and revocations: a revocation
+/// sees all keys that the revoked one created, and a revoked key creates nothing.
 pub(crate) async fn add(conn: &mut PgConnection, app: AppId, key: &IdentityKey) -> sqlx::Result<Added> {
     // Whoever adds another one waits: the number could be exceeded otherwise.
     let app =

@@ -1,4 +1,5 @@
-//! Who may do what: apps, their keys of every kind, teammates with their passkeys and sessions, the keys that seal all of them, the server's certificates, and the log of who did what.
+//! Access: apps, their keys of each kind, teammates with passkeys and sessions, the keys that seal all of them, the server's
+//! certificates, and the audit log.
 
 pub(crate) mod api_keys;
 pub(crate) mod apps;

@@ -10,11 +10,11 @@ use bellwire_core::id::TeammateId;
 pub(crate) struct Account<'a> {
     /// The provider, as its tokens name it: 1 to 2,048 characters.
     pub issuer: &'a str,
-    /// What it calls the account: 1 to 255 characters.
+    /// Name of the account at the provider: 1 to 255 characters.
     pub subject: &'a str,
 }
 
-/// Whose account it is, if it is linked.
+/// Returns the teammate of an account, if it is linked.
 pub(crate) async fn owner(conn: &mut PgConnection, account: Account<'_>) -> sqlx::Result<Option<Standing>> {
     sqlx::query_as!(
         Standing,
@@ -52,8 +52,8 @@ pub(crate) async fn link(
     Ok(done.rows_affected() == 1)
 }
 
-/// Unlinks all accounts of a teammate. False: there is none. What was asked of passkeys after the provider had vouched for them
-/// does not count any more.
+/// Unlinks all accounts of a teammate. Returns false without any. Pending passkey challenges after the provider's sign-in become
+/// invalid.
 pub(crate) async fn unlink(conn: &mut PgConnection, teammate: TeammateId) -> sqlx::Result<bool> {
     sqlx::query!("DELETE FROM passkey_challenges WHERE teammate = $1 AND oidc_issuer IS NOT NULL", teammate.0)
         .execute(&mut *conn)

@@ -15,20 +15,20 @@ const CHUNK: i64 = 10_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Passkey {
     pub id: PasskeyId,
-    /// Its name for its owner, 1 to 64 characters.
+    /// Name for its owner, 1 to 64 characters.
     pub name: String,
-    /// What its authenticator calls it, 1 to 1,023 octets; no other passkey is called so.
+    /// Id from its authenticator, 1 to 1,023 octets, unique among passkeys.
     pub credential_id: Vec<u8>,
     /// A COSE key, at most 2,048 octets.
     pub public_key: Vec<u8>,
     /// The number of a COSE algorithm.
     pub algorithm: i32,
-    /// How many signatures its authenticator had made when it was last used, 32 bits; 0: it does not count.
+    /// Signature counter of its authenticator at its last use, 32 bits. 0: it does not count.
     pub counter: i64,
-    /// How browsers reach its authenticator.
+    /// Transports of its authenticator.
     pub transports: Vec<String>,
     pub created_at: Timestamp,
-    /// When somebody last signed in with it.
+    /// Time of the last sign-in with it.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn lock(
     .await
 }
 
-/// Notes that somebody signed in with a [locked](lock) passkey.
+/// Records a sign-in with a [locked](lock) passkey.
 pub(crate) async fn note_use(conn: &mut PgConnection, id: PasskeyId, counter: u32, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("UPDATE passkeys SET counter = $2, last_used_at = $3 WHERE id = $1", id.0, i64::from(counter), now)
         .execute(conn)
@@ -132,7 +132,7 @@ pub(crate) async fn remove_all(conn: &mut PgConnection, teammate: TeammateId) ->
     Ok(i64::try_from(done.rows_affected()).unwrap_or(i64::MAX))
 }
 
-/// What somebody has shown before they are asked for a passkey.
+/// Proof of a person before the passkey.
 #[derive(Debug)]
 pub(crate) enum FirstFactor {
     Password,
@@ -145,7 +145,7 @@ pub(crate) enum FirstFactor {
 pub(crate) struct ShownAccount {
     /// The provider, as its tokens name it: 1 to 2,048 characters.
     pub issuer: String,
-    /// What it calls the account: 1 to 255 characters.
+    /// Name of the account at the provider: 1 to 255 characters.
     pub subject: String,
 }
 
@@ -216,7 +216,7 @@ pub(crate) async fn put_challenge_to_sign_in(
     .map(drop)
 }
 
-/// Uses up a challenge to add a passkey in that session. False: there is none, or not any more.
+/// Uses a challenge to add a passkey in that session. Returns false if it does not exist or expired.
 pub(crate) async fn take_challenge_to_add(
     conn: &mut PgConnection,
     challenge_mac: &[u8; 32],
@@ -234,8 +234,8 @@ pub(crate) async fn take_challenge_to_add(
     Ok(done.rows_affected() == 1)
 }
 
-/// Uses up a challenge to sign in. Returns who was given it, and what they had shown; none: there is none, or not any more, or its
-/// teammate is not let in.
+/// Uses a challenge to sign in. Returns its teammate and earlier proof. `None`: it does not exist, expired, or its teammate is
+/// suspended.
 pub(crate) async fn take_challenge_to_sign_in(
     pool: &PgPool,
     vault: &Vault,
@@ -266,8 +266,7 @@ pub(crate) async fn take_challenge_to_sign_in(
     Ok(Some((id, shown)))
 }
 
-/// A challenge to sign in that waits for its answer after an OpenID provider has vouched for somebody: whom it was given, and until
-/// when it may be answered. It is not used up.
+/// Returns a pending challenge to sign in after an OpenID provider: its teammate and its expiry. It is not used.
 pub(crate) async fn find_challenge_after_oidc(
     pool: &PgPool,
     challenge_mac: &[u8; 32],
@@ -284,7 +283,7 @@ pub(crate) async fn find_challenge_after_oidc(
     Ok(found.map(|row| (TeammateId(row.teammate), row.expires_at)))
 }
 
-/// Deletes a chunk of the challenges that nobody answered in time. Returns how many.
+/// Deletes a chunk of expired challenges, and returns their number.
 pub(crate) async fn clear_challenges(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let done = sqlx::query!(
         "DELETE FROM passkey_challenges WHERE challenge_mac = ANY (ARRAY(

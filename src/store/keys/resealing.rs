@@ -39,7 +39,7 @@ pub(crate) const SEALED: [Sealed; 9] = [
     Sealed { place: ADDRESS, table: "subscriptions", column: "address" },
 ];
 
-/// How far a walk through a column has come: behind this row. Subscriptions lie in 64 shards.
+/// Position of a walk through a column: after this row. Subscriptions lie in 64 shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     shard: i16,
@@ -50,8 +50,8 @@ impl Place {
     pub(crate) const START: Self = Self { shard: 0, id: Uuid::nil() };
 }
 
-/// Seals a chunk of a column anew. Returns where to go on; none: there is no more. What is changed meanwhile is sealed under the
-/// new key by whoever changes it.
+/// Reseals a chunk of a column. Returns the next position; `None` at the end. Values that change meanwhile are sealed under the
+/// new key by their writers.
 pub(crate) async fn reseal(pool: &PgPool, vault: &Vault, of: Sealed, after: Place) -> sqlx::Result<Option<Place>> {
     let Sealed { place, table, column } = of;
     let (shard, key) = if of.is_sharded() { ("shard", "(shard, id) > ($1, $2)") } else { ("$1::smallint", "id > $2") };
@@ -105,7 +105,7 @@ pub(crate) async fn due(pool: &PgPool, now: Timestamp) -> sqlx::Result<Option<i1
     .await
 }
 
-/// Notes that nothing is sealed under earlier keys any more that is kept for good.
+/// Records that no permanent value is sealed under earlier keys any longer.
 pub(crate) async fn done(pool: &PgPool, number: i16, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("UPDATE data_keys SET resealed_at = $2 WHERE number = $1", number, now).execute(pool).await.map(drop)
 }
@@ -114,7 +114,7 @@ pub(crate) async fn done(pool: &PgPool, number: i16, now: Timestamp) -> sqlx::Re
 pub struct SealKey {
     pub number: i32,
     pub seals_from: Timestamp,
-    /// Since when nothing that is kept for good is sealed under earlier keys; null: something may be, or there is none.
+    /// Time from which no permanent value is sealed under earlier keys. Null: some may be, or no earlier key exists.
     pub resealed_at: Option<Timestamp>,
     /// Values that are sealed under it and kept for good.
     pub sealed: i64,

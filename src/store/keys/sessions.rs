@@ -13,13 +13,13 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ApiKeyId, AppId, SessionId, TeammateId};
 use bellwire_core::role::Grants;
 
-/// How long a row outlives its session.
+/// Time for which a row outlives its session.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 /// Rows that one transaction deletes.
 const CHUNK: i64 = 10_000;
 /// Sessions of one owner that live, at most: the oldest ones make room.
 const LIVE_MAX: i64 = 50;
-/// How often a session's use is written down.
+/// Interval of recording a session's use.
 const SEEN_EVERY: Duration = Duration::from_secs(60);
 
 /// As whom a session acts.
@@ -49,7 +49,7 @@ pub(crate) struct NewSession<'a> {
     /// As whom it acts.
     pub owner: Owner,
     pub began_at: Timestamp,
-    /// When it ends, whatever happens.
+    /// End in any case.
     pub expires_at: Timestamp,
     pub address: Option<IpAddr>,
     /// The browser's `User-Agent`, 1 to 200 characters.
@@ -62,11 +62,11 @@ pub(crate) struct Session {
     /// As whom it acts.
     pub owner: Owner,
     pub began_at: Timestamp,
-    /// When it ends, whatever happens.
+    /// End in any case.
     pub expires_at: Timestamp,
-    /// Its teammate's address; none for a key's.
+    /// Address of its teammate. `None` for a key's session.
     pub email: Option<String>,
-    /// Its teammate's roles; none for a key's.
+    /// Roles of its teammate. Empty for a key's session.
     pub grants: Grants,
 }
 
@@ -74,9 +74,9 @@ pub(crate) struct Session {
 pub(crate) struct Listed {
     pub id: SessionId,
     pub began_at: Timestamp,
-    /// When it was last used, to the minute.
+    /// Time of its last use, to the minute.
     pub seen_at: Timestamp,
-    /// When it ends, whatever happens.
+    /// End in any case.
     pub expires_at: Timestamp,
     pub address: Option<String>,
     pub browser: Option<String>,
@@ -132,7 +132,7 @@ pub(crate) async fn find(pool: &PgPool, id: SessionId, now: Timestamp) -> sqlx::
     }))
 }
 
-/// What the owners of those sessions may do in them that live: their teammates' roles, none for a valid key's.
+/// Reads the permissions of the owners of those live sessions: their teammates' roles, none for a valid key's session.
 pub(crate) async fn standing(
     pool: &PgPool,
     ids: &[SessionId],
@@ -242,8 +242,8 @@ pub(crate) async fn list(
     )
 }
 
-/// Whether the teammate of an e-mail address, if there is one, has signed in from that household, an IPv4 address or an
-/// IPv6 /64, within the last month.
+/// Whether the teammate of an e-mail address has signed in from that household, an IPv4 address or an IPv6 /64, within the last
+/// month.
 pub(crate) async fn knows(pool: &PgPool, email: &str, household: IpAddr) -> sqlx::Result<bool> {
     let network = format!("{household}/{}", if household.is_ipv4() { 32 } else { 64 });
     sqlx::query_scalar!(

@@ -12,26 +12,26 @@ use bellwire_core::role::{Grant, Grants, Role};
 #[derive(Debug, Clone)]
 pub(crate) struct Teammate {
     pub id: TeammateId,
-    /// Their address, in lower case: what they sign in as.
+    /// E-mail address in lower case, for signing in.
     pub email: String,
     pub has_password: bool,
     pub passkeys: i64,
-    /// Until when their one-time link works; none: there is none, or it has been used.
+    /// Expiry of their one-time link. `None`: no link, or a used one.
     pub link_expires_at: Option<Timestamp>,
-    /// Since when they have an account at the OpenID provider that is linked; none: they have none.
+    /// Time at which their account at the OpenID provider was linked. `None`: not linked.
     pub oidc_linked_at: Option<Timestamp>,
     pub created_at: Timestamp,
-    /// Since when they are not let in.
+    /// Start of their suspension.
     pub disabled_at: Option<Timestamp>,
     pub grants: Grants,
 }
 
-/// What is checked when somebody signs in by password.
+/// Values to check a sign-in by password.
 pub(crate) struct Credentials {
     pub id: TeammateId,
     /// A PHC string; none: has no password.
     pub password_hash: Option<String>,
-    /// Since when they are not let in.
+    /// Start of their suspension.
     pub disabled_at: Option<Timestamp>,
 }
 
@@ -116,8 +116,8 @@ pub(crate) async fn add(conn: &mut PgConnection, id: TeammateId, email: &str, no
     Ok(done.rows_affected() == 1)
 }
 
-/// Whether somebody may still change the team: an admin for all apps who is let in. Such changes are made one after another, so
-/// that no two admins remove each other.
+/// Whether a teammate may still change the team: an active admin for all apps. Such changes run one after another, so that no two
+/// admins remove each other.
 pub(crate) async fn may_change_team(conn: &mut PgConnection, id: TeammateId) -> sqlx::Result<bool> {
     sqlx::query_scalar!("SELECT pg_advisory_xact_lock(hashtextextended('bellwire.team', 0))")
         .execute(&mut *conn)
@@ -193,7 +193,7 @@ pub(crate) async fn set_grants(conn: &mut PgConnection, id: TeammateId, grants: 
     .map(drop)
 }
 
-/// Lets a teammate in again (none), or not any more from then on.
+/// Ends a teammate's suspension (`None`), or begins it at a time.
 pub(crate) async fn set_disabled(conn: &mut PgConnection, id: TeammateId, at: Option<Timestamp>) -> sqlx::Result<()> {
     // When that began stays.
     sqlx::query!(
@@ -212,10 +212,10 @@ pub(crate) async fn remove(conn: &mut PgConnection, id: TeammateId) -> sqlx::Res
     sqlx::query!("DELETE FROM teammates WHERE id = $1", id.0).execute(conn).await.map(drop)
 }
 
-/// HMACs by which somebody is known again who was removed.
+/// HMACs that identify a removed person.
 #[derive(Debug)]
 pub(crate) struct Removed {
-    /// Of their address.
+    /// HMAC of their address.
     pub email: [u8; 32],
     /// Of each account at a provider that was linked to them.
     pub accounts: Vec<[u8; 32]>,
@@ -235,7 +235,7 @@ pub(crate) async fn remember_removed(conn: &mut PgConnection, removed: &Removed,
     .map(drop)
 }
 
-/// Whether somebody was removed who had that address, or that account.
+/// Whether a person with that address or that account was removed.
 pub(crate) async fn was_removed(conn: &mut PgConnection, email: &[u8; 32], account: &[u8; 32]) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM removed_teammates WHERE email_mac = $1)
@@ -247,12 +247,12 @@ pub(crate) async fn was_removed(conn: &mut PgConnection, email: &[u8; 32], accou
     .await
 }
 
-/// Forgets that whoever had that address was removed, and which accounts they had.
+/// Deletes the record that a person with that address was removed, and their accounts.
 pub(crate) async fn forget_removed(conn: &mut PgConnection, email: &[u8; 32]) -> sqlx::Result<()> {
     sqlx::query!("DELETE FROM removed_teammates WHERE email_mac = $1", email.as_slice()).execute(conn).await.map(drop)
 }
 
-/// Makes a one-time link work until then; the one before does not any more.
+/// Makes a one-time link valid until a time. The previous one becomes invalid.
 pub(crate) async fn set_link(
     conn: &mut PgConnection,
     id: TeammateId,
@@ -274,7 +274,7 @@ pub(crate) async fn set_link(
     .map(drop)
 }
 
-/// Whose link that is, if it works.
+/// Returns the teammate of a valid link.
 pub(crate) async fn link_of(pool: &PgPool, token_mac: &[u8; 32], now: Timestamp) -> sqlx::Result<Option<TeammateId>> {
     sqlx::query_scalar!(
         r#"SELECT i.teammate AS "teammate: TeammateId" FROM invitations i JOIN teammates t ON t.id = i.teammate
@@ -286,7 +286,7 @@ pub(crate) async fn link_of(pool: &PgPool, token_mac: &[u8; 32], now: Timestamp)
     .await
 }
 
-/// Uses up a link. Returns whose it was; none: it does not work, or not any more.
+/// Uses a link, and returns its teammate. `None`: it is invalid.
 pub(crate) async fn use_link(
     conn: &mut PgConnection,
     token_mac: &[u8; 32],
@@ -303,7 +303,7 @@ pub(crate) async fn use_link(
     .await
 }
 
-/// What to check a password by.
+/// Reads the values to check a password.
 pub(crate) async fn credentials(pool: &PgPool, vault: &Vault, email: &str) -> sqlx::Result<Option<Credentials>> {
     let found = sqlx::query!(
         r#"SELECT id AS "id: TeammateId", password_sealed, disabled_at FROM teammates WHERE email = $1"#,
@@ -314,7 +314,7 @@ pub(crate) async fn credentials(pool: &PgPool, vault: &Vault, email: &str) -> sq
     Ok(Some(Credentials { id: row.id, password_hash, disabled_at: row.disabled_at }))
 }
 
-/// Sets a password's hash, or deletes it. What was asked of passkeys after the password before was shown does not count any more.
+/// Sets a password's hash, or deletes it. Pending passkey challenges after the previous password become invalid.
 pub(crate) async fn set_password(
     conn: &mut PgConnection,
     vault: &Vault,

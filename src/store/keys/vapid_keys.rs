@@ -10,7 +10,7 @@ use bellwire_core::id::{AppId, VapidKeyId};
 use bellwire_core::named;
 
 named! {
-    /// What a key is used for, as stored in `vapid_keys.state`.
+    /// Use of a key, as stored in `vapid_keys.state`.
     #[derive(Default)]
     #[schema(as = VapidKeyRole)]
     pub enum Role {
@@ -26,19 +26,19 @@ named! {
 /// A row of `vapid_keys`, without the private key.
 #[derive(Debug, Clone)]
 pub struct VapidKey {
-    /// Its id.
+    /// Id of the key.
     pub id: VapidKeyId,
     /// The app it belongs to.
     pub app: AppId,
-    /// The uncompressed point: what browsers know as `applicationServerKey`.
+    /// Uncompressed point, the `applicationServerKey` of browsers.
     pub public_key: Vec<u8>,
-    /// The `sub` claim.
+    /// Value of the `sub` claim.
     pub subject: String,
-    /// What it is used for.
+    /// Use of the key.
     pub state: Role,
-    /// When it was made or imported.
+    /// Time of creation or import.
     pub created_at: Timestamp,
-    /// When another one took over.
+    /// Time at which another key replaced it.
     pub retired_at: Option<Timestamp>,
 }
 

@@ -6,13 +6,14 @@ use uuid::Uuid;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::named;
 
-/// Tables whose rows are left out of backups, with all that refer to them. Workers, stops and what listeners are told mean nothing to another cluster; sessions,
-/// challenges and one-time links may have ended or been used since. The missing identity of the cluster shows an unsettled restore.
+/// Tables whose rows are not in backups, with all that refer to them. Workers, stops and events of streams are meaningless to
+/// another cluster. Sessions, challenges and one-time links may have ended or been used since. The missing identity of the
+/// cluster marks an unsettled restore.
 pub(crate) const NOT_BACKED_UP: [&str; 7] =
     ["workers", "lane_limits", "stops", "sessions", "passkey_challenges", "invitations", "cluster_identity"];
 
 named! {
-    /// How a backup was made.
+    /// Kind of a backup.
     pub(crate) enum Kind {
         Dump = "dump",
         Other = "other",
@@ -42,9 +43,9 @@ pub(crate) async fn complete(
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// When the newest whole one was begun; none: there is none.
+    /// Start of the newest complete backup. `None`: none exists.
     pub last_at: Option<Timestamp>,
-    /// When the database was set up; none: it has not been.
+    /// Setup of the database. `None`: not set up yet.
     pub since: Option<Timestamp>,
 }
 

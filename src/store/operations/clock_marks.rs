@@ -15,7 +15,7 @@ use bellwire_core::clock::Timestamp;
 
 /// Clocks of servers differ by less, and looks are less far apart.
 pub(crate) const TOLERATED: TimeDelta = TimeDelta::seconds(5);
-/// How long moving a large backlog may take.
+/// Timeout of shifting a large backlog.
 const SHIFT_WITHIN: Duration = Duration::from_secs(600);
 
 /// Notes the time, or moves what waits if the clock was set back.

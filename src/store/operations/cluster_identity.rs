@@ -1,9 +1,9 @@
 //! Detection of a database that was restored, but not [settled](super::restoring::settle).
 //!
-//! Two states are certain. The row that `bellwire backup` leaves out is missing: `pg_restore` brought a backup back. Or Postgres was
-//! recovered to a target and promoted since the database was last used. A failover raises the timeline, too, but has no target:
-//! a standby with one would not follow its primary. Snapshots of disks, recoveries to the end of the log and other dumps cannot be
-//! told from a failover or an upgrade of Postgres.
+//! Two states are certain. The row that `bellwire backup` leaves out is missing: `pg_restore` restored a backup. Or Postgres was
+//! recovered to a target and promoted since the database was last used. A failover increases the timeline, too, but has no
+//! target: a standby with one would not follow its primary. Snapshots of disks, recoveries to the end of the log and other dumps
+//! cannot be distinguished from a failover or an upgrade of Postgres.
 
 use sqlx::PgConnection;
 
@@ -77,7 +77,7 @@ pub(super) async fn record(conn: &mut PgConnection, now: Timestamp) -> sqlx::Res
     .map(drop)
 }
 
-/// Reads what Postgres says of its cluster, from the log that it writes: the control file has the timeline of before until the first
+/// Reads Postgres's identity of the cluster from its current log: the control file has the previous timeline until the first
 /// checkpoint after a promotion.
 async fn read(conn: &mut PgConnection) -> sqlx::Result<Identity> {
     let may = sqlx::query_scalar!(

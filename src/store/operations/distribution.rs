@@ -13,12 +13,12 @@ use bellwire_core::id::SHARDS;
 
 /// The tables that Citus distributes, each by its column `shard`, so that what belongs to a subscription lies on one machine.
 const DISTRIBUTED: [&str; 4] = ["subscriptions", "topic_members", "attempts", "receipts"];
-/// What they are laid out by, while they are distributed.
+/// Table that determines the layout during the distribution.
 const LAYOUT: &str = "distribution_layout";
 const OLDEST_CITUS: u32 = 12;
-/// How long somebody who still uses the tables is waited for.
+/// Timeout of waiting for other users of the tables.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '20s'";
-/// What notes on plain Postgres how many there are to reach, and could not reach from another machine: see
+/// Triggers that note reachable subscriptions on plain Postgres, and could not do so from another machine: see
 /// [`Difference`](crate::store::audience::audience_counts::Difference).
 const TRIGGERS: [(&str, &str); 5] = [
     ("subscriptions_gained", "subscriptions"),
@@ -31,22 +31,22 @@ const TRIGGERS: [(&str, &str); 5] = [
 /// Why a database cannot be distributed. The texts are written for the person who asked for it.
 #[derive(Debug, thiserror::Error)]
 pub enum DistributionError {
-    /// See there.
+    /// Error of the schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
     /// A statement failed; what it did was rolled back.
     #[error("the database cannot be distributed: {0}")]
     Sql(#[from] sqlx::Error),
-    /// Plain Postgres.
+    /// Plain Postgres without Citus.
     #[error(
         "this Postgres is not one of Citus: install Citus on all machines of the cluster, put it into shared_preload_libraries, and run \
          `CREATE EXTENSION citus` in this database on each"
     )]
     NoCitus,
-    /// Too old.
+    /// Version that is too old.
     #[error("the database runs Citus {version}; Bellwire needs {OLDEST_CITUS} or newer")]
     Old {
-        /// As it says itself.
+        /// Version reported by Citus.
         version: String,
     },
     /// Not where it is done.
@@ -57,7 +57,7 @@ pub enum DistributionError {
     /// Messages are half sent.
     #[error("{messages} messages are half fanned out: let a server finish them, or cancel them, and stop it again")]
     Begun {
-        /// How many.
+        /// Number of messages.
         messages: i64,
     },
     /// Nowhere to distribute to.
@@ -67,18 +67,18 @@ pub enum DistributionError {
     NoMachines,
 }
 
-/// What [`distribute`] found.
+/// Result of [`distribute`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Distribution {
     /// It is distributed now.
     Done,
-    /// It was before.
+    /// It was distributed before.
     Already,
 }
 
-/// Distributes a database whose schema is this program's, with what it holds, over so many physical shards. No worker may be at work on
-/// it: nothing is read or written meanwhile. All or nothing, but for an empty table that the next try makes anew. Of a database that is
-/// distributed it notes in which shards users have browsers, as if nobody had: workers may be at work then.
+/// Distributes a database with this program's schema and its data over this many physical shards. No worker may be running:
+/// nothing is read or written meanwhile. All or nothing, except for an empty table that the next try creates again. If the
+/// database is already distributed, it only notes the shards of users' browsers again, also beside running workers.
 pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distribution, DistributionError> {
     schema::check_schema(options).await?;
     let mut connection = schema::connect_once(options, SCHEMA).await?;
@@ -115,8 +115,9 @@ pub async fn distribute(options: &PgConnectOptions, shards: u8) -> Result<Distri
     Ok(Distribution::Done)
 }
 
-/// Makes an empty table of so many physical shards, with as many logical ones in each, to lay the others out by: Citus cuts the range
-/// of hashes into equal parts, and the 64 hashes of logical shards fall into them at random.
+/// Creates an empty table of this many physical shards, with an equal number of logical ones in each, for the layout of the other
+/// tables. Citus itself cuts the range of hashes into equal parts, and the 64 hashes of logical shards are distributed unevenly
+/// among them.
 async fn lay_out(connection: &mut PgConnection, shards: u8) -> sqlx::Result<()> {
     execute(connection, format!("DROP TABLE IF EXISTS {LAYOUT}")).await?;
     execute(connection, format!("CREATE TABLE {LAYOUT} (shard smallint PRIMARY KEY)")).await?;
@@ -156,7 +157,7 @@ async fn refuse_begun(connection: &mut PgConnection) -> Result<(), DistributionE
     }
 }
 
-/// Ends all sessions of Bellwire's: whoever has one asks as plain Postgres is asked, and finds out when it connects again.
+/// Ends all sessions of Bellwire: they use the statements for plain Postgres, and check again when they reconnect.
 async fn end_sessions(connection: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::query!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -185,7 +186,7 @@ async fn check_cluster(connection: &mut PgConnection) -> Result<(), Distribution
     Ok(())
 }
 
-/// Asks what only Citus knows, which the macros cannot check.
+/// Runs a query that only Citus supports, which the macros cannot check.
 async fn ask(connection: &mut PgConnection, question: &'static str) -> sqlx::Result<bool> {
     sqlx::query_scalar(question).persistent(false).fetch_one(connection).await
 }
@@ -195,20 +196,20 @@ async fn execute(connection: &mut PgConnection, sql: String) -> sqlx::Result<()>
     sqlx::query(AssertSqlSafe(sql)).persistent(false).execute(connection).await.map(drop)
 }
 
-/// What a machine of the cluster holds of the distributed tables.
+/// Part of the distributed tables on one machine of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub(crate) struct Machine {
-    /// Its host and port.
+    /// Host and port.
     pub name: String,
     /// Physical shards of each table.
     pub shards: i64,
     pub octets: i64,
 }
 
-/// How the distributed tables lie on the machines that may hold some.
+/// Layout of the distributed tables on the machines that may have some.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Placement {
-    /// By name.
+    /// Machines by name.
     pub machines: Vec<Machine>,
     /// The largest physical shard's part of all subscriptions, by octets.
     pub fullest: f64,

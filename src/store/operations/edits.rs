@@ -6,8 +6,8 @@ use sqlx::PgConnection;
 
 use bellwire_core::id::AppId;
 
-/// Waits for the turn of whoever changes a thing of that kind, of that app or (none) of the server, over all processes: it lasts as
-/// long as the transaction. False: it took longer than `patience`, and the transaction is of no further use.
+/// Locks out other changes of a resource of that kind, of that app or (`None`) of the server, in all processes, until the
+/// transaction ends. Returns false after `patience`, and the transaction cannot be used further.
 pub(crate) async fn take_turn(
     conn: &mut PgConnection,
     app: Option<AppId>,

@@ -1,5 +1,5 @@
-//! What is taken out of an app: the record of exports, and what they read beside what lists show. Everything is read by ranges of
-//! keys, a page in a statement, so that no export holds a transaction for long.
+//! Exports of an app: their records, and the data that lists do not show. All data are read by ranges of keys, a page in a
+//! statement, so that no export holds a transaction for long.
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
@@ -22,7 +22,7 @@ const KEPT: i64 = 100;
 pub(crate) struct ExportRow {
     pub id: ExportId,
     pub started_at: Timestamp,
-    /// When it last came on.
+    /// Time of its last progress.
     pub changed_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     /// Whether its last line was handed over.
@@ -35,9 +35,9 @@ pub(crate) struct ExportRow {
 pub(crate) struct NewExport<'a> {
     pub id: ExportId,
     pub app: AppId,
-    /// `app` or `subscriptions`.
+    /// Contents: `app` or `subscriptions`.
     pub contents: &'a str,
-    /// `ndjson` or `csv`.
+    /// Format: `ndjson` or `csv`.
     pub format: &'a str,
     pub actor: &'a str,
 }
@@ -110,13 +110,13 @@ pub(crate) struct SubscriptionOut {
     pub vapid_key: Vec<u8>,
     pub user_id: Option<String>,
     pub tags: Vec<String>,
-    /// A JSON object.
+    /// JSON object as text.
     pub attributes: String,
     pub topics: Vec<String>,
     pub locale: Option<String>,
     pub timezone: Option<String>,
     pub expires_at: Option<Timestamp>,
-    /// JSON.
+    /// Policy as JSON.
     pub policy: Option<String>,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
@@ -124,7 +124,7 @@ pub(crate) struct SubscriptionOut {
     pub consent_source: Option<String>,
 }
 
-/// An app's subscriptions with ids above `after` and below `until`, the oldest first, whatever state they are in.
+/// Reads an app's subscriptions in all states with ids above `after` and below `until`, the oldest first.
 pub(crate) async fn subscriptions(
     pool: &PgPool,
     app: AppId,

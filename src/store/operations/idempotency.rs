@@ -18,7 +18,7 @@ pub struct KeyScope<'a> {
     pub caller: Uuid,
     /// App that the path names.
     pub app: Option<AppId>,
-    /// Method and route.
+    /// Method and route of the request.
     pub route: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! What operators want to see in the log for a while.
+//! Temporary log level of operators.
 
 use sqlx::{PgConnection, PgExecutor};
 
@@ -12,7 +12,7 @@ pub(crate) struct Wanted {
     pub until: Timestamp,
 }
 
-/// What is wanted now. None: nothing but what each process was started with.
+/// Reads the current temporary level. `None`: each process uses the one of its start.
 pub(crate) async fn read(executor: impl PgExecutor<'_>, now: Timestamp) -> sqlx::Result<Option<Wanted>> {
     sqlx::query_as!(Wanted, "SELECT filter, set_at, until FROM log_level WHERE until > $1", now)
         .fetch_optional(executor)

@@ -1,5 +1,5 @@
-//! What keeps the database itself in order: its schema, partitions, retention, sweeps, who works on it, how it is set up, its backups, and
-//! the responses to requests with an `Idempotency-Key`.
+//! Operation of the database: schema, partitions, retention, sweeps, workers, setup, backups, and the responses to requests with
+//! an `Idempotency-Key`.
 
 pub(crate) mod backups;
 pub(crate) mod clock_marks;

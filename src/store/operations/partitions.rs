@@ -1,12 +1,12 @@
 //! Daily partitions of the tables that only grow, bounded by message id.
 //!
-//! A message's id is a UUIDv7, which begins with its time, so midnight is an id too, and everything about a message lies
-//! in the partition of the day that it was made. What no partition covers (a message older or newer than the days made
-//! ahead) goes into a default partition: nothing is ever refused for want of one.
+//! A message's id is a UUIDv7, which begins with its time, so midnight is an id, too. All rows of a message lie in the partition
+//! of the day of its creation. Rows outside all partitions (of a message older or newer than the days created ahead) go into a
+//! default partition, so no row is refused for lack of one.
 //!
-//! Every change here keeps everybody else from the table while it lasts, and, what is worse, while it waits: behind a
-//! backup that reads the table for an hour, all deliveries would queue. So a change that does not get its lock at once gives
-//! up ([`is_lock_timeout`](crate::store::is_lock_timeout)), and whoever wanted it tries again much later.
+//! Each change here locks the table, and, which is worse, blocks it while it waits for the lock: behind a backup that reads the
+//! table for an hour, all deliveries would queue. So a change that does not get its lock at once gives up
+//! ([`is_lock_timeout`](crate::store::is_lock_timeout)), and is repeated much later.
 
 use chrono::{Days, NaiveDate};
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
@@ -21,28 +21,27 @@ const TABLES: [&str; 2] = ["attempts", "receipts"];
 const DAYS_BEHIND: u64 = 1;
 /// Days that have partitions after today: how long maintenance may be away before rows go into the default partition.
 const DAYS_AHEAD: u64 = 8;
-/// How many days ahead messages may be for later. Of what lies further ahead than [`DAYS_AHEAD`] a day has partitions if there is
-/// a message of it: only what is cancelled before its time is written down there.
+/// Maximum days ahead of scheduled messages. A day further ahead than [`DAYS_AHEAD`] has partitions only if a message of it
+/// exists: before its time, only cancellations write rows there.
 const DAYS_OF_MESSAGES: u64 = 91;
-/// A default partition with more rows than this is crowded: to move them, or only to look through them, would take longer
-/// than anybody should wait.
+/// Rows from which a default partition is crowded: moving them, or only reading them, would take too long.
 const CROWD: i64 = 10_000;
-/// How many days ahead of today a partition can still be made beside a crowded default partition. Until it is made, rows of
-/// that day are refused, which nobody notices as long as there are none.
+/// Days ahead of today at which a partition can still be created beside a crowded default partition. Until then, rows of that day
+/// are refused, which has no effect while none exist.
 const DAYS_CLEAR: u64 = 2;
-/// Others who change partitions are waited for: that keeps nobody from reading and writing.
+/// Timeout of waiting for other changes of partitions, which blocks no reading and writing.
 const TURN_TIMEOUT: &str = "SET LOCAL lock_timeout = '3s'";
-/// Whoever reads or writes is not waited for any longer than this: everybody else would wait, too.
+/// Timeout of waiting for readers and writers, because all others would wait, too.
 const LOCK_TIMEOUT: &str = "SET LOCAL lock_timeout = '100ms'";
-/// Checking a crowded default partition takes minutes, and keeps nobody from anything.
+/// Timeout of checking a crowded default partition, which takes minutes and blocks nothing.
 const PROOF_TIMEOUT: &str = "SET LOCAL statement_timeout = '1h'";
 
-/// Makes the default partitions and those that are missing of the days around `now`, and of later days that have messages, moving rows of those days out of
-/// the default partition. Returns how many it made. Several processes may do this at once.
+/// Creates the default partitions and the missing ones of the days around `now`, and of later days with messages, moving rows of
+/// those days out of the default partition. Returns the number created. Several processes may do this at once.
 ///
-/// When maintenance was away for so long that the default partition is crowded, the days that it may hold rows of stay in
-/// it for good, and partitions begin with the day after tomorrow, or after the last that it does hold rows of. On Citus, where no rows
-/// are moved, every day stays in it that it holds rows of.
+/// If maintenance was absent for so long that the default partition is crowded, the days of its rows stay in it permanently, and
+/// partitions begin with the day after tomorrow, or after the last day with rows in it. On Citus, where no rows are moved, each
+/// day with rows in it stays.
 pub async fn ensure(pool: &PgPool, now: Timestamp) -> Result<usize, sqlx::Error> {
     let today = now.date_naive();
     let later = days_of_messages(pool, today + Days::new(DAYS_AHEAD + 1)).await?;
@@ -139,9 +138,8 @@ pub async fn clear_defaults(pool: &PgPool, cutoff: Timestamp) -> Result<u64, sql
     Ok(deleted)
 }
 
-/// A partition only grows and is dropped whole, and is read by its key alone: vacuum finds nothing to do in it, and
-/// statistics by every tenth row decide nothing. During a campaign on a young partition both cost Postgres a quarter of
-/// its CPU time.
+/// A partition only grows and is dropped as a whole, and is read by key alone: vacuum has nothing to do there, and statistics by
+/// each tenth row have no effect. During a campaign on a young partition, both cost a quarter of Postgres's CPU time.
 const APPEND_ONLY: &str = "autovacuum_vacuum_insert_threshold = -1, autovacuum_analyze_threshold = 1000000, \
                            autovacuum_analyze_scale_factor = 1";
 
@@ -168,8 +166,8 @@ async fn ensure_days(pool: &PgPool, table: &'static str, days: &[NaiveDate]) -> 
     Ok(made)
 }
 
-/// Makes the partitions of days from `clear` on. A constraint, checked while everybody goes on, proves that the default
-/// partition has no rows of them; otherwise Postgres would look through all of it for each, with everybody locked out.
+/// Creates the partitions of days from `clear` on. A constraint, checked without blocking, proves that the default partition has
+/// no rows of them. Otherwise Postgres would read all of it for each, with the table locked.
 async fn ensure_beside_crowd(
     pool: &PgPool,
     table: &'static str,
@@ -257,7 +255,7 @@ async fn lock_if_missing(
     Ok((!another_was_faster).then_some(tx))
 }
 
-/// Begins a transaction in which nobody else changes the table's partitions, while rows may still be written.
+/// Begins a transaction that locks out other changes of the table's partitions, while rows may still be written.
 async fn lock(pool: &PgPool, table: &str) -> Result<sqlx::PgTransaction<'static>, sqlx::Error> {
     let mut tx = begin_by_index(pool).await?;
     sqlx::query(TURN_TIMEOUT).execute(&mut *tx).await?;

@@ -45,8 +45,8 @@ pub(crate) enum Step {
     Gone,
 }
 
-/// Begins to delete an app: nobody finds it any more, its keys are revoked, and nothing is sent. Returns what this process's
-/// dispatch has to obey. Begun again, it changes nothing.
+/// Begins the deletion of an app: it can no longer be found, its keys are revoked, and nothing is sent. Returns the stops for
+/// this process's dispatch. Repeating it changes nothing.
 pub(crate) async fn begin(conn: &mut PgConnection, app: AppId, flow: Uuid, now: Timestamp) -> sqlx::Result<Flow> {
     sqlx::query!("UPDATE apps SET deleting_at = coalesce(deleting_at, $2) WHERE id = $1", app.0, now)
         .execute(&mut *conn)
@@ -131,7 +131,7 @@ pub(crate) async fn cancel_messages(pool: &PgPool, app: AppId, now: Timestamp) -
     Ok(stops)
 }
 
-/// Cancels a chunk of the deliveries that wait and that nobody holds. Returns how many.
+/// Cancels a chunk of waiting deliveries that are not leased, and returns their number.
 async fn cancel_waiting(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<usize> {
     retrying(|| async move {
         let mut tx = begin_by_index(pool).await?;
@@ -172,8 +172,8 @@ async fn is_moving(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     .await
 }
 
-/// Whether anything is noted of its lanes that is not in the figures over time yet. That is added to its gateway's as long as
-/// the lanes are there to tell which that is, and to its messages' own, which would come back if they were deleted before.
+/// Whether notes of its lanes are not folded into metrics over time yet. They are added to those of the gateway while the lanes
+/// exist, and to those of its messages, which would reappear if they were deleted before.
 async fn is_noted(pool: &PgPool, app: AppId) -> sqlx::Result<bool> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM audience_changes WHERE lane IN (SELECT id FROM lanes WHERE app = $1))
@@ -260,12 +260,12 @@ async fn delete_cap_uses(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// What is known of people whose subscriptions are deleted.
+/// Deletes the engagement of people whose subscriptions are deleted.
 async fn forget_people(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(habits::forget_app(pool, app).await? + user_shards::forget_app(pool, app).await?)
 }
 
-/// Letters, their trail, events, what listeners were told, and answers to idempotent requests.
+/// Deletes letters, their trail, events, stream rows, and responses to idempotent requests.
 async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let letters = delete_of!("dead_letters", app);
@@ -283,8 +283,8 @@ async fn delete_archive(pool: &PgPool, app: AppId) -> sqlx::Result<u64> {
     Ok(deleted)
 }
 
-/// What is left: settings, lanes with what is reported of them, keys and the app itself, whose short name is free again then. Fails if another table
-/// refers to any of them still.
+/// Deletes the remaining rows: settings, lanes with their reports, keys and the app itself, whose short name is then free. Fails
+/// if another table still refers to any of them.
 async fn delete_rest(pool: &PgPool, app: AppId) -> sqlx::Result<()> {
     let mut tx = transactions::begin(pool).await?;
     webhooks::remove_all(&mut tx, app).await?;

@@ -1,4 +1,4 @@
-//! What workers report of their lanes, for people who look: how much they let through at present, and what gateways last said.
+//! Reports of workers about their lanes, for people: current limits, and last errors of gateways.
 
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -18,7 +18,7 @@ pub(crate) struct WordsRow {
     pub detail: Option<String>,
 }
 
-/// Replaces what a worker has told of its limits: all lanes that it has anything to do with.
+/// Replaces the limits reported by a worker, of all lanes that it uses.
 pub(crate) async fn tell_limits(pool: &PgPool, worker: Uuid, limits: &[(LaneId, i32)]) -> sqlx::Result<()> {
     let (lanes, limits): (Vec<LaneId>, Vec<i32>) = limits.iter().copied().unzip();
     // A worker that was taken for dead meanwhile tells with its next heartbeat. An app may have been deleted under it.
@@ -39,7 +39,7 @@ pub(crate) async fn tell_limits(pool: &PgPool, worker: Uuid, limits: &[(LaneId, 
     .map(drop)
 }
 
-/// Tells what gateways last said, one row a lane; what is known of a later time stays.
+/// Writes the last errors of gateways, one row per lane. Later ones stay.
 pub(crate) async fn tell_words(pool: &PgPool, words: &[WordsRow]) -> sqlx::Result<()> {
     let lanes: Vec<LaneId> = words.iter().map(|row| row.lane).collect();
     let at: Vec<Timestamp> = words.iter().map(|row| row.at).collect();
@@ -65,7 +65,7 @@ pub(crate) async fn tell_words(pool: &PgPool, words: &[WordsRow]) -> sqlx::Resul
     .map(drop)
 }
 
-/// How many POSTs all workers that live let be in flight in each of these lanes; lanes that none has to do with are left out.
+/// Returns the concurrent POSTs that all live workers allow in each of these lanes. Unused lanes are left out.
 pub(crate) async fn limits(pool: &PgPool, lanes: &[LaneId], now: Timestamp) -> sqlx::Result<Vec<(LaneId, i64)>> {
     sqlx::query!(
         r#"SELECT lane, sum(concurrency)::bigint AS "concurrency!" FROM lane_limits JOIN workers ON workers.id = worker
@@ -78,7 +78,7 @@ pub(crate) async fn limits(pool: &PgPool, lanes: &[LaneId], now: Timestamp) -> s
     .await
 }
 
-/// What the gateways of these lanes last said, of those of which anything is known.
+/// Returns the last errors of these lanes' gateways, if any.
 pub(crate) async fn last_words(pool: &PgPool, lanes: &[LaneId]) -> sqlx::Result<Vec<WordsRow>> {
     sqlx::query_as!(
         WordsRow,

@@ -1,6 +1,6 @@
-//! What a database that was brought back from a backup has to forget, and what of it has to wait. It is older than the world: what was
-//! in flight when the backup was made has been answered since, what waited may have been sent, and who was cancelled or unsubscribed
-//! then is not so now. So nothing that was pending goes out by itself.
+//! Settlement of a restored database: it deletes outdated rows, and holds back others. The data are older than the world:
+//! deliveries in flight at the backup have been answered since, waiting ones may have been sent, and cancellations and
+//! unsubscriptions since are missing. Therefore no pending delivery is sent by itself.
 
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
@@ -14,20 +14,20 @@ use bellwire_core::id::{AppId, CampaignId, MessageId};
 
 /// The table that is there while a restore is under way: nothing but a restore uses such a database.
 const MARK: &str = "restore_under_way";
-/// What becomes of a schema that a restore replaces, until it has succeeded.
+/// Name of a schema that a restore replaces, until it has succeeded.
 const REPLACED: &str = "bellwire_replaced";
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Origin {
     /// The backup's id; none: it was brought back by other means.
     pub backup: Option<Uuid>,
-    /// From when on what happened is missing.
+    /// Time from which data are missing.
     pub backed_up_at: Timestamp,
-    /// Whether what was pending goes on by itself: nothing was sent since the backup.
+    /// Whether pending deliveries resume by themselves, because nothing was sent since the backup.
     pub resume_pending: bool,
 }
 
-/// What was held back, or went on.
+/// Number of deliveries that were held back, or resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Settled {
     /// Campaigns that were scheduled or sending.
@@ -123,7 +123,7 @@ async fn execute(conn: &mut PgConnection, sql: String) -> sqlx::Result<()> {
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.map(drop)
 }
 
-/// Forgets what must not come back, holds back what was pending, and lets servers in. All of it or nothing; nobody else is at work.
+/// Deletes outdated rows, holds pending deliveries back, and admits servers. All or nothing, without other users of the database.
 pub(crate) async fn settle(conn: &mut PgConnection, origin: Origin, now: Timestamp) -> sqlx::Result<Settled> {
     let mut tx = conn.begin().await?;
     execute(&mut tx, "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0".to_owned())
@@ -172,7 +172,7 @@ async fn forget(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// What workers held is nobody's.
+/// Ends all leases of workers.
 async fn give_back_leases(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<()> {
     sqlx::query!("UPDATE batches SET due_at = $1", now).execute(&mut *conn).await?;
     sqlx::query!("UPDATE queue SET lease = NULL, due_at = $1 WHERE lease IS NOT NULL AND due_at < 'infinity'", now)
@@ -187,7 +187,7 @@ async fn give_back_leases(conn: &mut PgConnection, now: Timestamp) -> sqlx::Resu
     .map(drop)
 }
 
-/// Lets webhooks be told of what was still to be packed, and of nothing twice.
+/// Keeps pending events for webhooks, and prevents repeated ones.
 async fn keep_untold(conn: &mut PgConnection) -> sqlx::Result<()> {
     sqlx::raw_sql(
         "DELETE FROM stream_events e USING webhook_cursor c WHERE (e.xid, e.seq) <= (c.xid, c.seq);
@@ -199,7 +199,7 @@ async fn keep_untold(conn: &mut PgConnection) -> sqlx::Result<()> {
     .map(drop)
 }
 
-/// What is pending. Of a message for later and for whoever comes until then there may be nothing yet.
+/// Counts pending deliveries. A scheduled message to a whole audience may have none yet.
 async fn count(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Settled> {
     sqlx::query_as!(
         Settled,
@@ -262,8 +262,8 @@ async fn hold_back(conn: &mut PgConnection, now: Timestamp) -> sqlx::Result<Sett
     Ok(Settled { campaigns, messages, ..found })
 }
 
-/// Time of the last sign of life in a database that came back by other means: the newest heartbeat of a worker, or, where
-/// `pg_restore` left workers out, the start of the newest backup, which is the one that was restored. `None`: neither is recorded.
+/// Last time of use of a database that was restored by other means: the newest heartbeat of a worker, or, where `pg_restore` left
+/// workers out, the start of the newest backup, which is the restored one. `None`: neither is recorded.
 pub(crate) async fn last_sign(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
     sqlx::query_scalar!("SELECT coalesce((SELECT max(beat_at) FROM workers), (SELECT max(started_at) FROM backups))")
         .fetch_one(conn)
@@ -306,7 +306,8 @@ pub(crate) async fn held(pool: &PgPool, app: Option<AppId>, limit: i64) -> sqlx:
     Ok(rows.fetch_all(pool).await?.into_iter().map(|row| (AppId(row.app), held(&row.kind, row.id))).collect())
 }
 
-/// Forgets what was held back and is not any more, since somebody resumed or cancelled it or it is gone. Returns how many.
+/// Deletes records of deliveries that are no longer held back, because they were resumed, cancelled or deleted. Returns their
+/// number.
 pub(crate) async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     let done = sqlx::query!(
         "DELETE FROM held_back h
@@ -316,7 +317,7 @@ pub(crate) async fn clear(pool: &PgPool) -> sqlx::Result<u64> {
     Ok(done.execute(pool).await?.rows_affected())
 }
 
-/// How much is held back still.
+/// Number of deliveries that are still held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeldCount {
     pub campaigns: i64,
@@ -336,7 +337,7 @@ async fn count_held(conn: &mut PgConnection) -> sqlx::Result<HeldCount> {
 /// The last restore, and what is held back since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Last {
-    /// From when on what happened is missing.
+    /// Time from which data are missing.
     pub backed_up_at: Timestamp,
     pub restored_at: Timestamp,
     pub held: HeldCount,

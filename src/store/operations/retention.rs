@@ -1,5 +1,5 @@
-//! What is past its retention goes, in chunks: each a transaction of some tens of milliseconds, found by an index, that
-//! skips whatever somebody else has locked. They return how many rows they deleted; at 0 there are no more.
+//! Retention deletes expired rows in chunks: each is a transaction of some tens of milliseconds that uses an index and skips
+//! locked rows. The functions return the number of deleted rows; 0 means that none are left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use bellwire_rules::policy::hold::KNOWN_FOR;
 const STOPS_KEPT: Duration = Duration::from_secs(3600);
 const STREAM_EVENTS_KEPT: Duration = Duration::from_secs(24 * 3600);
 const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(48 * 3600);
-/// How long reliability metrics are kept: a day more than the longest that anybody looks back.
+/// Retention of reliability metrics: a day more than the longest period of any reader.
 const RELIABILITY_KEPT: Duration = Duration::from_secs(2 * 86_400);
-/// How long a throttle that nobody asks for is remembered.
+/// Retention of an unused throttle.
 const THROTTLES_KEPT: Duration = Duration::from_secs(3600);
 /// A mass prune is confirmed within an hour, or anew.
 const SUSPECTS_KEPT: Duration = Duration::from_secs(86_400);
@@ -145,8 +145,8 @@ macro_rules! delete_before {
     };
 }
 
-/// Deletes a chunk of what is needed for hours or days: stops, what listeners were told, answers to idempotent requests,
-/// reliability metrics, trips of breakers, holds of subscriptions, suspects of a mass prune, diagnoses.
+/// Deletes a chunk of rows that are needed for hours or days: stops, stream rows, responses to idempotent requests, reliability
+/// metrics, trips of breakers, holds of subscriptions, suspects of a mass prune, diagnoses.
 pub(crate) async fn clear_brief(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let stops = delete_before!("stops", "at", now - STOPS_KEPT);
@@ -230,8 +230,8 @@ macro_rules! delete_of_apps {
     };
 }
 
-/// Deletes a chunk of what the archive keeps no longer: dead letters, their trail and events of before `cutoff`, alerts that were
-/// resolved and erasures that were completed before.
+/// Deletes a chunk of the expired archive: dead letters, their trail and events from before `cutoff`, alerts resolved before it,
+/// and erasures completed before it.
 pub(crate) async fn clear_archive(pool: &PgPool, cutoff: Timestamp) -> sqlx::Result<u64> {
     let first_kept = first_uuid_of(cutoff);
     let letters = delete_of_apps!("dead_letters", "id", first_kept);

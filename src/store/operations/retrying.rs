@@ -2,10 +2,10 @@
 
 use crate::store::connections::engine;
 
-/// Whether an error says that the transaction was undone and would likely succeed the next time: a deadlock or a
-/// serialization failure. On Citus a duplicate, too: a transaction lets go of its locks on the coordinator a moment before all see what it
-/// wrote on other machines. Of one that COPY meets it passes on the words alone, without the code: an endpoint that was registered meanwhile
-/// shows by the name of its index, which ends in the shard's number.
+/// Whether an error means that the transaction was rolled back and would likely succeed next time: a deadlock or a serialization
+/// failure. On Citus also a duplicate: a transaction releases its locks on the coordinator a moment before its rows on other
+/// machines are visible to all. Of a duplicate in COPY, Citus passes on the text alone, without the code: an endpoint that was
+/// registered meanwhile shows by the name of its index, which ends in the shard's number.
 pub(crate) fn is_collision(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     match error.code().as_deref() {

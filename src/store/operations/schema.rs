@@ -18,10 +18,10 @@ use bellwire_postgres::OLDEST_MAJOR;
 
 /// Schema of all tables and functions.
 pub const SCHEMA: &str = "bellwire";
-/// How often a Postgres is asked again that has no connection left.
+/// Interval of queries to a Postgres without a free connection.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// How a migration says that servers of the version before may run beside it, and programs that do not know it may start.
+/// Line of a migration that allows servers of the previous version to run beside it, and programs that do not know it to start.
 const BESIDE: &str = "-- beside: yes";
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
@@ -43,7 +43,7 @@ pub enum SchemaError {
     /// Too old a Postgres.
     #[error("the database runs Postgres {major}; Bellwire needs {OLDEST_MAJOR} or newer")]
     Postgres {
-        /// Major version.
+        /// Number of the major version.
         major: u32,
     },
     /// Migrations are missing, and `--no-migrate` forbids them.
@@ -57,7 +57,7 @@ pub enum SchemaError {
         "the database has migration {version}, which this program does not know: run the newer Bellwire that made it"
     )]
     Foreign {
-        /// First unknown number.
+        /// Number of the first unknown one.
         version: i64,
     },
     /// An applied migration differs from this program's: the database of an unreleased or modified build.
@@ -71,7 +71,7 @@ pub enum SchemaError {
         /// Number of the migration.
         version: i64,
     },
-    /// Workers that know only the schema of before are at work.
+    /// Workers that know only the previous schema are running.
     #[error(
         "{workers} worker(s) of another version are at work on this database, and would send messages twice if it were \
          migrated under them: stop all servers, and try again (one that was killed counts as dead {} s after its last sign of \
@@ -79,16 +79,16 @@ pub enum SchemaError {
         SILENCE.as_secs()
     )]
     InUse {
-        /// Number of workers.
+        /// Number of running workers.
         workers: i64,
     },
     /// Workers are at work on a database that is to be replaced.
     #[error("{workers} worker(s) are at work on this database: stop all servers, and try again")]
     AtWork {
-        /// Number of workers.
+        /// Number of running workers.
         workers: i64,
     },
-    /// Somebody else has a schema of our name.
+    /// Another application has a schema of this name.
     #[error(
         "the schema `{SCHEMA}` holds {table}, which Bellwire did not make: drop or rename it, or use another database"
     )]
@@ -124,18 +124,18 @@ impl From<MigrateError> for SchemaError {
     }
 }
 
-/// What a database holds before anything is changed.
+/// Content of a database before any change.
 #[derive(Debug)]
 pub enum Contents {
-    /// No tables.
+    /// No tables at all.
     Nothing,
-    /// Tables of other applications, of which this is one, and none of ours.
+    /// Tables of other applications, of which this is one, and none of Bellwire.
     Others(String),
     /// Ours, made by these migrations; none if the first one was interrupted.
     Ours(Vec<AppliedMigration>),
 }
 
-/// Looks what a database holds. Refuses a Postgres that is too old, and one where somebody else has [`SCHEMA`].
+/// Inspects a database. Refuses a Postgres that is too old, and one where another application has [`SCHEMA`].
 pub async fn inspect(options: &PgConnectOptions) -> Result<Contents, SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
     if restoring::is_under_way(&mut connection).await? {
@@ -172,12 +172,12 @@ async fn contents(connection: &mut PgConnection) -> Result<Contents, SchemaError
     })
 }
 
-/// What to do while workers are at work that know only the schema of before.
+/// Action while workers run that know only the previous schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Beside {
     /// Refuse: their statements would fail, and what they POSTed would be POSTed again by others.
     Refuse,
-    /// Migrate beside them.
+    /// Migrate while they run.
     Force,
 }
 
@@ -249,12 +249,12 @@ async fn refuse_unknown(connection: &mut PgConnection, applied: &[AppliedMigrati
     }
 }
 
-/// The number of the newest migration that this program knows.
+/// Returns the number of the newest migration that this program knows.
 pub(crate) fn newest() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// Refuses a database on which a worker lives, of whatever version.
+/// Refuses a database with a live worker of any version.
 pub(crate) async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Result<(), SchemaError> {
     let mut connection = connect_once(options, SCHEMA).await?;
     match refuse_beside_workers(&mut connection).await {
@@ -263,7 +263,7 @@ pub(crate) async fn refuse_beside_any_worker(options: &PgConnectOptions) -> Resu
     }
 }
 
-/// Refuses to go on while a worker lives, as the table of workers tells, if there is one yet.
+/// Returns an error while a worker lives, according to the table of workers, if it exists.
 async fn refuse_beside_workers(connection: &mut PgConnection) -> Result<(), SchemaError> {
     let table = format!("{SCHEMA}.workers");
     let there = sqlx::query_scalar!(r#"SELECT to_regclass($1) IS NOT NULL AS "there!""#, table);
@@ -279,8 +279,8 @@ async fn refuse_beside_workers(connection: &mut PgConnection) -> Result<(), Sche
     }
 }
 
-/// Applies all migrations to a database that has none, and refuses one whose schema is not this program's: a command
-/// must not change it under a running server.
+/// Applies all migrations to a database without any, and refuses one with another schema than this program's: a command must not
+/// change it under a running server.
 pub(crate) async fn migrate_new(options: &PgConnectOptions) -> Result<(), SchemaError> {
     match check_schema(options).await {
         Err(SchemaError::Old { missing }) if missing.len() == MIGRATIONS.iter().count() => {
@@ -301,7 +301,7 @@ pub async fn check_schema(options: &PgConnectOptions) -> Result<(), SchemaError>
     if missing.is_empty() { Ok(()) } else { Err(SchemaError::Old { missing }) }
 }
 
-/// Whoever may not make schemas may have been given this one, which `IF NOT EXISTS` would not notice.
+/// Creates the schema. A user without that permission may have been given this one, which `IF NOT EXISTS` would not notice.
 async fn make_schema(connection: &mut PgConnection) -> Result<(), SchemaError> {
     let there = sqlx::query_scalar!(r#"SELECT to_regnamespace($1) IS NOT NULL AS "there!""#, SCHEMA);
     if there.fetch_one(&mut *connection).await? {

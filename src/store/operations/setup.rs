@@ -1,4 +1,4 @@
-//! How the database is set up, and what goes on in it: for checks, which compare it with what Bellwire needs.
+//! Setup and activity of the database, for checks that compare them with Bellwire's needs.
 
 use chrono::TimeDelta;
 use sqlx::{AssertSqlSafe, PgConnection, PgPool};
@@ -59,8 +59,8 @@ pub(crate) enum Holder {
     Slot(String),
 }
 
-/// What has kept dead rows from being cleared for longest, and for how many seconds; a slot does not tell. None: nothing does,
-/// or nothing that this role may see.
+/// Returns the oldest obstacle to clearing dead rows, and its age in seconds, which a slot does not have. `None`: no obstacle, or
+/// none that this role can see.
 pub(crate) async fn oldest_holder(pool: &PgPool) -> sqlx::Result<Option<(Holder, Option<f64>)>> {
     let row = sqlx::query!(
         r#"SELECT kind AS "kind!", pid, name AS "name!", since_s FROM (
@@ -117,7 +117,7 @@ pub(crate) async fn expiring_keys(pool: &PgPool, within: TimeDelta, now: Timesta
     .await
 }
 
-/// A table, and how many of its rows live, as far as Postgres knows.
+/// Table with its number of live rows, according to Postgres.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dead {
     pub table: String,
@@ -149,7 +149,7 @@ impl Expired {
     pub(crate) const MAX: i64 = 1_000;
 }
 
-/// Counts leases that ran out before a time and that nobody has taken over since, among what has been due for longest.
+/// Counts leases that expired before a time without a takeover, among the rows that have been due for longest.
 pub(crate) async fn expired_leases(pool: &PgPool, before: Timestamp) -> sqlx::Result<Expired> {
     sqlx::query_as!(
         Expired,
@@ -193,8 +193,8 @@ pub(crate) async fn rows_changed(pool: &PgPool) -> sqlx::Result<i64> {
     .await
 }
 
-/// Has a Postgres of which we are superuser look for dead rows so often, and write out so often what nobody waits for, such as
-/// heartbeats. It holds for the whole server, and through restarts.
+/// Sets the intervals of autovacuum, and of flushing writes that no caller waits for, such as heartbeats. It requires superuser
+/// rights, applies to the whole server, and survives restarts.
 pub(crate) async fn set_pace(pool: &PgPool, naptime_s: u32, wal_writer_delay_ms: u32) -> sqlx::Result<()> {
     for (name, value) in [("autovacuum_naptime", naptime_s), ("wal_writer_delay", wal_writer_delay_ms)] {
         let set = format!("ALTER SYSTEM SET {name} = {value}");

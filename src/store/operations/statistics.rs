@@ -1,16 +1,15 @@
 //! Statistics of tables that have just begun to grow.
 //!
-//! Hot statements join what they are handed with a table, by index. While Postgres believes that the table has next to no rows, it finds it
-//! cheaper to read all of it and compare each row with everything that was handed over: right for a few rows, and a hundred times the work
-//! once there are thousands. Autovacuum puts that right when its turn comes, with default settings after a minute or more, in which a first
-//! campaign is over.
+//! Hot statements join their parameters with a table, by index. While Postgres assumes that the table has almost no rows, it
+//! prefers reading all of it and comparing each row with all parameters. This is right for a few rows, and a hundred times the
+//! work for thousands. Autovacuum corrects it, with default settings after a minute or more, in which a first campaign is over.
 
 use crate::store::transactions::begin_with;
 use sqlx::{AssertSqlSafe, PgPool};
 
-/// So many rows are enough for every plan to go by index, whatever is handed over.
+/// Rows that are enough for all plans to use an index, with any parameters.
 const SMALL: f32 = 1_000.0;
-/// Somebody else may be analyzing the table, or changing it: then nothing is to be done, or later.
+/// Another session may be analyzing or changing the table. Then nothing is to be done, or later.
 const LOCK_TIMEOUT: &str = "BEGIN; SET LOCAL lock_timeout = '100ms'";
 
 /// Analyzes tables that have outgrown what is known of them; statements under way are planned anew by that. Costs nothing to

@@ -1,4 +1,4 @@
-//! What maintenance puts right, in chunks that each take a fraction of a second. What it clears away is in
+//! Corrections by maintenance, in chunks that each take a fraction of a second. Deletions are in
 //! [`retention`](crate::store::operations::retention).
 
 use std::time::Duration;
@@ -17,17 +17,17 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::fact::Loss;
 use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 
-/// What is left of a paused message so long after it expired is settled here: rows that are never due.
+/// Time after its expiry at which the remaining rows of a paused message, which are never due, are settled here.
 const EXPIRY_GRACE: Duration = Duration::from_secs(60);
-/// For so long after a resume rows may still be parked by a worker that had not heard of it.
+/// Time after a resume in which workers that do not know it yet may still park rows.
 const RESUME_GRACE: Duration = Duration::from_secs(60);
 /// A message cancelled longer ago than it could live leaves nothing behind that is not found by its due time.
 const CANCEL_WATCH: Duration = Duration::from_secs(86_400);
 /// A message's content stays for so long after its last delivery was seen to have ended.
 const CONTENT_GRACE: Duration = Duration::from_secs(300);
 
-/// Messages that were cancelled or resumed and have waiting rows that do not show it yet: those beyond the first chunk,
-/// and those that workers queued or parked while the turn was news to them. Each wants [`crate::store::queue::steering::go_on`].
+/// Returns messages that were cancelled or resumed and have waiting rows in the old state: those beyond the first chunk, and
+/// those that workers queued or parked before they read the change. Each needs [`crate::store::queue::steering::go_on`].
 pub(crate) async fn half_turned(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<MessageId>> {
     let ids = sqlx::query_scalar!(
         r#"
@@ -87,13 +87,12 @@ pub(crate) async fn expire_subscriptions(pool: &PgPool, now: Timestamp) -> sqlx:
     Ok(expired.len() as u64)
 }
 
-/// Looks at a chunk of the messages that still have their content and may not need it any more, and deletes it where
-/// every delivery had ended when maintenance looked before, at least [`CONTENT_GRACE`] ago, and no open dead letter holds on
-/// to it. Returns how many messages it looked at.
+/// Reads a chunk of the messages whose content may no longer be needed, and deletes it if all deliveries had ended at the
+/// previous check, at least [`CONTENT_GRACE`] ago, and no open dead letter needs it. Returns the number of messages read.
 ///
-/// Whatever still needs its content is looked at again after a tenth of its age, or a minute after it expires, or in a day
-/// if dead letters need it: handling them brings the look forward. What is for later is looked at when it would have been if nobody
-/// had asked for a look before. What waits of a message a minute after it expired, because its lane is shut, is settled as expired here.
+/// A message that still needs its content is checked again after a tenth of its age, or a minute after it expires, or in a day if
+/// dead letters need it, whose handling brings the check forward. A scheduled one keeps its regular time if a check was requested
+/// before. Its waiting rows a minute after its expiry, because its lane is closed, are settled as expired here.
 ///
 /// No message is due for another look at the same `now`.
 pub(crate) async fn delete_contents(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
@@ -151,7 +150,7 @@ async fn log_end(pool: &PgPool, app: AppId, id: MessageId, now: Timestamp) -> sq
     Ok(())
 }
 
-/// Settles a chunk of a message's rows that nobody holds as expired. Returns how many.
+/// Settles a chunk of a message's rows that are not leased as expired, and returns their number.
 async fn expire_rows(pool: &PgPool, message: MessageId, now: Timestamp) -> sqlx::Result<usize> {
     let mut tx = begin(pool).await?;
     let rows = take::of_message(&mut tx, message, now).await?;

@@ -1,8 +1,8 @@
-//! What a worker held passes on to the others: when it leaves, or when they found it silent for too long.
+//! Takeover of a worker's deliveries by others: when it leaves, or when they found it silent for too long.
 //!
-//! A lease tells its worker: its last four octets are those of the worker's id ([`lease_of`]). So no table needs a column for it,
-//! and no statement that claims or settles writes one. Whatever is missed here, since somebody had just locked it or its worker's
-//! claim was under way, is due when its lease runs out, as ever.
+//! A lease identifies its worker: its last four octets are those of the worker's id ([`lease_of`]). So no table needs a column
+//! for it, and no statement that claims or settles writes one. Rows that are missed here, because they were locked or just being
+//! claimed, are due when their lease expires, as usual.
 
 use std::time::Duration;
 
@@ -15,16 +15,17 @@ use crate::store::queue::claims::LEASE;
 use crate::store::transactions::begin;
 use bellwire_core::clock::Timestamp;
 
-/// How the sessions of a process that may be ended with its worker are named; its own id follows.
+/// Prefix of the names of sessions of a process that may be ended with its worker. The id of the process follows.
 pub(crate) const SESSION: &str = "bellwire ";
-/// How long to wait for the end of a session.
+/// Timeout of ending a session.
 const END_WITHIN: Duration = Duration::from_millis(200);
 /// A worker whose clock was wrong may have leases that run out later than any should: they are looked for this far ahead.
 const FAR: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Octets of an id before those that tell a worker.
+/// Octets of an id before those that identify a worker.
 const BEFORE_TAG: usize = 12;
 
-/// A fresh id as a lease of a worker. What orders ids within a millisecond stays; what was random tells the worker.
+/// Returns a fresh id as a lease of a worker. The bits that order ids within a millisecond stay, and the random ones identify the
+/// worker.
 pub(crate) fn lease_of(worker: Uuid, fresh: Uuid) -> Uuid {
     let mut octets = fresh.into_bytes();
     octets[BEFORE_TAG..].copy_from_slice(&worker.as_bytes()[BEFORE_TAG..]);
@@ -36,12 +37,12 @@ pub(crate) fn is_lease_of(worker: Uuid, lease: Uuid) -> bool {
     worker.as_bytes()[BEFORE_TAG..] == lease.as_bytes()[BEFORE_TAG..]
 }
 
-/// What became due that a worker held.
+/// Rows of a worker that became due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TakenOver {
-    /// Batches.
+    /// Number of batches.
     pub batches: u64,
-    /// Queue rows.
+    /// Number of queue rows.
     pub rows: u64,
     /// Requests to receivers of webhooks.
     pub requests: u64,
@@ -49,8 +50,8 @@ pub struct TakenOver {
     pub probes: u64,
 }
 
-/// Ends a worker whose count of heartbeats is still `beats`: takes it off the list, ends its process's sessions, and makes due all
-/// that it held. None: it lives after all, or somebody else is at it, or was.
+/// Ends a worker whose count of heartbeats is still `beats`: removes it from the list, ends its process's sessions, and makes all
+/// its rows due. `None`: it lives, or another worker ends it, or has ended it.
 pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp) -> sqlx::Result<Option<TakenOver>> {
     let taken = retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -75,7 +76,7 @@ pub async fn end_silent(pool: &PgPool, worker: Uuid, beats: i64, now: Timestamp)
     Ok(Some(taken))
 }
 
-/// Takes a worker off the list that stops, and makes due what it could not give back.
+/// Removes a stopping worker from the list, and makes its remaining rows due.
 pub(crate) async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;
@@ -90,8 +91,7 @@ pub(crate) async fn leave(pool: &PgPool, worker: Uuid, now: Timestamp) -> sqlx::
     .await
 }
 
-/// Ends what is left of a process at Postgres. Whoever may not end them goes on without: Postgres ends transactions that
-/// rest for long.
+/// Ends the remaining sessions of a process. Without the permission it continues: Postgres ends idle transactions later.
 async fn end_sessions(conn: &mut PgConnection, session: &str) -> sqlx::Result<()> {
     let ended = sqlx::query_scalar!(
         r#"SELECT count(pg_terminate_backend(pid, $2)) AS "n!" FROM pg_stat_activity
@@ -102,7 +102,7 @@ async fn end_sessions(conn: &mut PgConnection, session: &str) -> sqlx::Result<()
     ended.fetch_one(conn).await.map(drop)
 }
 
-/// Makes due all that a worker held. What somebody has locked is being settled, or claimed.
+/// Makes all rows of a worker due. Locked ones are being settled or claimed.
 async fn release(conn: &mut PgConnection, worker: Uuid, now: Timestamp) -> sqlx::Result<TakenOver> {
     let batches = sqlx::query!(
         "UPDATE batches SET due_at = $2 WHERE ctid = ANY (ARRAY(
@@ -134,8 +134,8 @@ async fn release(conn: &mut PgConnection, worker: Uuid, now: Timestamp) -> sqlx:
     Ok(TakenOver { batches, rows, requests, probes })
 }
 
-/// Makes rows due that a worker held, of those whose leases run out before `until`: a skip scan, as that for due lanes, finds the
-/// (lane, tier) that have any at all.
+/// Makes a worker's rows due whose leases expire before `until`. A skip scan, like that for due lanes, finds the (lane, tier)
+/// with any rows.
 async fn release_rows(conn: &mut PgConnection, worker: Uuid, now: Timestamp, until: Timestamp) -> sqlx::Result<u64> {
     let released = sqlx::query!(
         "WITH RECURSIVE

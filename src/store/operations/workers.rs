@@ -1,4 +1,4 @@
-//! What replicas tell each other: who is alive, and what was learned of a gateway.
+//! Shared state of replicas: live workers, and observations about gateways.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use bellwire_rules::policy::hold::Held;
 use bellwire_rules::policy::lane_state::LaneState;
 use bellwire_rules::policy::payload_limit::Learned;
 
-/// A worker that has not been heard of for so long counts for nothing, by the clocks that follow the database's. It is missed
-/// sooner by those who [count](crate::dispatch) its heartbeats.
+/// Time without a heartbeat after which a worker counts as dead, by the clocks that follow the database's. Workers that
+/// [count](crate::dispatch) its heartbeats notice it earlier.
 pub(crate) const SILENCE: Duration = Duration::from_secs(15);
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -30,14 +30,14 @@ pub(crate) async fn is_alone(pool: &PgPool, session: &str) -> sqlx::Result<bool>
     .await
 }
 
-/// Who shares the work, as one worker sees it.
+/// Workers that share the work, as one of them sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Replicas {
-    /// How many live, this one included.
+    /// Number of live workers, this one included.
     pub workers: u32,
-    /// How many of them have a smaller id.
+    /// Number of workers with a smaller id.
     pub rank: u32,
-    /// Whether an older one may not have heard of this one yet, or of its own smaller part.
+    /// Whether an older worker may not know this one yet, or its own smaller share.
     pub newcomer: bool,
 }
 
@@ -45,13 +45,13 @@ impl Replicas {
     pub(crate) const ALONE: Self = Self { workers: 1, rank: 0, newcomer: false };
 }
 
-/// What a worker said of itself, as another one finds it.
+/// State that a worker wrote about itself, as another one reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub id: Uuid,
-    /// When it started, by its clock.
+    /// Start of the worker, by its clock.
     pub started_at: Timestamp,
-    /// When it last said that it lives, by its clock.
+    /// Time of its last heartbeat, by its clock.
     pub beat_at: Timestamp,
     /// Number of its heartbeats.
     pub beats: i64,
@@ -65,7 +65,7 @@ pub(crate) struct Beat {
 }
 
 impl Replicas {
-    /// Who shares the work of a worker with those of its peers that have been heard of lately.
+    /// Returns the workers that share the work of a worker, from its peers with recent heartbeats.
     pub(crate) fn of(worker: Uuid, started_at: Timestamp, peers: &[Peer], now: Timestamp) -> Self {
         let alive = || peers.iter().filter(|peer| peer.beat_at >= now - SILENCE);
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX - 1);

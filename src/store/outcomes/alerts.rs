@@ -1,4 +1,4 @@
-//! Alerts: what somebody has to look at.
+//! Alerts for operators.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -8,8 +8,8 @@ use bellwire_core::id::{AlertId, AppId};
 use bellwire_core::named;
 
 named! {
-    /// What an alert is about, as stored in `alerts.kind`. It is open until somebody resolves it; what happens again before
-    /// that is counted, afterwards it is a new alert.
+    /// Kind of an alert, as stored in `alerts.kind`. An alert is open until an operator resolves it. Repetitions before that are
+    /// counted, and later ones open a new alert.
     #[schema(as = AlertKind)]
     pub enum Kind {
         /// Gateways refuse a VAPID key. Dispatch raises it as it holds the key's lane; its deliveries wait.
@@ -23,14 +23,14 @@ named! {
         Replayed = "replayed",
         /// A reliability metric misses its target. Maintenance raises it, and nothing follows by itself.
         Sli = "sli",
-        /// An app sent far more than its size explains. Maintenance raises it as it holds the app, and it is resolved when somebody
-        /// releases that.
+        /// An app sent far more than its size explains. Maintenance raises it when it holds the app, and releasing the app
+        /// resolves it.
         Runaway = "runaway",
-        /// A webhook was disabled since it failed for days or is gone, or events for it are dropped since too much waits. Whoever sends
-        /// to it, or packs, raises it.
+        /// A webhook was disabled because it failed for days or is gone, or its events are dropped because too many wait. Raised
+        /// by the task that sends to it or packs its events.
         Webhook = "webhook",
-        /// What seals eight payloads at a time computed something else than AWS-LC. The worker that found it seals one at a time since,
-        /// and raises it.
+        /// The accelerator of sealing computed another result than AWS-LC. The worker that found it seals one at a time from then
+        /// on, and raises it.
         Sealing = "sealing",
         /// The proxy that connections leave by has let none through to a push service for a minute. The worker that found it raises
         /// it; deliveries wait.
@@ -43,9 +43,9 @@ named! {
 pub struct Alert<'a> {
     /// The app it concerns; none: the server as a whole.
     pub app: Option<AppId>,
-    /// What it is about.
+    /// Kind of the alert.
     pub kind: Kind,
-    /// Which key, message, lane or reliability metric. There is one open alert for each kind and subject. Never a secret.
+    /// Key, message, lane or reliability metric of the alert. One open alert exists per kind and subject. Never a secret.
     pub subject: &'a str,
     /// For people. Never a secret.
     pub detail: &'a str,
@@ -78,17 +78,17 @@ pub(crate) struct AlertRow {
     pub app: Option<AppId>,
     pub kind: Kind,
     pub subject: String,
-    /// For people.
+    /// Text for people.
     pub detail: String,
-    /// How often it was raised since it was opened.
+    /// Number of occurrences since it was opened.
     pub n: i64,
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     pub resolved_at: Option<Timestamp>,
 }
 
-/// Alerts beyond the one of the page's key, the nearest first, in a list of open ones and then resolved ones, each from the newest. A key that
-/// no alert has is that of an end of the list.
+/// Lists alerts beyond the page's key, the nearest first. The list has the open ones and then the resolved ones, each from the
+/// newest alert. A key that no alert has is that of an end of the list.
 pub(crate) async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertRow>> {
     paged!(
         page,
@@ -105,8 +105,8 @@ pub(crate) async fn list(pool: &PgPool, page: Keyset) -> sqlx::Result<Vec<AlertR
     )
 }
 
-/// Somebody has looked at it: raised again, it is a new one. None: there is no such alert. One that is resolved stays
-/// as it is.
+/// Resolves an alert, so that its next occurrence opens a new one. `None`: the alert does not exist. A resolved one does not
+/// change.
 pub(crate) async fn resolve(
     executor: impl PgExecutor<'_>,
     id: AlertId,

@@ -60,22 +60,22 @@ impl Row<'_> {
         self
     }
 
-    /// A `bytea`.
+    /// Writes a value of type `bytea`.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.field(value)
     }
 
-    /// A `uuid`.
+    /// Writes a value of type `uuid`.
     pub fn uuid(&mut self, value: Uuid) -> &mut Self {
         self.field(value.as_bytes())
     }
 
-    /// A `boolean`.
+    /// Writes a value of type `boolean`.
     pub fn boolean(&mut self, value: bool) -> &mut Self {
         self.field(&[u8::from(value)])
     }
 
-    /// A `smallint`.
+    /// Writes a value of type `smallint`.
     pub fn smallint(&mut self, value: i16) -> &mut Self {
         self.field(&value.to_be_bytes())
     }
@@ -88,7 +88,7 @@ impl Row<'_> {
         }
     }
 
-    /// An `integer`.
+    /// Writes a value of type `integer`.
     pub fn integer(&mut self, value: i32) -> &mut Self {
         self.field(&value.to_be_bytes())
     }
@@ -101,7 +101,7 @@ impl Row<'_> {
         }
     }
 
-    /// A `timestamptz`.
+    /// Writes a value of type `timestamptz`.
     pub fn timestamp(&mut self, value: DateTime<Utc>) -> &mut Self {
         self.field(&(value.timestamp_micros() - POSTGRES_EPOCH_MICROS).to_be_bytes())
     }
@@ -114,7 +114,7 @@ impl Row<'_> {
         }
     }
 
-    /// A `jsonb`.
+    /// Writes a value of type `jsonb`.
     pub fn json(&mut self, value: &Value) -> &mut Self {
         const VERSION: u8 = 1;
         let mut octets = vec![VERSION];
@@ -122,7 +122,7 @@ impl Row<'_> {
         self.field(&octets)
     }
 
-    /// A `text[]`.
+    /// Writes a value of type `text[]`.
     pub fn texts(&mut self, values: &[String]) -> &mut Self {
         const TEXT: i32 = 25;
         let length = |octets: usize| i32::try_from(octets).expect("fields are far below 2 GiB");

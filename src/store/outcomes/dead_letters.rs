@@ -1,7 +1,6 @@
 //! The archive of deliveries that failed: reading it. What is done with dead letters is in [`handling`].
 //!
-//! Statements are put together from the filters that were given and planned anew each time: one plan for all of them
-//! would be a bad one for most.
+//! Statements are built from the given filters and planned each time: a common plan would be bad for most of them.
 
 pub(crate) mod handling;
 pub(crate) mod trail;
@@ -29,22 +28,21 @@ use bellwire_rules::classify::DeadReason;
 pub(crate) const GROUPS_MAX: i64 = 1000;
 
 named! {
-    /// Where a dead letter stands, as stored in `dead_letters.state`.
+    /// State of a dead letter, as stored in `dead_letters.state`.
     #[schema(as = DeadLetterState)]
     pub(crate) enum State {
-        /// To be replayed or discarded. Whatever ends a delivery as dead sets it. Its message's content is kept as long.
+        /// To be replayed or discarded. Set when a delivery ends as dead. The content of its message is kept as long.
         Open = "open",
-        /// Sent again, as or in another message. A replay sets it (`handling`); what becomes of the delivery now is told
-        /// by that message.
+        /// Sent again, in another message. A replay sets it (`handling`). The new message has the result of the delivery.
         Replayed = "replayed",
-        /// Put aside by somebody, or by the erasure of its user. Retention deletes it.
+        /// Discarded by a caller, or by the erasure of its user. Retention deletes it.
         Discarded = "discarded",
         /// Gone or expired: kept for the record, without payload and without a way back, from the beginning.
         Closed = "closed",
     }
 }
 
-/// Which dead letters are meant: those that fit everything that is given.
+/// Filter of dead letters, which match all given members.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -60,24 +58,24 @@ pub(crate) struct Filter {
     /// HTTP status of the last answer.
     #[serde(default, deserialize_with = "status", skip_serializing_if = "Option::is_none")]
     pub status: Option<i16>,
-    /// Where they stand.
+    /// State of the dead letters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub state: Option<State>,
-    /// What was sent.
+    /// Message that was sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageId>,
-    /// To whom.
+    /// Recipient of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscription: Option<SubscriptionId>,
     /// The topic that the message was addressed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// The message's tier.
+    /// Tier of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub tier: Option<Tier>,
-    /// The push service.
+    /// Push service of the recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub gateway: Option<Gateway>,
@@ -178,7 +176,7 @@ fn push_filter(query: &mut QueryBuilder<Postgres>, app: AppId, filter: &Filter) 
 
 #[derive(Debug, Clone, FromRow)]
 pub(crate) struct DeadLetterRow {
-    /// Its id, a UUIDv7 of the time of death.
+    /// Id of the letter, a UUIDv7 of the time of death.
     pub id: DeadLetterId,
     pub state: State,
     pub reason: String,
@@ -186,7 +184,7 @@ pub(crate) struct DeadLetterRow {
     pub status: Option<i16>,
     pub detail: Option<String>,
     pub retries: i32,
-    /// [`Tier::code`].
+    /// Code from [`Tier::code`].
     pub tier: i16,
     pub gateway: Gateway,
     pub message: MessageId,
@@ -215,7 +213,7 @@ pub(crate) async fn list(pool: &PgPool, app: AppId, filter: &Filter, page: Keyse
     Ok(letters)
 }
 
-/// How many attempts there are of the deliveries of these dead letters.
+/// Returns the number of attempts of the deliveries of these dead letters.
 async fn attempts_of(
     pool: &PgPool,
     letters: &[DeadLetterRow],
@@ -238,19 +236,19 @@ async fn attempts_of(
     Ok(counted.into_iter().map(|row| ((row.message, row.subscription), row.n)).collect())
 }
 
-/// What dead letters are counted by.
+/// Property by which dead letters are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum By {
-    /// Why they died.
+    /// Reason of the death.
     Reason,
-    /// The push service.
+    /// Push service of the recipient.
     Gateway,
     /// HTTP status of the last answer; null: there was none.
     Status,
-    /// The message's tier.
+    /// Tier of the message.
     Tier,
-    /// What was sent.
+    /// Message that was sent.
     Message,
     /// The day they died, in UTC.
     Day,
@@ -272,10 +270,10 @@ impl By {
 /// Letters that are alike.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow, Serialize, ToSchema)]
 pub(crate) struct Group {
-    /// What they have in common.
+    /// Value of the property.
     pub key: Option<String>,
     pub count: i64,
-    /// When the newest of them died.
+    /// Time of the latest death.
     pub newest: DateTime<Utc>,
 }
 

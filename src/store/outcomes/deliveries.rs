@@ -16,7 +16,7 @@ pub(crate) struct DeliveryRow {
     /// Attempts that a retry followed, while it waits.
     pub retries: Option<i32>,
     pub held: bool,
-    /// When it is due, while it waits; none: its message is paused.
+    /// Due time while it waits. `None`: its message is paused.
     pub due_at: Option<Timestamp>,
 }
 
@@ -25,9 +25,9 @@ pub(crate) struct AttemptRow {
     pub subscription: SubscriptionId,
     /// 0: the first POST.
     pub attempt: i32,
-    /// When the answer was known.
+    /// Time of the response.
     pub at: Timestamp,
-    /// [`bellwire_core::delivery::Ending::code`].
+    /// Code from [`bellwire_core::delivery::Ending::code`].
     pub ending: i16,
     pub status: Option<i16>,
     /// From the start of the POST to the answer.
@@ -104,7 +104,7 @@ pub(crate) enum Reached {
     NotWaiting,
 }
 
-/// Makes a waiting delivery due now, unless its message is paused. What the policy said stays written.
+/// Makes a waiting delivery due now, unless its message is paused. The planned time of its policy stays stored.
 pub(crate) async fn hurry(
     pool: &PgPool,
     app: AppId,

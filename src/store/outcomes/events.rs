@@ -1,8 +1,8 @@
-//! What webhooks will be told: each event is written in the transaction that makes it so, and what is alike within a
-//! minute is one event with a count, so that a burst of failures is not a burst of calls.
+//! Events of an app: each event is written in the transaction that causes it. Equal events within a minute are one event with a
+//! count, so that a burst of failures is not a burst of calls.
 //!
-//! Rows are shared by everything that fails alike within a minute, so [`record`] comes last in its transaction: it then
-//! holds their locks only while it commits, and waits for nothing that others hold.
+//! All equal failures within a minute share a row, so [`record`] comes last in its transaction. It holds the rows' locks only
+//! during the commit, and waits for no lock of other transactions.
 
 use chrono::{DurationRound as _, TimeDelta};
 use serde::{Deserialize, Serialize};
@@ -17,25 +17,25 @@ use bellwire_core::event_type::EventType;
 use bellwire_core::id::{AppId, DeadLetterId, EventId, LaneId, MessageId, VapidKeyId};
 use bellwire_core::lane::Gateway;
 
-/// What happened. Its shape is stable: members may be added, never changed or taken away.
+/// Content of an event. Its shape is stable: members may be added, but not changed or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", content = "data")]
 pub enum Body {
     /// Deliveries died of the same reason.
     #[serde(rename = "dead_letter.created")]
     DeadLetterCreated {
-        /// Why they died.
+        /// Reason of the deaths.
         reason: String,
         /// The first dead letter of the minute.
         dead_letter: DeadLetterId,
     },
-    /// Subscriptions of one push service and VAPID key do not exist any more.
+    /// Subscriptions of one push service and VAPID key that no longer exist.
     #[serde(rename = "subscription.gone")]
     SubscriptionGone {
         /// Number of the lane.
         #[schema(value_type = i32)]
         lane: LaneId,
-        /// The push service.
+        /// Push service of the subscriptions.
         gateway: Gateway,
         /// The key that they were made with.
         vapid_key: VapidKeyId,
@@ -43,9 +43,9 @@ pub enum Body {
     /// Deliveries of a tier were accepted later than the tier promises.
     #[serde(rename = "sla.missed")]
     SlaMissed {
-        /// The tier.
+        /// Tier of the deliveries.
         tier: Tier,
-        /// What it promises, in seconds from the API's acceptance.
+        /// Required time in seconds from the API's acceptance.
         sla_seconds: u32,
         /// The message that was the first of the minute.
         message: MessageId,
@@ -61,7 +61,7 @@ impl Body {
         }
     }
 
-    /// What tells events of one kind, app and minute apart.
+    /// Returns the part that distinguishes events of one kind, app and minute.
     fn subject(&self) -> String {
         match self {
             Self::DeadLetterCreated { reason, .. } => reason.clone(),
@@ -74,11 +74,11 @@ impl Body {
 /// Something that happened to an app, so many times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// To whom.
+    /// App of the event.
     pub app: AppId,
-    /// What.
+    /// Content of the event.
     pub body: Body,
-    /// How often; at least once.
+    /// Number of occurrences, at least one.
     pub n: i64,
 }
 
@@ -149,9 +149,9 @@ pub(crate) async fn subscriptions_gone(conn: &mut PgConnection, lanes: &[(LaneId
 
 #[derive(Debug, Clone)]
 pub(crate) struct EventRow {
-    /// Its id, a UUIDv7 of its first occurrence.
+    /// Id of the event, a UUIDv7 of its first occurrence.
     pub id: EventId,
-    /// How often it happened within its minute.
+    /// Number of occurrences within its minute.
     pub n: i64,
     pub body: serde_json::Value,
     pub at: Timestamp,

@@ -1,12 +1,12 @@
-//! The ledger of deliveries. Each transition is written here, in one place, together with everything that has to follow from
-//! it: the row of the log, the counts, the dead letter, what is told.
+//! Ledger of deliveries. Each transition is written here, in one place, with all its consequences: the row of the log, the
+//! counts, the dead letter, the events.
 //!
-//! - A delivery *ends* by what its worker says in a [`Settlement`]: [`batch`] and [`rows`] write those, in one statement for
-//!   hundreds of them, and [`consequences`] what an ending does beyond its own row. Whatever ends without another POST is
-//!   [taken out of the queue](take) and [ended there](unsent); [`forged`] is the case in which nobody of ours put it in.
+//! - A delivery *ends* by the [`Settlement`] of its worker. [`batch`] and [`rows`] write settlements, hundreds in one statement,
+//!   and [`consequences`] the effects of an ending beyond its own row. Deliveries that end without another POST are [taken out of
+//!   the queue](take) and [ended there](unsent). [`forged`] ends rows that no worker wrote.
 //! - It is *kept*, for a retry or another turn: [`batch`] and [`rows`] again.
-//! - It is *enqueued* with its message (`queue::sending`, in the statement that stores both), with the next batch of a
-//!   fan-out (`queue::claims`), or by [`enqueue`], whatever else puts it there.
+//! - It is *enqueued* with its message (`queue::sending`, in the statement that stores both), with the next batch of a fan-out
+//!   (`queue::claims`), or by [`enqueue`] in all other cases.
 //!
 //! When what waits is due may change without a transition: claims, leases, holds and pauses only move it.
 

@@ -1,4 +1,4 @@
-//! What became of it: attempts, counts, dead letters, receipts, and what is told to people.
+//! Results of deliveries: attempts, counts, dead letters, receipts, and data for people.
 
 pub(crate) mod alerts;
 pub(crate) mod copy;

@@ -1,5 +1,5 @@
-//! What settlings come to, noted for figures over time: see [`rollups`](super::rollups). Notes are only inserted, so nobody
-//! waits for anybody.
+//! Notes of settlements for metrics over time: see [`rollups`](super::rollups). Notes are only inserted, so no transaction waits
+//! for another.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use bellwire_core::id::{LaneId, MessageId};
 /// leave three rows each.
 pub(crate) const CHARTED_ABOVE: i64 = 100;
 
-/// What settling a delivery tells. A delivery in flight tells it later.
+/// Returns the facts of a settled delivery. A delivery in flight has none yet.
 pub(crate) fn facts(settlement: &Settlement) -> impl Iterator<Item = Fact> + '_ {
     let answers = settlement.attempts().flat_map(|(attempt, ending)| {
         let was_sent = attempt.status.is_some() || attempt.took_ms.is_some();
@@ -35,15 +35,15 @@ pub(crate) fn facts(settlement: &Settlement) -> impl Iterator<Item = Fact> + '_ 
     answers.chain(ended.map(Fact::Ended)).chain(waited).chain(asked)
 }
 
-/// Everything that a batch's settlements tell, as two arrays: facts and how often.
+/// Returns all facts of a batch's settlements as two arrays: facts and counts.
 pub(crate) fn of_batch(settlements: &[Settlement]) -> (Vec<i16>, Vec<i64>) {
     let mut counts = Counts::default();
     settlements.iter().flat_map(facts).for_each(|fact| counts.add(fact));
     counts.stored().unzip()
 }
 
-/// What rows tell: those that tell the same of the same lane, tier and message share a number, so that whoever knows which
-/// rows are settled has only these to count.
+/// Facts of rows. Rows with the same facts of the same lane, tier and message share a number, so that only the numbers of settled
+/// rows have to be counted.
 #[derive(Debug, Default)]
 pub(crate) struct Profiles {
     known: BTreeMap<Profile, i32>,
@@ -70,7 +70,7 @@ impl Profiles {
         *self.known.entry(profile).or_insert(next)
     }
 
-    /// What each number tells.
+    /// Returns the facts of each number.
     pub(crate) fn told(&self) -> Told {
         let mut told = Told::default();
         for ((lane, tier, message, facts), number) in &self.known {

@@ -19,13 +19,13 @@ use bellwire_core::id::{AppId, MessageId, SubscriptionId};
 /// A report of a service worker.
 #[derive(Debug, Clone)]
 pub struct Receipt {
-    /// What was delivered.
+    /// Message of the delivery.
     pub message: MessageId,
-    /// To whom.
+    /// Recipient of the delivery.
     pub subscription: SubscriptionId,
-    /// What happened to it.
+    /// Kind of the report.
     pub kind: ReceiptKind,
-    /// Which button was clicked, at most 200 characters.
+    /// Clicked button, at most 200 characters.
     pub action: Option<String>,
     /// Time of the event, as far as the worker's report gives its age.
     pub at: Timestamp,
@@ -34,21 +34,21 @@ pub struct Receipt {
 #[derive(Debug, Clone)]
 pub(crate) struct ReceiptRow {
     pub subscription: SubscriptionId,
-    /// [`ReceiptKind::code`].
+    /// Code from [`ReceiptKind::code`].
     pub kind: i16,
     pub at: Timestamp,
     pub action: Option<String>,
 }
 
-/// Queue and receipts are found by their keys alone, whatever the planner believes of tables that fill and empty within
-/// seconds: see [`crate::store::by_index_only`].
+/// Start of a transaction. Queue and receipts are read by key, because the planner's statistics are wrong for tables that fill
+/// and empty within seconds: see [`crate::store::by_index_only`].
 const BEGIN: &str = "BEGIN; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; \
                      SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
 
-/// Writes a batch in one transaction: what is new is stored, counted, and acknowledges its delivery; what is known
-/// already changes nothing. A new receipt of a delivery that still waits in the queue (its push arrived, but the gateway's
-/// answer was lost) ends it as accepted; a worker that holds it finds its row gone and writes nothing. The first receipt of
-/// a subscription proves its keys.
+/// Writes a batch in one transaction: new receipts are stored, counted, and acknowledge their deliveries. Known receipts change
+/// nothing. A new receipt of a delivery that still waits in the queue (its push arrived, but the gateway's response was lost)
+/// ends it as accepted. A worker that holds it finds its row gone and writes nothing. The first receipt of a subscription proves
+/// its keys.
 ///
 /// Receipts of messages that an app does not have, or that were accepted before `kept_since`, are dropped.
 pub async fn write(
@@ -101,8 +101,8 @@ struct Counted {
     heard: bool,
 }
 
-/// Locks the counts of the batch's messages, so that of two batches of one message the later sees what the earlier wrote:
-/// only then is it certain which receipt of a delivery is its first. Returns those that are there.
+/// Locks the counts of the batch's messages, so that of two batches of one message the later one sees the rows of the earlier.
+/// Only then the first receipt of a delivery is certain. Returns the existing ones.
 async fn lock_counts(
     conn: &mut PgConnection,
     receipts: &[(AppId, Receipt)],
@@ -193,9 +193,9 @@ async fn insert(
     .await
 }
 
-/// Remembers whose browsers can decrypt: a receipt's token comes in a push. One of a message that is older than the
-/// subscription's keys, or its `since`, proves nothing: it may have been sealed with others. Subscriptions that somebody is
-/// changing are left to their next receipt: this comes last in its transaction and waits for nothing that others hold.
+/// Records the browsers that can decrypt: the token of a receipt arrives in a push. A receipt of a message older than the
+/// subscription's keys, or its `since`, proves nothing, because the message may have been sealed with other keys. Subscriptions
+/// that are being changed wait for their next receipt: this comes last in its transaction and waits for no lock of others.
 async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
     if engine::is_distributed() {
         return citus::prove_keys(conn, batch, now).await;
@@ -261,7 +261,7 @@ pub(crate) async fn of_pairs(
         .collect())
 }
 
-/// Since when receipts are kept.
+/// Returns the time from which receipts are kept.
 pub fn kept_since(now: Timestamp, retention_days: u32) -> Timestamp {
     now - TimeDelta::days(retention_days.into())
 }

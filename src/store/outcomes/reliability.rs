@@ -52,7 +52,7 @@ pub async fn add(
 pub(crate) struct Due {
     /// Deliveries that are due; 10,000 of a lane and tier at most.
     pub deliveries: i64,
-    /// Since when the oldest of them has been due.
+    /// Due time of the oldest of them.
     pub oldest_at: Option<Timestamp>,
 }
 
@@ -123,8 +123,8 @@ pub(crate) async fn read(
     Ok(lanes)
 }
 
-/// Raises an alert for each lane and tier of which a reliability metric is past its line, and returns how many those are. Breaker
-/// trips have to go on for hours: one bad hour is what breakers are for.
+/// Raises an alert for each lane and tier with a reliability metric beyond its alert line, and returns their number. Breaker
+/// trips must last for hours, because breakers exist for single bad hours.
 pub async fn watch(pool: &PgPool, now: Timestamp) -> sqlx::Result<usize> {
     let hour = |ago: u32| (now - reliability::WINDOW * (ago + 1), now - reliability::WINDOW * ago);
     let (from, until) = hour(0);

@@ -14,16 +14,16 @@ use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, LaneId, MessageId};
 use bellwire_core::lane::Gateway;
 
-/// What stands for all messages of a lane.
+/// Id that represents all messages of a lane.
 pub(crate) const EVERY_MESSAGE: MessageId = MessageId(Uuid::nil());
-/// What stands for all lanes of a gateway.
+/// Id that represents all lanes of a gateway.
 const EVERY_LANE: LaneId = LaneId(0);
 /// Notes that are folded in one transaction.
 const CHUNK: i64 = 10_000;
 /// Rows that are read of one step, at most: some seconds.
 pub(crate) const ROWS_MAX: usize = 1_000_000;
 
-/// How long a row of `rollups` is: its number is `rollups.step`.
+/// Length of a row of `rollups`, whose number is in `rollups.step`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Minute = 1,
@@ -34,8 +34,8 @@ pub(crate) enum Step {
 impl Step {
     pub(crate) const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
 
-    /// For how much longer it is kept than is said: the first bucket of a range begins that much before the range at most, and is
-    /// to be whole.
+    /// Additional time for which it is kept. The first bucket of a range begins at most this long before the range, and must be
+    /// complete.
     pub(crate) fn slack(self) -> Duration {
         match self {
             Step::Minute => Duration::from_secs(3_600),
@@ -43,7 +43,7 @@ impl Step {
         }
     }
 
-    /// Its length in seconds.
+    /// Returns its length in seconds.
     pub(crate) fn seconds(self) -> i64 {
         match self {
             Step::Minute => 60,
@@ -53,19 +53,19 @@ impl Step {
     }
 }
 
-/// How long figures over time are kept.
+/// Retention of metrics over time.
 #[derive(Debug, Clone, Copy)]
 pub struct MetricsKept {
-    /// By the minute.
+    /// Retention of minutes.
     pub minutes: Duration,
-    /// By the hour.
+    /// Retention of hours.
     pub hours: Duration,
-    /// By the day.
+    /// Retention of days.
     pub days: Duration,
 }
 
 impl MetricsKept {
-    /// As long as a server does that nobody told otherwise.
+    /// Default retention of a server.
     pub const DEFAULT: Self = Self {
         minutes: Duration::from_secs(2 * 86_400),
         hours: Duration::from_secs(90 * 86_400),
@@ -81,9 +81,9 @@ impl MetricsKept {
     }
 }
 
-/// Adds a chunk of notes to the minutes, hours and days that they belong to, all in one transaction: a note counts once,
-/// whatever breaks off. Returns whether the chunk was full, so that there may be more than what comes in all the time. One at a
-/// time: whoever meets another leaves it to that one, so that nobody waits for anybody's rows.
+/// Adds a chunk of notes to their minutes, hours and days in one transaction, so that a note counts once after any interruption.
+/// Returns whether the chunk was full, so that more notes may wait. Only one call runs at a time. A concurrent call returns at
+/// once, so that it waits for no rows.
 pub async fn fold(pool: &PgPool) -> sqlx::Result<bool> {
     let mut tx = begin(pool).await?;
     let alone =
@@ -184,32 +184,32 @@ pub(crate) struct Wanted {
 /// Rows of one step within a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// How long each is.
+    /// Length of each row.
     pub step: Step,
-    /// When the first of them begins.
+    /// Start of the first row.
     pub from: Timestamp,
     /// Before when the last of them begins.
     pub until: Timestamp,
 }
 
-/// What was counted of a lane and tier in a step.
+/// Counts of a lane and tier in a step.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub start: Timestamp,
-    /// Its lane; none: all of the gateway.
+    /// Lane of the counts. `None`: the whole gateway.
     pub lane: Option<LaneId>,
     pub gateway: Gateway,
-    /// Its tier, if it has one.
+    /// Tier of the counts, if any.
     pub tier: Option<Tier>,
-    /// Its message; none: all.
+    /// Message of the counts. `None`: all messages.
     pub message: Option<MessageId>,
-    /// What was counted, by [`Fact::code`](bellwire_core::fact::Fact::code).
+    /// Facts, by [`Fact::code`](bellwire_core::fact::Fact::code).
     pub facts: Vec<i16>,
-    /// How much of each.
+    /// Count of each fact.
     pub ns: Vec<i64>,
 }
 
-/// Reads the rows of a piece, in no order, and one more than [`ROWS_MAX`] at most: whoever gets that many has not got all.
+/// Reads the rows of a piece in any order, at most one more than [`ROWS_MAX`]. With that many rows, the result is incomplete.
 pub(crate) fn read<'c>(conn: &'c mut PgConnection, wanted: &Wanted, piece: Piece) -> BoxStream<'c, sqlx::Result<Row>> {
     let lanes = wanted.lanes.clone().unwrap_or_else(|| vec![EVERY_LANE]);
     let messages = if wanted.messages.is_empty() { vec![EVERY_MESSAGE] } else { wanted.messages.clone() };
@@ -260,7 +260,7 @@ pub(crate) async fn active(conn: &mut PgConnection) -> sqlx::Result<Vec<(LaneId,
     .await
 }
 
-/// When the oldest of what is noted and not folded yet happened, to the minute or better.
+/// Returns the time of the oldest note that is not folded yet, to the minute or better.
 pub(crate) async fn oldest_note(conn: &mut PgConnection) -> sqlx::Result<Option<Timestamp>> {
     let oldest = sqlx::query_scalar!(
         "SELECT least((SELECT min(minute) FROM rollup_notes), (SELECT min(at) FROM audience_changes))"

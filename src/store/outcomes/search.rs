@@ -1,8 +1,8 @@
-//! Deliveries found by whom they are for, or by their message.
+//! Search of deliveries by recipient or by message.
 //!
-//! No index leads from a subscription to what was sent to it: everything that is sent would pay for it. Instead the app's
-//! messages are walked, the newest first, and each is asked by key. One request walks a bounded way and says how far it
-//! came; whoever wants more goes on from there.
+//! No index leads from a subscription to its deliveries, because each send would pay for it. Instead the app's messages are
+//! walked from the newest message, and each is read by key. One request walks a bounded distance and returns the place where the
+//! next one continues.
 
 mod citus;
 pub(crate) mod former;
@@ -64,7 +64,7 @@ pub(crate) struct FoundRow {
     pub subscription: SubscriptionId,
     /// Of the subscription, now.
     pub user_id: Option<String>,
-    /// [`Tier::code`].
+    /// Code from [`Tier::code`].
     pub tier: i16,
     pub accepted_at: Timestamp,
     /// None: the subscription's row was deleted.
@@ -73,7 +73,7 @@ pub(crate) struct FoundRow {
     /// Attempts that a retry followed, while it waits.
     pub retries: Option<i32>,
     pub held: bool,
-    /// When it is due, while it waits; none: its message is paused.
+    /// Due time while it waits. `None`: its message is paused.
     pub due_at: Option<Timestamp>,
     /// Of its last attempt; this and what follows is none before the first.
     pub attempt: Option<i32>,
@@ -84,16 +84,16 @@ pub(crate) struct FoundRow {
     pub reason: Option<String>,
 }
 
-/// What one request came to.
+/// Result of one request.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// The nearest first. Towards older ones: the newest messages first, and of each the newest subscriptions.
     pub rows: Vec<FoundRow>,
-    /// Where the next request goes on; none: all has been looked at.
+    /// Start of the next request. `None`: the search is complete.
     pub next: Option<Place>,
 }
 
-/// Which messages are asked for which subscriptions.
+/// Messages to read, each with subscriptions.
 #[derive(Debug, Default)]
 struct Stretch {
     messages: Vec<MessageId>,
@@ -191,7 +191,7 @@ async fn recipients(conn: &mut PgConnection, message: MessageId, wanted: &Wanted
     Ok(Stretch { messages: vec![message], subscriptions, next })
 }
 
-/// What is known of each pair, in one snapshot; pairs of which nothing is known are left out.
+/// Reads the state of each pair, in one snapshot. Pairs without a delivery are left out.
 async fn look(
     conn: &mut PgConnection,
     app: AppId,

@@ -1,4 +1,4 @@
-//! How soon an app wants the deliveries of each tier accepted.
+//! SLAs: time in which an app wants the deliveries of each tier accepted.
 
 use sqlx::{PgConnection, PgExecutor, PgPool};
 
@@ -44,8 +44,8 @@ pub(crate) async fn write(
     .map(drop)
 }
 
-/// Counts deliveries of these messages, each in the lane beside it, that ended without having been accepted, for the
-/// tiers that have an SLA: in the reliability metrics, which come late in a transaction. Returns what is to be told of it.
+/// Counts deliveries of these messages, each with its lane, that ended without a timely acceptance, for the tiers with an SLA. It
+/// counts them in the reliability metrics, which come late in a transaction. Returns the events.
 pub(in crate::store) async fn missed(
     conn: &mut PgConnection,
     deliveries: &[(MessageId, LaneId)],

@@ -23,9 +23,9 @@ use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
 use bellwire_segment::{Filter, Verdict};
 
-/// A dead letter's id is of the time of death, which is soon after the answer that the attempt tells of, and hardly ever as late
-/// as the last of these. Each is tried only where the one before found nothing: a campaign may leave thousands of letters a
-/// second, and all of the time are read.
+/// The id of a dead letter has the time of death, which is shortly after the logged response, and almost never later than the
+/// last of these times. Each is tried only if the previous one found nothing: a campaign may leave thousands of letters a second,
+/// and all of that time are read.
 const LETTER_WITHIN: [Duration; 3] = [Duration::from_millis(500), Duration::from_secs(5), Duration::from_secs(30)];
 /// One snapshot for all: a delivery that moves on meanwhile is neither seen twice nor missed.
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
@@ -33,20 +33,21 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub row: StoryRow,
-    /// What was attempted, in order.
+    /// Attempts in order.
     pub attempts: Vec<AttemptRow>,
-    /// What its browser reported, in order.
+    /// Reports of its browser in order.
     pub reports: Vec<ReceiptRow>,
     /// The last dead letter that it left.
     pub letter: Option<DeadLetterRow>,
     pub origins: Vec<OriginRow>,
     /// End of the hold of its subscription, which may be over.
     pub subscription_held_until: Option<Timestamp>,
-    /// What flow control lets through, of the app as a whole and of the lane.
+    /// Flow control of the app as a whole and of the lane.
     pub flows: Vec<Flow>,
     /// Whether any worker lives.
     pub worker_lives: bool,
-    /// What the message's filter says of the subscription now, and what is known of its person; none: it has no filter.
+    /// Current result of the message's filter for the subscription, and the person's engagement. `None`: the message has no
+    /// filter.
     pub judged: Option<(Verdict, Habits)>,
 }
 
@@ -77,18 +78,18 @@ pub(crate) struct StoryRow {
     pub subscription_state: Option<SubscriptionState>,
     pub since: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    /// When its browser says that it ends.
+    /// End of the subscription by its browser.
     pub ends_at: Option<Timestamp>,
     pub timezone: Option<String>,
     pub subscription_policy: Option<Value>,
-    /// Sealed.
+    /// Sealed address of the push.
     pub address: Option<Vec<u8>>,
     pub replaced_by: Option<SubscriptionId>,
     pub is_successor: Option<bool>,
     pub is_past: bool,
     pub joined_at: Option<Timestamp>,
     pub retries: Option<i32>,
-    /// None: parked.
+    /// Due time. `None`: parked.
     pub due_at: Option<Timestamp>,
     pub scheduled_at: Option<Timestamp>,
     pub failed_at: Option<Timestamp>,

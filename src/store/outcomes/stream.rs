@@ -1,5 +1,4 @@
-//! What listeners of the event streams are told: rows that are committed for good, in an order that never changes, and how
-//! campaigns and outcomes stand.
+//! Data of the event streams: finally committed rows, in an order that never changes, and the progress of campaigns and outcomes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -78,11 +77,11 @@ pub(crate) async fn end(pool: &PgPool) -> sqlx::Result<Position> {
 pub(crate) struct Kept {
     /// Everything behind this is kept still.
     pub floor: Position,
-    /// Behind this nobody has been yet. A position that is later is another cluster's, such as of before a dump, or made up.
+    /// Position after the last row. A later position belongs to another cluster, for example of before a dump, or is invented.
     pub end: Position,
 }
 
-/// From where to where rows can be resumed now.
+/// Returns the range of rows from which streams can resume now.
 pub(crate) async fn kept(pool: &PgPool) -> sqlx::Result<Kept> {
     let row = sqlx::query!(
         r#"SELECT xid::text::bigint AS "xid!", seq, pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS "xmin!"
@@ -143,7 +142,7 @@ pub(crate) async fn read(
     of_some.fetch_all(pool).await
 }
 
-/// How far a campaign has come.
+/// Progress of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Progress {
     pub message: MessageId,
@@ -189,18 +188,18 @@ pub(crate) async fn progress(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<
     .await
 }
 
-/// How many attempts of an app came to something within a minute.
+/// Number of an app's attempts with a result within a minute.
 #[derive(Debug)]
 pub(crate) struct Rollup {
     pub minute: Timestamp,
     pub app: AppId,
-    /// [`bellwire_core::delivery::Ending::code`].
+    /// Code from [`bellwire_core::delivery::Ending::code`].
     pub ending: i16,
     pub n: i64,
 }
 
-/// Outcomes of these minutes. Minutes are named, rather than the first of them: whatever is known of how they are spread, no
-/// plan but by the index on them is the cheapest.
+/// Reads outcomes of these minutes. The minutes are listed, not given as a range, so that the plan by their index is always the
+/// cheapest.
 pub(crate) async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Result<Vec<Rollup>> {
     sqlx::query_as!(
         Rollup,
@@ -217,8 +216,8 @@ pub(crate) async fn outcomes(pool: &PgPool, minutes: &[Timestamp]) -> sqlx::Resu
     .await
 }
 
-/// Tells of a chunk of the campaigns all of whose deliveries have ended: of one for later none may have been made yet before it is due.
-/// Returns how many they were.
+/// Writes the end of a chunk of campaigns without waiting deliveries. A scheduled one may have no deliveries before its time.
+/// Returns their number.
 pub(crate) async fn end_campaigns(pool: &PgPool, now: Timestamp) -> sqlx::Result<u64> {
     let mut tx = begin_by_index(pool).await?;
     let ended = sqlx::query_scalar!(

@@ -1,4 +1,4 @@
-//! What became of deliveries, added to the accounts of messages at the end of a transaction.
+//! Results of deliveries, added to the counts of messages at the end of a transaction.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(crate) struct Tally {
 #[derive(Debug, Default)]
 struct Change {
     ended: BTreeMap<i16, i64>,
-    /// How many more are targeted; negative where some turned out to be one with another of the same message.
+    /// Change of the number of targeted recipients. Negative if some were the same as another of the message.
     targeted: i64,
 }
 

@@ -1,4 +1,4 @@
-//! When an app's promotional and engagement deliveries may be sent.
+//! Times at which an app's promotional and engagement deliveries may be sent.
 
 use sqlx::{PgExecutor, PgPool};
 

@@ -1,9 +1,9 @@
-//! What counts towards frequency caps: kept for each person, reserved before the first POST.
+//! Counts for frequency caps: stored for each person, and reserved before the first POST.
 //!
-//! A message that a worker is about to send takes its place in the person's count once: whoever comes with it again, another
-//! browser of theirs, a retry, another worker after a crash, a replay, finds it there and may go. One that was held back stays
-//! so for all browsers of a user. What takes its place keeps it, also if no push service accepts the message in the end: to
-//! give it back somebody would have to look for the person's other browsers at every failure.
+//! A message that a worker is about to send is counted once for the person. Another browser of theirs, a retry, another worker
+//! after a crash, or a replay finds the reservation and may send. A message that was refused is refused for all browsers of a
+//! user. A reservation stays even if no push service accepts the message: returning it would require a check of the person's
+//! other browsers at each failure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use bellwire_rules::policy::caps::{Caps, Counted, Group, Refusal, WINDOW_MAX};
 
 /// So many messages that were held back are remembered for each user, so that none of their browsers gets them.
 const REFUSED_KEPT: i32 = 8;
-/// How often one transaction asks again for what others changed in between. Twice is rare.
+/// Maximum repetitions of a transaction after concurrent changes. Two are rare.
 const ROUNDS_MAX: usize = 8;
 /// Rows that retention looks at in one transaction.
 const CHUNK: i64 = 10_000;
@@ -29,7 +29,7 @@ pub(crate) async fn read(pool: &PgPool, app: AppId) -> sqlx::Result<Caps> {
     Ok(Caps::restore(stored))
 }
 
-/// Replaces them. What counted before goes on counting.
+/// Replaces the caps. Earlier counts stay.
 pub(crate) async fn write(executor: impl PgExecutor<'_>, app: AppId, caps: &Caps) -> sqlx::Result<()> {
     let written = caps.written();
     let stored = (!written.is_empty()).then(|| serde_json::json!(written));
@@ -40,7 +40,7 @@ pub(crate) async fn write(executor: impl PgExecutor<'_>, app: AppId, caps: &Caps
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Wish {
     pub person: Person,
-    /// What: the message, or the one that it replays.
+    /// The message, or the one that it replays.
     pub root: MessageId,
 }
 
@@ -50,16 +50,16 @@ impl Wish {
         (self.person.id(), self.root)
     }
 
-    /// What stands for the message in a person's row: the second half of its id, of which 62 bits are random, so that no two
-    /// of the 50 beside each other are taken for one. It is negative, which no time is.
+    /// Returns the number of the message in a person's row: the second half of its id, with 62 random bits, so that no two of 50
+    /// in a row are equal. It is negative, unlike a time.
     fn root(&self) -> i64 {
         let half = self.root.0.as_bytes().last_chunk().expect("an id has 16 octets");
         i64::from_be_bytes(*half)
     }
 }
 
-/// Lets messages to persons through, or says why not, each as often as it comes. All wishes are for messages of one app to
-/// which the same caps apply: `caps`, one or more of them.
+/// Reserves messages for persons, or returns the reason against it. Each may occur several times. All requests are for messages
+/// of one app with the same caps: `caps`, one or more.
 pub(crate) async fn reserve(
     pool: &PgPool,
     app: AppId,
@@ -120,8 +120,7 @@ struct Rows<'a> {
     counted: &'a Counted,
 }
 
-/// What became of messages for which a place was asked, but for those that had one before: they were let through by all caps
-/// there were.
+/// Result of messages whose reservation was requested, except those reserved before: all current caps allowed them.
 #[derive(Default)]
 struct Reserved {
     placed: Vec<Wish>,
@@ -129,7 +128,7 @@ struct Reserved {
     full: Vec<(Wish, Refusal)>,
 }
 
-/// What there is to do about a message that found no place at first.
+/// Next step for a message without a reservation at first.
 enum Next {
     Go,
     /// It is held back, and was before or needs not be remembered.
@@ -141,8 +140,8 @@ enum Next {
 }
 
 impl Rows<'_> {
-    /// Gives each message a place with its person, if that has one left and does not know the message. The first statement is
-    /// nearly always enough, and all that most deliveries cost; rows that it does not change are not locked by it either.
+    /// Reserves a place for each message with its person, if one is free and the message has none. The first statement is almost
+    /// always enough, and is the whole cost of most deliveries. It does not lock rows that it does not change.
     async fn reserve(&self, conn: &mut PgConnection, wishes: Vec<Wish>, now: Timestamp) -> sqlx::Result<Reserved> {
         let (mut open, mut reserved) = (wishes, Reserved::default());
         for _ in 0..ROUNDS_MAX {
@@ -177,7 +176,7 @@ impl Rows<'_> {
         Err(sqlx::Error::Protocol("rows of frequency caps change faster than they are read".to_owned()))
     }
 
-    /// Adds messages to the rows of persons who have room for them and do not know them. Returns who these are.
+    /// Adds messages to the rows of persons with room who do not have them. Returns these persons.
     async fn take(&self, conn: &mut PgConnection, wishes: &[Wish], now: Timestamp) -> sqlx::Result<HashSet<Uuid>> {
         let [a, b, c, d] = self.counted.limits(now).map(|(place, since)| (index(place), since.timestamp_micros()));
         let rows = sqlx::query_scalar!(
@@ -319,7 +318,7 @@ fn roots(wishes: &[Wish]) -> Vec<i64> {
     wishes.iter().map(Wish::root).collect()
 }
 
-/// Where the time at a place, from 1 on, stands in a row.
+/// Index in a row of the time at a place, from 1.
 fn index(place: i32) -> i32 {
     place.saturating_mul(2).saturating_sub(1)
 }
@@ -328,7 +327,7 @@ fn times(uses: &[i64]) -> Vec<Timestamp> {
     uses.iter().step_by(2).filter_map(|at| Timestamp::from_timestamp_micros(*at)).collect()
 }
 
-/// What counts towards caps of a person: of each group of tiers, when sending messages to them began, the newest first.
+/// Reads the counts of a person: for each group of tiers, the start times of messages to them, the newest time first.
 pub(crate) async fn of(executor: impl PgExecutor<'_>, person: Person) -> sqlx::Result<Vec<(Group, Vec<Timestamp>)>> {
     let rows = sqlx::query!("SELECT tiers, uses FROM cap_uses WHERE person = $1 ORDER BY tiers", person.id())
         .fetch_all(executor)
@@ -352,8 +351,8 @@ impl Place {
     pub(crate) const START: Self = Self { person: Uuid::nil(), tiers: i16::MIN };
 }
 
-/// Looks at a chunk of the persons after one of them, and forgets those to whom nothing was sent that any cap may count still.
-/// Returns the last one it looked at; none: there are no more. An index by time would make every message cost more.
+/// Reads a chunk of the persons after one of them, and deletes those without messages that any cap may count. Returns the last
+/// person read. `None`: no further person. An index by time would make each message more expensive.
 pub(crate) async fn clear(pool: &PgPool, now: Timestamp, after: Place) -> sqlx::Result<Option<Place>> {
     let mut tx = begin_by_index(pool).await?;
     let last = sqlx::query_as!(

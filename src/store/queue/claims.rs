@@ -1,4 +1,4 @@
-//! How work leaves the database: finding due lanes, claiming queue rows, taking batches, leasing lost batches again.
+//! Claims: finding due lanes, claiming queue rows, taking batches, and leasing lost batches again.
 //!
 //! These statements run on connections that plan by index only (see [`crate::store::connect`]): tables that fill and empty
 //! within seconds have no statistics worth planning by. Rows are picked by `ctid` out of an array, because
@@ -32,7 +32,7 @@ pub use due::{Span, due_lanes};
 use recipient::Found;
 pub(crate) use recipient::{Recipient, Standing};
 
-/// How long a claim is its worker's. A worker that dies loses its claims after this.
+/// Time for which a claim belongs to its worker. A dead worker loses its claims after it.
 pub const LEASE: Duration = Duration::from_secs(30);
 /// A turn that a throttle gave is good for so long. What has missed it, because no worker was there, asks for another one;
 /// so what waited does not leave in one instant.
@@ -41,19 +41,19 @@ const TURN_KEPT: Duration = Duration::from_secs(1);
 /// A queue row under our lease.
 #[derive(Debug)]
 pub struct ClaimedRow {
-    /// Whom it goes to.
+    /// Recipient of the delivery.
     pub recipient: Recipient,
-    /// What is sent.
+    /// Message of the delivery.
     pub message: MessageId,
     /// Attempts that a retry followed.
     pub retries: u32,
-    /// When the policy wanted it sent.
+    /// Planned time of the attempt.
     pub scheduled_at: Timestamp,
-    /// How often it was claimed, this time included.
+    /// Number of claims, this one included.
     pub leases: i16,
     /// Signs it: see [`crate::vault::retry_token`].
     pub token: Vec<u8>,
-    /// When the attempt before failed.
+    /// Time at which the previous attempt failed.
     pub failed_at: Option<Timestamp>,
     /// Whether its subscription's throttle has let it through for now.
     pub has_turn: bool,
@@ -111,10 +111,10 @@ macro_rules! claimed {
 }
 use claimed;
 
-/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`, in the order of their [precedence](bellwire_rules::policy::precedence):
-/// those that have been due for longest, but for what those of them that were tried before let pass. That is looked for among
-/// four times as many rows; where nothing was tried before, nowhere. A row that has its throttle's turn, which it would
-/// lose by waiting, lets nothing pass. It is as long as its statement.
+/// Claims up to `limit` due rows of a lane and tier under `lease` until `until`, in the order of their
+/// [precedence](bellwire_rules::policy::precedence): those due for longest, except for rows that retried ones let pass. Such rows
+/// are searched among four times as many rows, if any was tried before. A row with a turn of its throttle, which it would lose by
+/// waiting, lets no row pass. The function is as long as its statement.
 pub async fn claim_rows(
     pool: &PgPool,
     span: Span,
@@ -179,14 +179,14 @@ pub async fn claim_rows(
         .collect())
 }
 
-/// What was claimed, but not opened, since the database could not be asked about it.
+/// Claimed rows that were not opened, because the database could not be read.
 #[derive(Debug)]
 pub(crate) enum Unopened {
     Rows(Vec<(SubscriptionId, MessageId)>),
     Batch(Uuid),
 }
 
-/// Gives back what was claimed under `lease`: it is due now, and the claim does not count.
+/// Requeues rows that were claimed under `lease`: they are due now, and the claim does not count.
 pub(crate) async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, now: Timestamp) -> sqlx::Result<()> {
     match unopened {
         Unopened::Batch(batch) => {
@@ -217,7 +217,7 @@ pub(crate) async fn give_back(pool: &PgPool, lease: Uuid, unopened: &Unopened, n
     Ok(())
 }
 
-/// Renews the leases of rows. One that is just being settled is left alone: nobody else can claim it.
+/// Renews the leases of rows. One that is being settled is skipped, because no other worker can claim it.
 pub(crate) async fn renew_rows(
     pool: &PgPool,
     held: &[(SubscriptionId, MessageId, Uuid)],

@@ -17,7 +17,7 @@ const COUNT_MAX: i64 = 10_000;
 /// Messages being fanned out that are looked at for one count.
 const CURSORS_MAX: i64 = 100;
 
-/// What is in force. All of it empty: anything goes.
+/// Flow control in force. Empty: unlimited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     pub app: AppId,
@@ -32,7 +32,7 @@ pub struct Flow {
     pub held: Vec<Tier>,
     pub held_at: Option<Timestamp>,
     pub reset_at: Timestamp,
-    /// When it came to be so: later than whatever was in force before.
+    /// Time from which it is in force: later than any change before.
     pub changed_at: Timestamp,
 }
 
@@ -76,13 +76,13 @@ pub(crate) enum Change {
         /// At most so many at a time.
         parallelism: Option<u32>,
     },
-    /// Nothing goes any more, or what the limits let through.
+    /// Whether no delivery starts, or those within the limits.
     Paused(bool),
     Reset,
     Clear,
 }
 
-/// Makes a change, which workers hear of within a second. `id` is a fresh one.
+/// Makes a change, which workers read within a second. `id` is a fresh one.
 pub(crate) async fn change(
     executor: impl PgExecutor<'_>,
     id: Uuid,
@@ -131,7 +131,7 @@ pub(crate) async fn change(
     Ok(row.into())
 }
 
-/// What is in force for an app as a whole or one lane; none: it was never set.
+/// Returns the flow control of an app as a whole or of one lane. `None`: it was never set.
 pub(crate) async fn find(
     executor: impl PgExecutor<'_>,
     app: AppId,
@@ -163,13 +163,13 @@ pub(crate) async fn changed(pool: &PgPool, since: Option<Since>) -> sqlx::Result
     Ok(rows.into_iter().map(Flow::from).collect())
 }
 
-/// What is due and was not sent yet.
+/// Due deliveries that were not sent yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// Deliveries: queue rows that are due, and what is left to fan out.
     pub deliveries: i64,
     pub or_more: bool,
-    /// Since when the oldest of the queue rows has been due.
+    /// Due time of the oldest queue row.
     pub oldest_due_at: Option<Timestamp>,
 }
 
@@ -214,7 +214,7 @@ pub(crate) async fn waiting(pool: &PgPool, app: AppId, lane: Option<LaneId>, now
     Ok(Waiting { deliveries, or_more, oldest_due_at: found.oldest_due_at })
 }
 
-/// How many a cursor has still to come to, counted up to [`COUNT_MAX`].
+/// Number of recipients after a cursor, counted up to [`COUNT_MAX`].
 async fn left_of(pool: &PgPool, lane: LaneId, topic: Option<i32>, after: Uuid) -> sqlx::Result<i64> {
     macro_rules! left {
         ($of:literal, $beyond:literal $(, $bind:expr)*) => {

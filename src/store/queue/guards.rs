@@ -1,7 +1,7 @@
 //! The runaway guard: what an app sent lately is compared with its size, and what is too much is held.
 //!
-//! It goes by figures over time, which are there anyway: a look costs a few rows for each lane that sent something. A hold is
-//! a part of the app's flow, so workers hear of it as they hear of those.
+//! It uses metrics over time, which exist anyway: a check reads a few rows for each lane with deliveries. A hold is a part of the
+//! app's flow, so workers read it like flows.
 
 use sqlx::{PgConnection, PgPool};
 
@@ -15,7 +15,7 @@ use bellwire_core::fact::Fact;
 use bellwire_core::id::AppId;
 use bellwire_rules::policy::runaway::{Flood, Guard, WINDOW};
 
-/// What counts as sent: whatever was on its way and is over. Retries do not: an outage is no runaway.
+/// Endings that count as sent. Retries do not count: an outage is not a runaway.
 const SENT: [Ending; 4] = [Ending::Accepted, Ending::Gone, Ending::Expired, Ending::Dead];
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,11 +56,12 @@ pub(crate) async fn write(conn: &mut PgConnection, app: AppId, set: Set) -> sqlx
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub flood: Flood,
-    /// How many deliveries, as far as figures over time know.
+    /// Number of deliveries, according to metrics over time.
     pub deliveries: u64,
 }
 
-/// What an app sent within the [`WINDOW`], to the minute, and since it was last released. Tiers of which it sent nothing are left out.
+/// Returns the deliveries of an app within the [`WINDOW`], to the minute, since its last release. Tiers without deliveries are
+/// left out.
 pub(crate) async fn sent(pool: &PgPool, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Sent>> {
     Ok(suspects(pool, Some(app), Guard { factor: 1, floor: 0 }, now)
         .await?

@@ -95,13 +95,13 @@ pub(crate) struct LaneRow {
     pub subscriptions: i64,
 }
 
-/// What is in force on a lane's way to one origin, as operators see it.
+/// State of a lane's way to one origin, for operators.
 #[derive(Debug, Clone)]
 pub(crate) struct OriginRow {
     pub lane: LaneId,
     /// `https://host[:port]`, or `*` for what was ordered for all of them.
     pub origin: String,
-    /// No POST before.
+    /// End of the hold, before which no POST starts.
     pub held_until: Option<Timestamp>,
     /// Why, if not because of throttling: `operator`, `key_refused`, `mass_gone`.
     pub reason: Option<String>,
@@ -111,12 +111,12 @@ pub(crate) struct OriginRow {
     /// The worker for which alone it stands so, since it reaches no gateway.
     pub breaker_of: Option<Uuid>,
     pub open_until: Option<Timestamp>,
-    /// How long its last opening was.
+    /// Length of its last opening.
     pub open_ms: Option<i32>,
     pub prober: Option<Uuid>,
-    /// Until when it has that right.
+    /// End of the probe lease.
     pub probe_until: Option<Timestamp>,
-    /// Plaintext octets that the gateway is believed to take at most.
+    /// Maximum plaintext octets that the gateway seems to accept.
     pub payload_max: Option<i32>,
     pub payload_at: Option<Timestamp>,
     pub changed_at: Timestamp,
@@ -161,7 +161,7 @@ pub(crate) async fn states(executor: impl PgExecutor<'_>, lanes: &[LaneId]) -> R
     .await
 }
 
-/// How often breakers of these lanes opened by themselves since a time, of those where any did. Counted by the minute.
+/// Returns the number of automatic openings of these lanes' breakers since a time, for lanes with any. Counted by the minute.
 pub(crate) async fn trips_since(
     pool: &PgPool,
     lanes: &[LaneId],
@@ -184,7 +184,7 @@ pub(crate) enum Order {
         until: Timestamp,
         note: Option<String>,
     },
-    /// Whatever holds it does not any more. What gateways answer from now on counts.
+    /// Ends all holds. The gateway's responses from now on count.
     Release,
     Open {
         until: Timestamp,
@@ -199,8 +199,8 @@ pub(crate) enum Order {
 ///
 /// Gives `entry` to the audit log, as done to the lane's app.
 ///
-/// Orders for one lane follow each other, and each is later than anything that was known of what it concerns: it wins,
-/// in the row and in every worker.
+/// Gives orders to one lane, one after the other. Each is later than all known states of its subject, and so it wins, in the row
+/// and in each worker.
 pub(crate) async fn order(
     pool: &PgPool,
     lane: LaneId,
@@ -302,9 +302,9 @@ async fn write(conn: &mut PgConnection, state: &LaneState, order: &Order, now: T
     .map(drop)
 }
 
-/// Holds a lane whose gateway refuses its VAPID key, and raises an alert. Once two push services that browsers use refuse the
-/// key, all its lanes are held; a stranger's push service has no say in that. Returns what workers have to hear. A hold for
-/// that reason that is in force stands as it is.
+/// Holds a lane whose gateway refuses its VAPID key, and raises an alert. If two known push services refuse the key, all its
+/// lanes are held. An unknown push service cannot cause that. Returns the states that workers have to read. A hold in force for
+/// that reason does not change.
 pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec<LaneState>, sqlx::Error> {
     let mut tx = begin(pool).await?;
     let refused = Refused::lock(&mut tx, lane).await?;
@@ -359,8 +359,8 @@ pub async fn hold_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<Vec
     Ok(lanes.into_iter().map(state).collect())
 }
 
-/// Raises an alert of a VAPID key that a gateway refuses for subscriptions of which none was ever accepted, or that a push
-/// service refuses which anybody may run. Nothing is held.
+/// Raises an alert about a VAPID key that a gateway refuses for subscriptions that never accepted a push, or that an unknown push
+/// service refuses. Nothing is held.
 pub(crate) async fn doubt_key(pool: &PgPool, lane: LaneId, now: Timestamp) -> Result<(), sqlx::Error> {
     let mut tx = begin(pool).await?;
     let refused = Refused::lock(&mut tx, lane).await?;

@@ -15,16 +15,16 @@ use bellwire_segment::Filter;
 #[derive(Debug, Clone)]
 pub(crate) struct MessageRow {
     pub id: MessageId,
-    /// [`bellwire_core::delivery::Tier::code`].
+    /// Code from [`bellwire_core::delivery::Tier::code`].
     pub tier: i16,
     /// As stored; whether it is done is in `moving`.
     pub state: MessageState,
     /// `to`, as it was given.
     pub audience: Value,
-    /// Whom of them it is for; none: everybody.
+    /// Filter of the recipients. `None`: all of them.
     pub filter: Option<Json<Filter>>,
     pub ttl_s: i32,
-    /// [`bellwire_core::delivery::Urgency::code`].
+    /// Code from [`bellwire_core::delivery::Urgency::code`].
     pub urgency: i16,
     /// Hash of its collapse key.
     pub topic_header: Option<String>,
@@ -36,15 +36,15 @@ pub(crate) struct MessageRow {
     pub content_deleted: bool,
     /// Deliveries to make, as counted when it was accepted.
     pub audience_estimate: i64,
-    /// Who sent it: the id of an API key, if `sent_by_key`, or of a teammate.
+    /// Sender: the id of an API key, if `sent_by_key`, or of a teammate.
     pub sent_by: Option<Uuid>,
     /// Whether an API key has that id.
     pub sent_by_key: bool,
-    /// Its sender's own name for it; none: it has none, or a later message took it over.
+    /// Name given by its sender. `None`: it has none, or a later message took the name over.
     pub key: Option<String>,
-    /// When the API took it, or, of a message for later, when that is.
+    /// Time of acceptance, or of a scheduled message, its time.
     pub accepted_at: Timestamp,
-    /// When the API accepted a message for later; `None`: at `accepted_at`.
+    /// Time at which the API accepted a scheduled message; `None`: at `accepted_at`.
     pub received_at: Option<Timestamp>,
     pub expires_at: Timestamp,
     /// Whether recipients are still to be found, or to come: of a message for later that is not for named ones.
@@ -53,9 +53,8 @@ pub(crate) struct MessageRow {
     pub moving: bool,
 }
 
-/// Where the deliveries of a message stand. In every snapshot:
-/// `targeted = queued + dispatching + retrying + accepted + gone + expired + dead + cancelled + capped`.
-/// [`Counts`](crate::api::messages::Counts) says what each means.
+/// Counts of a message's deliveries by state. In each snapshot: `targeted = queued + dispatching + retrying + accepted + gone +
+/// expired + dead + cancelled + capped`. [`Counts`](crate::api::messages::Counts) documents each one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Account {
     pub targeted: i64,
@@ -68,7 +67,7 @@ pub(crate) struct Account {
     pub dead: i64,
     pub cancelled: i64,
     pub capped: i64,
-    /// Whom its sunset rule left out: none of those that were targeted.
+    /// Recipients that its sunset rule left out. They are not targeted.
     pub sunset: i64,
     pub acknowledged: i64,
     pub displayed: i64,
@@ -178,7 +177,7 @@ pub(crate) async fn by_key(pool: &PgPool, app: AppId, key: &str) -> Result<Optio
     Ok(found.fetch_optional(pool).await?.map(MessageId))
 }
 
-/// What a message's receipts are judged by.
+/// Values to interpret a message's receipts.
 #[derive(Debug)]
 pub(crate) struct Terms {
     /// Whether its pushes carry the token that receipts come with.
@@ -186,7 +185,7 @@ pub(crate) struct Terms {
     pub expires_at: Timestamp,
 }
 
-/// What it takes to tell what a message's receipts mean.
+/// Reads the values to interpret a message's receipts.
 pub(crate) async fn terms(pool: &PgPool, app: AppId, id: MessageId) -> Result<Option<Terms>, sqlx::Error> {
     sqlx::query_as!(Terms, "SELECT enveloped, expires_at FROM messages WHERE id = $1 AND app = $2", id.0, app.0)
         .fetch_optional(pool)
@@ -234,7 +233,7 @@ pub(crate) async fn list(
     Ok(rows)
 }
 
-/// How many deliveries of a message there are so far, and how those ended that have.
+/// Number of a message's deliveries so far, and of their endings.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub message: MessageId,
@@ -247,8 +246,8 @@ pub(crate) struct Ended {
     pub capped: i64,
 }
 
-/// How far these messages have come; those without deliveries are left out. What waits is not counted, so it costs the same
-/// however much that is.
+/// Reads the progress of these messages. Those without deliveries are left out. Waiting deliveries are not counted, so the cost
+/// does not depend on their number.
 pub(crate) async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>, sqlx::Error> {
     sqlx::query_as!(
         Ended,
@@ -262,7 +261,7 @@ pub(crate) async fn ended(pool: &PgPool, ids: &[MessageId]) -> Result<Vec<Ended>
     .await
 }
 
-/// What a message says, still sealed, and to whom.
+/// Sealed content of a message, and its recipients.
 #[derive(Debug)]
 pub(crate) struct Sealed {
     /// `to`, as it was given.
@@ -273,7 +272,7 @@ pub(crate) struct Sealed {
     pub content: Option<Vec<u8>>,
 }
 
-/// What these messages say, still sealed, as far as it is kept.
+/// Reads the sealed contents of these messages, as far as they are kept.
 pub(crate) async fn contents(pool: &PgPool, ids: &[MessageId]) -> sqlx::Result<Vec<(MessageId, Vec<u8>)>> {
     let rows = sqlx::query!(
         r#"SELECT id AS "id: MessageId", content AS "content!" FROM messages WHERE id = ANY ($1) AND content IS NOT NULL"#,

@@ -1,4 +1,4 @@
-//! What is on its way: messages, the rows and cursors that wait, who may claim them, and what stops or slows them.
+//! Deliveries in progress: messages, waiting rows and cursors, claims, and stops and limits.
 
 pub(crate) mod calendars;
 pub(crate) mod caps;

@@ -1,5 +1,4 @@
-//! What dispatch reads to open a message or a lane: the message, what its app says about how it is delivered, the lane with
-//! its key.
+//! Data that dispatch reads to open a message or a lane: the message, its app's rules for delivery, and the lane with its key.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,12 +14,12 @@ use bellwire_core::lane::Gateway;
 use bellwire_rules::policy::calendar::Calendar;
 use bellwire_rules::policy::caps::{Caps, Counted};
 
-/// What dispatch needs of a message. The content is still sealed.
+/// Data of a message for dispatch. The content is still sealed.
 #[derive(Debug)]
 pub(crate) struct MessageRow {
     pub id: MessageId,
-    /// What its deliveries' ids are derived from: what all messages of its run of a campaign share, or the message that it
-    /// replays, or itself.
+    /// Id from which its deliveries' ids are derived: a common id of all messages of its run of a campaign, or the message that
+    /// it replays, or itself.
     pub root: MessageId,
     pub app: AppId,
     pub tier: Tier,
@@ -30,14 +29,14 @@ pub(crate) struct MessageRow {
     pub urgency: Urgency,
     /// The `Topic` header, 32 characters.
     pub topic_header: Option<String>,
-    /// Its own delivery policy, as it was stored.
+    /// Own delivery policy, as stored.
     pub policy: Option<Value>,
     /// That of its topic, if it was addressed to one.
     pub topic_policy: Option<Value>,
-    /// Whether it is meant for named users or subscriptions, and so for whoever used them then.
+    /// Whether it is for named users or subscriptions, and so for the users of that time.
     pub personal: bool,
     pub accepted_at: Timestamp,
-    /// When it was last resumed, if that was a moment ago.
+    /// Time of its last resume, if recent.
     pub resumed_at: Option<Timestamp>,
     /// Whether it has figures over time of its own.
     pub charted: bool,
@@ -63,7 +62,7 @@ pub(crate) struct Conditions {
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub messages: Vec<MessageRow>,
-    /// What their apps said about their tiers then, as far as that came with them.
+    /// Settings of the apps' tiers at that time, as far as they came with it.
     pub conditions: HashMap<(AppId, Tier), Conditions>,
 }
 
@@ -104,24 +103,24 @@ pub(crate) async fn load_messages(pool: &PgPool, ids: &[MessageId]) -> sqlx::Res
     Ok(opened.collect())
 }
 
-/// What is stored of [`Conditions`], on the app and on its settings of the tier.
+/// Stored parts of [`Conditions`], of the app and of its settings of the tier.
 #[derive(Debug)]
 pub(crate) struct StoredConditions {
-    /// `apps.max_retries`.
+    /// Value of `apps.max_retries`.
     pub max_retries: i16,
     /// `apps.timezone`, of its calendar.
     pub timezone: String,
-    /// `apps.quiet_hours`.
+    /// Value of `apps.quiet_hours`.
     pub quiet_hours: Option<Value>,
     /// `apps.caps`, of all tiers.
     pub caps: Option<Value>,
-    /// `apps.heard`.
+    /// Value of `apps.heard`.
     pub heard: i32,
-    /// `tier_settings.policy`.
+    /// Value of `tier_settings.policy`.
     pub policy: Option<Value>,
-    /// `tier_settings.off_peak`.
+    /// Value of `tier_settings.off_peak`.
     pub off_peak: Option<Value>,
-    /// `tier_settings.sla_seconds`.
+    /// Value of `tier_settings.sla_seconds`.
     pub sla_seconds: Option<i32>,
 }
 
@@ -138,7 +137,7 @@ impl Conditions {
     }
 }
 
-/// Reads what apps say about messages of these tiers of theirs. Apps that are not there are left out.
+/// Reads the apps' settings for messages of these tiers. Missing apps are left out.
 pub(crate) async fn load_conditions(
     pool: &PgPool,
     of: &BTreeSet<(AppId, Tier)>,
@@ -174,16 +173,16 @@ pub(crate) async fn load_conditions(
     Ok(said.collect())
 }
 
-/// What dispatch needs of a lane. The private key is still sealed.
+/// Data of a lane for dispatch. The private key is still sealed.
 #[derive(Debug)]
 pub(crate) struct LaneRow {
     pub gateway: Gateway,
     pub app: AppId,
     pub weight: u32,
     pub vapid_key: VapidKeyId,
-    /// Sealed private key.
+    /// Private key, sealed.
     pub private_key: Vec<u8>,
-    /// The `sub` claim.
+    /// Value of the `sub` claim.
     pub subject: String,
 }
 

@@ -9,7 +9,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::id::{AppId, SubscriptionId};
 
-/// What an app sets for each tier, in the order of [`Tier::ALL`].
+/// Reads an app's settings for each tier, in the order of [`Tier::ALL`].
 pub(crate) async fn tiers(pool: &PgPool, app: AppId) -> Result<[Option<Value>; 3], sqlx::Error> {
     let mut rows = sqlx::query!("SELECT tier, policy FROM tier_settings WHERE app = $1", app.0).fetch_all(pool).await?;
     Ok(Tier::ALL.map(|tier| rows.iter_mut().find(|row| row.tier == tier.code()).and_then(|row| row.policy.take())))
@@ -49,7 +49,7 @@ pub(crate) struct Own {
     pub policy: Option<Value>,
 }
 
-/// What a topic says; none: there is no such topic.
+/// Reads the policy of a topic. `None`: the topic does not exist.
 pub(crate) async fn topic(pool: &PgPool, app: AppId, name: &str) -> Result<Option<Own>, sqlx::Error> {
     sqlx::query_as!(Own, "SELECT policy FROM topics WHERE app = $1 AND name = $2", app.0, name)
         .fetch_optional(pool)
@@ -89,7 +89,7 @@ pub(crate) async fn set_topic(
     Ok(Written::by(done.execute(conn).await?.rows_affected()))
 }
 
-/// What a subscription says; none: the app has no such subscription.
+/// Reads the policy of a subscription. `None`: it does not exist in the app.
 pub(crate) async fn subscription(pool: &PgPool, app: AppId, id: SubscriptionId) -> Result<Option<Own>, sqlx::Error> {
     sqlx::query_as!(
         Own,

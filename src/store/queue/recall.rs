@@ -1,7 +1,8 @@
-//! What was deferred because its lane was held or its breaker open comes back when an operator opens the lane sooner.
+//! Recall of deliveries that were deferred because their lane was held or its breaker open, when an operator opens the lane
+//! earlier.
 //!
-//! Such a row is due later than the policy wanted it, by [`DEFER_MAX`] and [`SPREAD`] at most, and nobody holds it. So is
-//! one that waits for its recipient's morning within the next minute: recalled, it is claimed and deferred once more.
+//! Such a row is due later than its policy planned, by at most [`DEFER_MAX`] and [`SPREAD`], and is not leased. So is one that
+//! waits for its recipient's morning within the next minute: recalled, it is claimed and deferred once more.
 
 use sqlx::PgPool;
 
@@ -13,9 +14,9 @@ use bellwire_rules::policy::hold::{DEFER_MAX, SPREAD};
 /// Rows that one transaction changes.
 const CHUNK: i64 = 10_000;
 
-/// Makes the next chunk of a lane's deliveries that were deferred beyond `opens_at` due then: what is urgent at once, the
-/// rest spread out, each at a place of its own. Rows that are just being settled are left out,
-/// and a worker may still defer some by what it knew before: so it is repeated some seconds later.
+/// Makes the next chunk of a lane's deliveries that were deferred beyond `opens_at` due then: urgent ones at once, the others
+/// spread out, each at its own place. Rows that are being settled are left out, and a worker may still defer some by older
+/// knowledge. Therefore it is repeated some seconds later.
 pub(crate) async fn recall(pool: &PgPool, lane: LaneId, opens_at: Timestamp, now: Timestamp) -> sqlx::Result<Progress> {
     let opens_at = opens_at.max(now); // a repetition that comes late spreads what it finds, too
     let done = sqlx::query!(

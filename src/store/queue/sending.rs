@@ -1,7 +1,7 @@
 //! A message is accepted: its row, and whom it goes to, in one transaction.
 //!
-//! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one
-//! statement; larger ones, and those of messages with a filter, a cursor for each lane, from which workers take batches.
+//! Named recipients and audiences of at most [`ROWS_MAX`] become `queue` rows at once, those of many messages in one statement.
+//! Larger ones, and those of messages with a filter, become a cursor for each lane, from which workers take batches.
 
 mod addressed;
 mod keys;
@@ -25,8 +25,7 @@ use bellwire_core::id::{AppId, LaneId, SubscriptionId};
 use bellwire_segment::Filter;
 use rows::Parcel;
 
-/// Commits of sends that are under way at a time, each on a connection of its own: while one waits for its WAL the next can
-/// be prepared.
+/// Concurrent commits of sends, each on its own connection: while one waits for its WAL, the next can be prepared.
 pub(crate) const WRITERS: u32 = 2;
 
 /// Largest topic, or whole app, that becomes queue rows at once.
@@ -37,10 +36,10 @@ const ROWS_MAX: i64 = 100;
 /// for its lane, its app and their caps.
 const HELD_MAX: usize = 4;
 
-/// Stores messages and their audiences, all that become queue rows in one statement. A message with an unknown subscription
-/// is left out, and does the others no harm; so is one whose key another message has. What goes to one named subscription,
-/// or is transactional and goes to [`HELD_MAX`] named recipients at most, is born leased to the holder, if there is one and it is not for later; the rest is due when it is accepted. Returns
-/// what became of each, in their order.
+/// Stores messages and their audiences, all queue rows in one statement. A message with an unknown subscription is left out
+/// without effect on the others, and so is one whose key belongs to another message. A message to one named subscription, or a
+/// transactional one to at most [`HELD_MAX`] named recipients, is born leased to the holder, if one exists and the message is not
+/// scheduled. Other rows are due at acceptance. Returns the results in order.
 pub(crate) async fn send(
     conn: &mut PgConnection,
     vault: &Vault,
@@ -215,7 +214,7 @@ pub(crate) async fn dry_run(
     })
 }
 
-/// How those are reached who are not named.
+/// Way to reach recipients without names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     /// One by one if they are few, else by cursors.
@@ -281,7 +280,7 @@ async fn resolve_everyone(conn: &mut PgConnection, app: AppId, way: Way) -> Resu
     Ok(Resolved::new(by_way(conn, app, None, lanes, way).await?))
 }
 
-/// What those come to who are in these lanes in such numbers.
+/// Returns the recipients of these lanes with these numbers.
 async fn by_way(
     conn: &mut PgConnection,
     app: AppId,
@@ -335,7 +334,7 @@ async fn small_or_lanes(
     Ok(Reach::Rows(ids.into_iter().map(SubscriptionId).collect()))
 }
 
-/// Those of an audience's lanes in which there may be somebody whom a message is for, and how many that may be in all.
+/// Returns those of an audience's lanes that may contain recipients of a message, and their maximum number.
 async fn narrowed(
     conn: &mut PgConnection,
     (app, filter): (AppId, Option<&Filter>),
@@ -352,7 +351,7 @@ async fn narrowed(
     Ok((ids(&lanes), Reached { estimate: reach.count, margin: reach.margin }))
 }
 
-/// How many deliveries there will be, and how far that may be off.
+/// Number of deliveries, and its margin.
 struct Reached {
     estimate: i64,
     margin: i64,

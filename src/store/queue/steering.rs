@@ -1,6 +1,6 @@
-//! Pause, resume, cancel. The change itself, the stop that tells all workers, and the fan-out's cursors commit at
-//! once; rows that wait follow in chunks, since there can be millions: the first with the change, the others by
-//! [`go_on`]. Rows under a lease are left to the worker that holds it, who is told by the stop.
+//! Pause, resume and cancel. The change itself, the stop for all workers, and the cursors of the fan-out commit together. Waiting
+//! rows follow in chunks, since there can be millions: the first with the change, the others by [`go_on`]. Leased rows are left
+//! to their worker, which reads the stop.
 
 use sqlx::{PgConnection, PgPool};
 
@@ -15,18 +15,18 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{AppId, MessageId};
 use bellwire_core::message::MessageState;
 
-/// What is wanted of a message.
+/// Order to a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// Nothing goes out until it is resumed. Its time to live keeps running.
     Pause,
-    /// It goes on.
+    /// It resumes.
     Resume,
-    /// Nothing goes out any more.
+    /// It ends, and nothing more is sent.
     Cancel,
 }
 
-/// What became of it.
+/// Result of an order.
 #[derive(Debug)]
 pub enum Steered {
     /// There is no such message.
@@ -115,14 +115,14 @@ pub(in crate::store) async fn steer_within(
     Ok(Steered::Now { stop, progress })
 }
 
-/// Notes that a message was cancelled before it was due, and that nothing is left of it: no worker has heard of it, so nothing
-/// can come back. Its content is deleted as if it had been due.
+/// Records that a message was cancelled before it was due, and is complete. No worker has it, so nothing can be requeued. Its
+/// content is deleted as if it had been due.
 async fn forget(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<(), sqlx::Error> {
     let forgotten = sqlx::query!("UPDATE messages SET never_began = true, look_at = $2 WHERE id = $1", id.0, now);
     forgotten.execute(conn).await.map(drop)
 }
 
-/// Cancels a message whose row is locked: its fan-out ends and all workers are told. What waits for it follows.
+/// Cancels a message whose row is locked: its fan-out ends, and all workers get a stop. Its waiting rows follow.
 pub(in crate::store) async fn cancel_locked(
     conn: &mut PgConnection,
     id: MessageId,
@@ -133,7 +133,7 @@ pub(in crate::store) async fn cancel_locked(
     stop_message(conn, StopKind::Cancel, id, now).await
 }
 
-/// Whether any delivery is still to be made. Of what is for later and for whoever comes until then there may be nothing yet.
+/// Whether any delivery is still to be made. A scheduled message to a whole audience may have none yet.
 async fn is_moving(conn: &mut PgConnection, id: MessageId, now: Timestamp) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT 1 FROM cursors WHERE message = $1) OR EXISTS (SELECT 1 FROM queue WHERE message = $1)
@@ -167,9 +167,9 @@ async fn set_cursors_due(conn: &mut PgConnection, id: MessageId, due_at: Option<
     Ok(())
 }
 
-/// Does to the next chunk of waiting rows what the message's state asks for, in a transaction of its own: called until
-/// it is done, by the request that turned the message and by maintenance, which catches what workers parked or
-/// queued while the turn was news to them.
+/// Applies the message's state to the next chunk of waiting rows, in a transaction of its own. It is called until it is done, by
+/// the request that changed the state, and by maintenance, which handles rows that workers parked or queued before they read the
+/// change.
 pub async fn go_on(pool: &PgPool, id: MessageId, now: Timestamp) -> Result<Progress, sqlx::Error> {
     retrying(|| async move {
         let mut tx = begin(pool).await?;

@@ -1,7 +1,7 @@
-//! Stops: what must not be sent any more, read by every worker several times a second.
+//! Stops: deliveries that must no longer be sent, read by each worker several times a second.
 //!
-//! A reading takes up where the one before could not see: at whatever its snapshot did not show. So no stop is missed, however
-//! late its transaction commits and however long a worker was away.
+//! A reading covers everything that the snapshot of the previous one did not show. So no stop is missed, even if its transaction
+//! commits late or the worker was away for long.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -42,12 +42,12 @@ impl StopKind {
     }
 }
 
-/// One stop.
+/// Stop of a message or of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stop {
     /// Of two stops of one target, the one with the higher number holds.
     pub seq: i64,
-    /// What it says.
+    /// Kind of the stop.
     pub kind: StopKind,
     /// A subscription, or a message.
     pub target: Uuid,
@@ -55,17 +55,17 @@ pub struct Stop {
     pub life: i32,
 }
 
-/// Where a reading takes up: what the reading before could see.
+/// End of a reading: the state that it could see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Horizon {
-    /// A `pg_snapshot`.
+    /// Value of the type `pg_snapshot`.
     snapshot: String,
     /// The oldest transaction that was under way then.
     xmin: i64,
 }
 
 impl Horizon {
-    /// The oldest transaction that was under way then. Whatever a reading did not see was written by it or by a later one.
+    /// Returns the oldest transaction that was running then. Rows that a reading did not see were written by it or by later ones.
     pub(crate) fn oldest_transaction(&self) -> i64 {
         self.xmin
     }
@@ -73,17 +73,17 @@ impl Horizon {
 
 const NOTHING: &str = "1:1:";
 
-/// What a reading came to.
+/// Result of a reading.
 #[derive(Debug)]
 pub struct Reading {
     /// Every stop that the reading before could not see, in the order of their numbers.
     pub stops: Vec<Stop>,
-    /// Where the next reading takes up.
+    /// Start of the next reading.
     pub horizon: Horizon,
 }
 
-/// Reads the stops that the last reading could not see. A first reading, without one, only learns where the next one takes
-/// up: whatever was stopped before it is seen by the claims that come after it.
+/// Reads the stops that the last reading could not see. A first reading, without a last one, only determines the start of the
+/// next: later claims see earlier stops.
 pub async fn read(pool: &PgPool, last: Option<&Horizon>) -> sqlx::Result<Reading> {
     let reading = read_from(pool, last.map(|last| &*last.snapshot)).await?;
     match last {
@@ -116,7 +116,7 @@ async fn read_from(pool: &PgPool, seen: Option<&str>) -> sqlx::Result<Reading> {
     Ok(Reading { stops, horizon })
 }
 
-/// Tells all workers, and listeners, of a message, with the transaction that makes it so and has locked its row.
+/// Writes a stop of a message for all workers, and listeners, in the transaction that changed and locked its row.
 pub(crate) async fn stop_message(
     conn: &mut PgConnection,
     kind: StopKind,
@@ -138,7 +138,7 @@ pub(crate) async fn stop_message(
     Ok(Stop { seq, kind, target: message.0, life: 0 })
 }
 
-/// Tells all workers of a subscription as it lives now, with the transaction that makes it so and has locked its row.
+/// Writes a stop of a subscription in its current life for all workers, in the transaction that changed and locked its row.
 pub(crate) async fn stop_subscription(
     conn: &mut PgConnection,
     kind: StopKind,

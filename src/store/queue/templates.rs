@@ -62,11 +62,11 @@ pub(crate) enum Put {
     Replaced(Listed),
     /// The app has [`TEMPLATES_MAX`] already.
     TooMany,
-    /// Somebody has made one of that name since [`lock`] looked.
+    /// Another template of that name was created after [`lock`].
     Taken,
 }
 
-/// The id under which a template of that name is to be sealed: that of the one that is there, which stays as it is until the
+/// Returns the id under which a template of that name is to be sealed: that of the existing one, which cannot change until the
 /// transaction ends, or `new`.
 pub(crate) async fn lock(conn: &mut PgConnection, app: AppId, name: &str, new: Uuid) -> sqlx::Result<Uuid> {
     let there = sqlx::query_scalar!("SELECT id FROM templates WHERE app = $1 AND name = $2 FOR UPDATE", app.0, name);

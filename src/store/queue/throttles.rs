@@ -17,8 +17,8 @@ pub(crate) struct TurnRequest {
     pub expires_at: Option<Timestamp>,
 }
 
-/// Gives each delivery the next turn of its subscription, in the order of the slice: now or later, or none if it would
-/// expire first, which uses up no turn. The bucket has a depth of one: unused turns are not saved up.
+/// Gives each delivery the next turn of its subscription, in the order of the slice: now or later. A delivery that would expire
+/// first gets none, and uses none. The bucket has a depth of one: unused turns are lost.
 pub(crate) async fn take_turns(
     pool: &PgPool,
     wanted: &[TurnRequest],
@@ -77,13 +77,13 @@ fn turn(next_at: &mut Timestamp, wanted: &TurnRequest, now: Timestamp) -> Option
     Some(at)
 }
 
-/// What waits for one subscription.
+/// Waiting deliveries of one subscription.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backlog {
     pub all: i64,
     /// Those of them whose turn is yet to come.
     pub throttled: i64,
-    /// When the first of them was wanted.
+    /// Planned time of the first of them.
     pub oldest: Option<Timestamp>,
 }
 

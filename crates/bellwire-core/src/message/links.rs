@@ -1,11 +1,11 @@
-//! Where a notification leads, in full.
+//! Absolute links of a notification.
 
 use super::{Notification, unfit_url};
 
 impl Notification {
-    /// Makes links and pictures absolute: those that are paths on the site lead to `site`, an origin, and so does a click
-    /// where nothing else is said. Safari shows a declarative push by itself only if `navigate` is absolute. Without a site,
-    /// paths stay as they are, and service workers resolve them. Nothing is checked.
+    /// Makes links and pictures absolute. Paths lead to `site`, an origin, and so does a click without a link. Safari shows a
+    /// declarative push by itself only if `navigate` is absolute. Without a site, paths stay, and service workers resolve them.
+    /// Nothing is checked.
     pub fn complete(&mut self, site: Option<&str>) {
         let Some(site) = site else { return };
         let actions = self.actions.iter_mut().flat_map(|action| [&mut action.url, &mut action.icon]);

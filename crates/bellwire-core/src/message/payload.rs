@@ -8,11 +8,11 @@ use serde_json::{Map, Value};
 
 use crate::base64url;
 
-/// Octets for the page's own handler: in JSON a string, `{"base64": "…"}` in any of base64's spellings, or another object, which is sent
-/// as its JSON text.
+/// Payload for the page's own handler. In JSON it is a string, `{"base64": "…"}` in any spelling of base64, or another object,
+/// which is sent as its JSON text.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// Sent as UTF-8.
+    /// Text, sent as UTF-8.
     Text(String),
     /// Sent as they are.
     Octets(Vec<u8>),

@@ -4,12 +4,12 @@ use serde_json::Value;
 
 use super::{ACTION_TEXT_MAX, BODY_MAX, Notification, TAG_MAX, TITLE_MAX, URL_MAX, is_language_tag, longer, unfit_url};
 
-/// Where a text of a notification stands.
+/// Place of a text in a notification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
-    /// The title.
+    /// Title of the notification.
     Title,
-    /// The body.
+    /// Body of the notification.
     Body,
     /// The link that a click opens.
     Url,
@@ -19,9 +19,9 @@ pub enum Place {
     Image,
     /// URL of the badge.
     Badge,
-    /// The tag.
+    /// Tag of the notification.
     Tag,
-    /// The language tag.
+    /// Language tag of the notification.
     Lang,
     /// Name of a button, by its index.
     ActionName(usize),
@@ -36,7 +36,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Its RFC 6901 pointer within the notification, without the first slash.
+    /// Returns the RFC 6901 pointer within the notification, without the first slash.
     pub fn name(&self) -> String {
         match self {
             Self::Title => "title".into(),
@@ -77,7 +77,7 @@ impl Place {
         }
     }
 
-    /// What is wrong with a text here, if anything: never the text itself.
+    /// Returns the fault of a text at this place, never the text itself. `None`: the text is valid.
     pub fn fault(&self, text: &str) -> Option<String> {
         let is_blank = || text.trim().is_empty();
         let rule = |fits: bool, rule: String| (!fits).then_some(rule);
@@ -157,7 +157,7 @@ impl Notification {
     }
 }
 
-/// Tells the pointers of all texts within a value. `at` is the value's own, and is left as it was.
+/// Passes the pointers of all texts within a value to `tell`. `at` is the pointer of the value, and is restored.
 fn texts_within(value: &Value, at: &mut String, tell: &mut impl FnMut(&str)) {
     let len = at.len();
     match value {

@@ -1,9 +1,8 @@
-//! Campaigns: plans that end in messages. Pure rules: where a campaign stands and may go ([`state`]), when it is due
-//! ([`schedule`]), on whose clock ([`zones`]), which messages one run of it ends in ([`parts`]), and which of several variants
-//! did better ([`winner`]).
+//! Campaigns: plans that produce messages. These are pure rules: the states ([`state`]), the schedule ([`schedule`]), time zones
+//! ([`zones`]), the messages of one run ([`parts`]), and the winner among variants ([`winner`]).
 //!
-//! A campaign knows nobody of its audience. All that it can do is said in messages with filters and times, which the engine
-//! fans out like any others; so a campaign to ten million costs as much to plan, start and cancel as one to ten.
+//! A campaign has no list of its audience. Its messages carry filters and times, and the engine fans them out like any others. So
+//! planning, starting and cancelling cost the same for ten million recipients as for ten.
 
 pub mod parts;
 pub mod plan;

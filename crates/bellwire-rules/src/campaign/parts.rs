@@ -1,5 +1,5 @@
-//! Which messages one run of a campaign ends in: one for each variant and, by the recipients' clock, each group of zones; of a
-//! variant that is sent at each person's own hour, one for each hour of a day.
+//! Messages of one run of a campaign: one for each variant. A campaign by local time has one for each group of zones, and a
+//! variant at own hours has one for each hour of the day.
 
 use chrono::TimeDelta;
 use chrono_tz::Tz;
@@ -32,7 +32,7 @@ impl Share {
     }
 }
 
-/// Who of its campaign's audience a message is for.
+/// Part of its campaign's audience that a message is for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Narrow {
     /// Of these zones; none: of all.
@@ -49,7 +49,7 @@ pub struct Narrow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
     pub due_at: Timestamp,
-    /// Of which variant, by its place.
+    /// Index of the variant.
     pub variant: usize,
     pub narrow: Narrow,
 }
@@ -101,8 +101,8 @@ pub fn of_rest(plan: &Plan, test: Test, variant: usize, at: Timestamp) -> Part {
     Part { due_at: at, variant, narrow: Narrow { share: share.narrowing(), ..Narrow::default() } }
 }
 
-/// Whom of its audience a message is for: who fits the campaign's own segment, lies in its share and zones, has their own hour
-/// then, and did not do what a follow-up asks for. None: it cannot be said.
+/// Returns the filter of a message: the campaign's own segment, the share, the zones, the own hour, and the condition of a
+/// follow-up. `None`: the filter cannot be expressed.
 pub fn filter(plan: &Plan, campaign: CampaignId, body: &Body, narrow: &Narrow) -> Option<Option<Filter>> {
     let mut filter = body.filter.clone().unwrap_or_default();
     let zones = narrow.zones.as_ref().map(in_zones);
@@ -143,8 +143,8 @@ fn tested(plan: &Plan, test: Test) -> Share {
     Share { from: plan.holdout, to: plan.holdout.saturating_add(test.share).min(WHOLE) }
 }
 
-/// Which share each variant goes to: consecutive, so that nobody gets two. Those who are held out come first, those who wait for
-/// the outcome of a test last.
+/// Returns the share of each variant. Shares are consecutive, so no person gets two variants. The holdout comes first, and the
+/// rest after a test comes last.
 fn shares(plan: &Plan) -> Vec<Share> {
     let all = plan.test.map_or(Share { from: plan.holdout, to: WHOLE }, |test| tested(plan, test));
     let total: u32 = plan.variants.iter().map(|variant| u32::from(variant.weight)).sum();

@@ -1,4 +1,4 @@
-//! What a campaign is to do, checked: what its author wrote, in the form that its messages are made from.
+//! Checked plan of a campaign, from which its messages are made.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub const WHOLE: u16 = 10_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// What is sent: at least one, and the first where nothing decides.
+    /// Variants, at least one. The first is the default.
     pub variants: Vec<Variant>,
     pub when: When,
     pub pace: Option<Pace>,
@@ -28,17 +28,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether nothing of it goes out any more.
+    /// Whether it has expired, so that nothing of it is sent.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
 }
 
-/// One of the things that a campaign may say.
+/// Variant of a campaign's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Variant {
     pub name: String,
-    /// How many get it, beside the weights of the others.
+    /// Weight of its share of the audience, relative to the other variants.
     pub weight: u16,
     /// Whether it is sent at each person's own hour, within the 24 hours that begin when it is due.
     #[serde(default)]
@@ -53,10 +53,10 @@ pub struct Body {
     /// `to`, as it was given.
     pub to: Value,
     pub audience: Audience,
-    /// Whom of these it is for; none: everybody.
+    /// Filter of these recipients. `None`: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// What it says, as it is sealed in a message.
+    /// Content, as it is sealed in a message.
     pub content: Value,
     pub ttl_s: i32,
     pub urgency: Urgency,
@@ -65,7 +65,7 @@ pub struct Body {
     pub enveloped: bool,
 }
 
-/// Whom a campaign is for, before filters.
+/// Audience of a campaign, before filters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Audience {
@@ -115,18 +115,18 @@ pub fn spread_over(seconds: u32, n: i64) -> i64 {
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Test {
-    /// Its share of the audience, in ten-thousandths.
+    /// Share of the audience in the test, in ten-thousandths.
     pub share: u16,
-    /// How long clicks are counted before it is decided, in seconds.
+    /// Time for which clicks are counted before the decision, in seconds.
     pub after_s: i64,
-    /// How certain the winner must be.
+    /// Required probability of the winner.
     pub confidence: f64,
-    /// What becomes of the rest if nobody wins.
+    /// Rule for the rest without a winner.
     pub otherwise: Otherwise,
 }
 
 bellwire_core::named! {
-    /// What becomes of the rest of an audience if no variant wins.
+    /// Rule for the rest of an audience without a winner.
     #[cfg_attr(feature = "openapi", schema(as = WithoutWinner))]
     pub enum Otherwise {
         First = "first",
@@ -134,17 +134,17 @@ bellwire_core::named! {
     }
 }
 
-/// Which campaign is followed up, for those of its recipients who did not react.
+/// Campaign that a follow-up refers to, for those of its recipients who did not react.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Follow {
     /// The campaign: an id, `cmp_…`.
     pub campaign: String,
-    /// What they did not do.
+    /// Reaction that they did not show.
     pub did_not: DidNot,
 }
 
 bellwire_core::named! {
-    /// What recipients of a campaign did not do who get the one that follows it.
+    /// Missing reaction that makes recipients of a campaign get its follow-up.
     pub enum DidNot {
         Click = "click",
         Display = "display",

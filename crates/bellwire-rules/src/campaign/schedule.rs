@@ -1,4 +1,4 @@
-//! When a campaign is due.
+//! Times of a campaign.
 
 use chrono::{LocalResult, NaiveDateTime, TimeDelta, TimeZone as _};
 use chrono_tz::Tz;
@@ -45,7 +45,7 @@ pub struct Recurrence {
 }
 
 impl Recurrence {
-    /// Reads an expression; says what is wrong with it.
+    /// Reads an expression. The error describes the mistake.
     pub fn parse(expression: &str, zone: Tz) -> Result<Self, String> {
         if expression.len() > CRON_MAX {
             return Err(format!("must be at most {CRON_MAX} octets"));
@@ -104,9 +104,9 @@ impl Recurrence {
         at.with_timezone(&self.zone).naive_local().and_utc()
     }
 
-    /// The instants at which a wall-clock time of the expression runs: one, as [`moment`] has it. An expression that names every
-    /// hour keeps its interval instead where clocks change by at least that: it runs again when they show a time again, and
-    /// leaves out a time that they skip.
+    /// Returns the instants at which a wall-clock time of the expression runs: one, by [`moment`]. An expression that names each
+    /// hour keeps its interval where clocks change by at least that interval. It runs again when clocks repeat a time, and leaves
+    /// out a time that they skip.
     fn runs_at(&self, cron: &Cron, local: Timestamp) -> [Option<Timestamp>; 2] {
         let first = moment(self.zone, local.naive_utc());
         let keeps_interval = |change: TimeDelta| {

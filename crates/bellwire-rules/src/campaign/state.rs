@@ -1,9 +1,9 @@
-//! Where a campaign stands, and where it may go from there.
+//! States of a campaign, and their transitions.
 
 use bellwire_core::named;
 
 named! {
-    /// Where a campaign stands.
+    /// State of a campaign.
     #[cfg_attr(feature = "openapi", schema(as = CampaignState))]
     pub enum State {
         /// It can be changed, and nothing of it is due. Starting it moves it on.
@@ -15,39 +15,39 @@ named! {
         Sending = "sending",
         /// Nothing of it goes out until it is resumed; what falls due meanwhile is made up for then.
         Paused = "paused",
-        /// Nothing of it goes out any more, for good.
+        /// It sends no further message, forever.
         Cancelled = "cancelled",
         /// Every delivery of its last run has ended, for good.
         Done = "done",
     }
 }
 
-/// What is wanted of a campaign.
+/// Order to a campaign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Let it go.
+    /// Start it, at once or at its time.
     Start,
-    /// Hold it.
+    /// Pause it and its messages.
     Pause,
-    /// Let it go on.
+    /// Resume it and its messages.
     Resume,
-    /// End it.
+    /// Cancel it and its messages.
     Cancel,
 }
 
-/// What an order comes to.
+/// Result of an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// It goes there.
+    /// It changes to this state.
     To(State),
     /// It is so already.
     Already,
-    /// It cannot be so any more, or not yet.
+    /// The state does not allow the order.
     Never,
 }
 
 impl State {
-    /// What an order comes to here. `has_begun`: a message of it was made.
+    /// Returns the result of an order in this state. `has_begun`: a message of the campaign exists.
     pub fn after(self, order: Order, has_begun: bool) -> Turn {
         use State::{Cancelled, Done, Draft, Paused, Scheduled, Sending};
         match (self, order) {

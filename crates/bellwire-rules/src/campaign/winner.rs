@@ -1,11 +1,11 @@
-//! Which of several variants did better, and how certain that is.
+//! Winner among variants, and its probability.
 //!
-//! Each variant's click rate is unknown but for what was counted: with a uniform prior its posterior is
-//! Beta(1 + clicks, 1 + the rest). One variant is better than another with the probability that a draw from its posterior is
-//! larger, for which the normal approximation of both is used: it is off by less than a percent from some ten clicks on, and
-//! before that no variant comes near the thresholds that can be asked for.
+//! The click rate of a variant is estimated from its counts: with a uniform prior, its posterior is Beta(1 + clicks, 1 + rest).
+//! The probability that one variant is better than another is that of a larger draw from its posterior. The normal approximation
+//! of both is used. From some ten clicks its error is less than a percent, and with fewer clicks no variant comes near the
+//! allowed thresholds.
 
-/// What was counted of a variant.
+/// Counts of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
     /// Deliveries that a push service took.
@@ -14,12 +14,12 @@ pub struct Count {
     pub clicked: i64,
 }
 
-/// What the counts say.
+/// Result of the counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
     /// The variant with the best rate, by its place.
     pub best: usize,
-    /// How probable it is that it is better than each of the others.
+    /// Probability that it is better than each other variant.
     pub confidence: f64,
 }
 
@@ -45,13 +45,13 @@ impl Count {
     }
 }
 
-/// How probable it is that the first one's rate is the higher one.
+/// Returns the probability that the first rate is higher than the second.
 pub fn is_better(one: Count, other: Count) -> f64 {
     let ((mean, variance), (other_mean, other_variance)) = (one.posterior(), other.posterior());
     normal_cdf((mean - other_mean) / (variance + other_variance).sqrt())
 }
 
-/// What the counts of at least two variants say; none: of fewer.
+/// Returns the result for the counts of at least two variants. `None` for fewer.
 pub fn judge(counts: &[Count]) -> Option<Verdict> {
     if counts.len() < 2 {
         return None;

@@ -1,7 +1,7 @@
 //! The recipients' clock: which time zones show a time of day at the same instant.
 //!
-//! Browsers tell the name of their zone. All names that are known are put into groups by the instant at which clocks there
-//! show a local time: about 38, among them those that lie half an hour or a quarter beside the others. A group is one message.
+//! Browsers report the name of their zone. All known names are grouped by the instant at which clocks there show a local time.
+//! About 38 groups exist, because some zones differ from others by half or a quarter of an hour. Each group is one message.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::named;
 
 named! {
-    /// What becomes of those for whom the time has passed when a campaign is started.
+    /// Rule for recipients whose time has passed when a campaign is started.
     #[cfg_attr(feature = "openapi", schema(as = PastZones))]
     pub enum Past {
         /// They get it at that time of the next day.
         Tomorrow = "tomorrow",
-        /// They get nothing.
+        /// They get no message.
         Skip = "skip",
     }
 }
 
-/// Whom a message of a campaign by the recipients' clock is for.
+/// Recipients of a message of a campaign by local time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Zones {
@@ -35,7 +35,7 @@ pub enum Zones {
 }
 
 impl Zones {
-    /// Whether a message for these is for somebody in that zone; none: theirs is not known.
+    /// Whether the message is for recipients in that zone. `None`: the recipient's zone is unknown.
     pub fn holds(&self, zone: Option<&str>) -> bool {
         let is_in = |names: &[String]| zone.is_some_and(|zone| names.iter().any(|name| name == zone));
         match self {

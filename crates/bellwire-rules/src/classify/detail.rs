@@ -6,7 +6,7 @@ use bellwire_core::lane::Gateway;
 
 /// The longest detail kept, in octets.
 const DETAIL_MAX: usize = 500;
-/// How much of a body is looked at, in octets.
+/// Octets of a body that are read.
 const READ_MAX: usize = 4096;
 /// A run of this many ASCII characters or more is taken for a token or key. A UUID has 36.
 const TOKEN_MIN: usize = 40;
@@ -20,9 +20,9 @@ pub(super) fn of_response(gateway: Gateway, headers: &HeaderMap, body: &[u8]) ->
     }
 }
 
-/// Makes text of arbitrary octets: invalid UTF-8 is replaced, control characters become spaces, words that look like
-/// a URL or a token are redacted, and the rest is cut to 500 octets at a character boundary. Redacting comes before
-/// cutting, so that no cut hides what a word was.
+/// Makes text of arbitrary octets. Invalid UTF-8 is replaced, control characters become spaces, words that look like a URL or a
+/// token are redacted, and the text is cut to 500 octets at a character boundary. Redaction precedes the cut, so that a cut
+/// cannot hide a secret.
 fn clean(raw: &[u8]) -> Option<Box<str>> {
     let text = String::from_utf8_lossy(&raw[..raw.len().min(READ_MAX)]);
     let whole = if raw.len() > READ_MAX { text.rsplit_once(is_boundary).map_or("", |(whole, _)| whole) } else { &text };
@@ -46,14 +46,14 @@ fn clean(raw: &[u8]) -> Option<Box<str>> {
     (!out.is_empty()).then(|| out.into())
 }
 
-/// Where a word ends: NUL and the other control characters included, so that they cannot split a URL's scheme from it
-/// unseen: both halves are judged.
+/// Whether a character ends a word. NUL and other control characters do, so that they cannot split the scheme from a URL and hide
+/// both parts.
 fn is_boundary(c: char) -> bool {
     c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '`' | '<' | '>')
 }
 
-/// A scheme, a host with a path (also when JSON escapes the slash, or percent-encoding hides it), or a long run that
-/// may be a token.
+/// Whether a word has a scheme, a host with a path (also with an escaped or percent-encoded slash), or a long run that may be a
+/// token.
 fn looks_secret(word: &str) -> bool {
     let host_with_path = || word.split_once('.').is_some_and(|(_, rest)| rest.contains('/'));
     let encoded = || word.to_ascii_lowercase().contains("%2f");

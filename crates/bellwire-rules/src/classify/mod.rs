@@ -1,8 +1,7 @@
-//! What a gateway's answer means: status, headers and body, or a transport failure, become one outcome.
+//! Meaning of a gateway's response: status, headers and body, or a transport failure, become one outcome.
 //!
-//! The status decides first (RFC 8030 section 5, RFC 9110 section 15); what a known gateway adds in headers or body
-//! refines it, and an empty or unreadable body changes nothing. [`crate::policy::decide`] then turns the outcome into
-//! a verdict.
+//! The status decides first (RFC 8030 section 5, RFC 9110 section 15). Headers or the body of a known gateway refine it, and an
+//! empty or unreadable body changes nothing. [`crate::policy::decide`] then turns the outcome into a verdict.
 
 mod detail;
 pub mod retry_after;
@@ -22,23 +21,23 @@ const THROTTLED_MAX: Duration = Duration::from_secs(3_600);
 named! {
     /// Why a POST got no answer. Made by the gateway client, read by [`classify`].
     pub enum Failure {
-        /// The endpoint's host has no address at present, or nobody could be asked.
+        /// The endpoint's host has no address at present, or no resolver responded.
         Resolve = "resolve",
-        /// The endpoint's host has no address and never will have one: DNS has not known it for hours, or it ends in `.invalid`
-        /// (RFC 6761 section 6.4). Chrome hands out `permanently-removed.invalid` for subscriptions that it took back.
+        /// The endpoint's host has no address and never will have one: DNS did not find it for hours, or it ends in `.invalid`
+        /// (RFC 6761 section 6.4). Chrome uses `permanently-removed.invalid` for subscriptions that it revoked.
         InvalidHost = "invalid_host",
         /// The endpoint's host is not one that may be talked to, or resolves to an address that is not public.
         Forbidden = "forbidden",
-        /// No TCP connection.
+        /// No TCP connection was established.
         Connect = "connect",
-        /// The proxy that this network's connections leave by gave none, whatever it answered: the trouble is ours.
+        /// The network's outbound proxy provided no connection. The fault is on this side, whatever the proxy responded.
         Proxy = "proxy",
         /// No TLS session: bad certificate or handshake.
         Tls = "tls",
         /// The gateway did not take the request: REFUSED_STREAM, or a stream above GOAWAY's last id (RFC 9113 section 8.7).
         /// Sending it again cannot double it.
         Unprocessed = "unprocessed",
-        /// By the time that the gateway had room for it, the sender did not want it sent any more. Nothing was sent.
+        /// The sender withdrew the request before the gateway had a stream for it. Nothing was sent.
         Withdrawn = "withdrawn",
         /// The connection or stream broke after the request may have been read.
         Reset = "reset",
@@ -50,7 +49,7 @@ named! {
 }
 
 impl Failure {
-    /// The failure of a host that has no address: [`InvalidHost`](Self::InvalidHost) if its very name says so.
+    /// Returns the failure of a host without an address: [`InvalidHost`](Self::InvalidHost) if its name is never valid.
     pub fn unresolved(host: &str) -> Self {
         let host = host.strip_suffix('.').unwrap_or(host);
         match host.rsplit('.').next() {
@@ -66,60 +65,59 @@ impl Failure {
     }
 }
 
-/// What came of a POST, borrowed from the connection.
+/// Result of a POST, borrowed from the connection.
 #[derive(Debug, Clone, Copy)]
 pub enum Answer<'a> {
-    /// The gateway answered.
+    /// Response of the gateway.
     Response {
         /// The status as it stood on the wire; any number, valid or not.
         status: u16,
-        /// All response headers.
+        /// Headers of the response.
         headers: &'a HeaderMap,
         /// The body, as much of it as was read.
         body: &'a [u8],
     },
-    /// It did not.
+    /// No response.
     Failure(Failure),
 }
 
 named! {
-    /// Why a delivery is dead. Its name is stored in `dead_letters.reason` and never changes its meaning. Whatever the reason,
-    /// a dead letter with it waits to be replayed or discarded, and the app's events tell of it.
+    /// Reason why a delivery is dead. The name is stored in `dead_letters.reason` and never changes its meaning. Each reason
+    /// leaves a dead letter that waits to be replayed or discarded, and an event of the app.
     pub enum DeadReason {
-        /// 400: the gateway finds the request itself wrong. [`classify`] says so of the first such answer.
+        /// 400: the gateway rejects the request itself. [`classify`] returns it for the first such response.
         BadRequest = "bad_request",
-        /// 401 or 403, or Apple's 400 for a VAPID key that is not the subscription's. [`classify`] says so; a key that many
-        /// subscriptions are refused with is held instead, and raises an alert.
+        /// 401 or 403, or Apple's 400 for a VAPID key that does not match the subscription. [`classify`] returns it. A key that
+        /// is refused for many subscriptions is held instead, with an alert.
         Unauthorized = "unauthorized",
-        /// 413, and nothing is left to shrink. [`decide`](crate::policy::decide) says so, or dispatch, which finds nothing
-        /// to leave out.
+        /// 413, and the payload cannot shrink further. [`decide`](crate::policy::decide) returns it, or dispatch if nothing can
+        /// be left out.
         PayloadTooLarge = "payload_too_large",
-        /// 489 with the header that forbids another try. [`classify`] says so.
+        /// 489 with the header that forbids a retry. [`classify`] returns it.
         NonRetryable = "non_retryable",
-        /// 3xx: redirects are never followed. [`classify`] says so.
+        /// 3xx: redirects are never followed. [`classify`] returns it.
         Redirected = "redirected",
-        /// Any other 4xx; the status stored beside it keeps them apart. [`classify`] says so.
+        /// Any other 4xx, distinguished by the stored status. [`classify`] returns it.
         Http4xx = "http_4xx",
-        /// The endpoint's host may not be talked to: it is no push service that is let in, or leads into a private network.
-        /// The gateway's guard says so.
+        /// The endpoint's host is forbidden: its push service is not allowed, or it leads into a private network. The gateway's
+        /// guard returns it.
         EndpointForbidden = "endpoint_forbidden",
-        /// Every retry of the policy failed, or the guide's window of 24 hours closed. [`decide`](crate::policy::decide)
-        /// says so.
+        /// All retries of the policy failed, or the guide's window of 24 hours closed. [`decide`](crate::policy::decide) returns
+        /// it.
         RetriesExhausted = "retries_exhausted",
-        /// Claimed five times without an ending: whoever handled it, crashed. Dispatch says so when it claims it once more.
+        /// Claimed five times without an ending, because its workers crashed. Dispatch sets it at the next claim.
         LeaseExhausted = "lease_exhausted",
-        /// Its retry token does not fit the row: somebody changed it by hand. Dispatch says so when it claims it,
-        /// and raises an alert.
+        /// Its retry token does not match the row, which was changed by hand. Dispatch sets it at the claim, and raises an alert.
         Tampered = "tampered",
-        /// This attempt was made already: somebody put a row back. Dispatch says so when it claims it, and raises an alert.
+        /// This attempt was already made, and its row was restored by hand. Dispatch sets it at the claim, and raises an alert.
         Replayed = "replayed",
-        /// Its keys or payload could not be opened or encrypted. Dispatch says so before it sends.
+        /// Its keys or payload could not be decrypted or encrypted. Dispatch sets it before the request.
         Unsealable = "unsealable",
-        /// Its template could not be filled in for its recipient: something that it asks for is not defined, or what came of it
-        /// breaks a rule, such as that of links. Dispatch says so before it sends.
+        /// Its template could not be rendered for its recipient: a variable is undefined, or the result breaks a rule, such as
+        /// that of links. Dispatch sets it before the request.
         Unrenderable = "unrenderable",
-        /// What came of its template is too long for a push, and its author lets nothing be cut, or that was not enough.
-        /// Dispatch says so before it sends.
+        /// The rendered template is too long for a push, and its author allows no cut, or the cut was not enough. Dispatch sets
+        /// it before the request.
         TooLong = "too_long",
     }
 }
@@ -129,29 +127,29 @@ named! {
 pub enum Kind {
     /// The gateway took the message.
     Accepted {
-        /// The `TTL` that it granted, in seconds, if it said so (RFC 8030 section 5.2).
+        /// Granted `TTL` in seconds, if the response has one (RFC 8030 section 5.2).
         ttl_granted_s: Option<u32>,
     },
     /// It takes nothing more for this subscription for a while: the subscription waits.
     Throttled,
-    /// It takes nothing more from this sender for a while, and says so: the lane holds.
+    /// The gateway accepts nothing from this sender for a while: the lane is held.
     SenderThrottled,
     /// It could not be reached or could not cope.
     Unavailable {
-        /// It said that an immediate retry is welcome (Mozilla's errno 202).
+        /// Whether the response invites an immediate retry (Mozilla's errno 202).
         retry_now: bool,
     },
-    /// Our own network's proxy stood in between: nobody was asked. Another try costs no attempt, but the lane has to wait.
+    /// The network's own proxy prevented the request. Another try costs no attempt, but the lane has to wait.
     CutOff,
     /// It did not take the request; another try costs no attempt.
     Unprocessed,
     /// The payload is larger than this gateway takes.
     TooLarge,
-    /// The subscription does not exist any more: prune it.
+    /// The subscription no longer exists: it is pruned.
     Gone,
     /// It will never take this message; never a reason to prune.
     Refused {
-        /// What the dead letter says.
+        /// Reason for the dead letter.
         reason: DeadReason,
     },
 }
@@ -163,26 +161,26 @@ impl Kind {
     }
 }
 
-/// What an answer says about the gateway's health, for the circuit breaker.
+/// Health of the gateway shown by a response, for the circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
     /// It answered sensibly, even if the answer was a refusal.
     Alive,
-    /// It failed.
+    /// The gateway failed.
     Failing,
     /// Nothing: the request never was the gateway's.
     Unknown,
 }
 
-/// One answer, understood.
+/// Classified response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Its meaning.
+    /// Kind of the outcome.
     pub kind: Kind,
     /// The HTTP status; none if there was no answer.
     pub status: Option<u16>,
-    /// When the gateway wants to be asked again: at most an hour ahead if it throttles, at most a day otherwise. Read for kinds that
-    /// lead to a retry only.
+    /// Time after which the gateway accepts a retry: at most an hour if it throttles, at most a day otherwise. Read only for
+    /// kinds that lead to a retry.
     pub retry_after: Option<Duration>,
     /// The gateway's words or the failure's name: at most 500 octets, no NUL, no URL. None for accepted.
     pub detail: Option<Box<str>>,
@@ -195,7 +193,7 @@ impl Outcome {
         self.retry_after = self.retry_after.map(|wait| wait.min(longest));
     }
 
-    /// What this outcome says about the gateway's health.
+    /// Returns the health of the gateway that this outcome shows.
     pub fn health(&self) -> Health {
         match (self.kind, self.status) {
             (Kind::Unavailable { .. } | Kind::CutOff, _) => Health::Failing,
@@ -209,8 +207,8 @@ impl Outcome {
         self.kind == Kind::Refused { reason: DeadReason::Unauthorized }
     }
 
-    /// Whether it says that the gateway takes the VAPID key, or that it doesn't: what
-    /// [`KeyWatch`](crate::policy::hold::KeyWatch) counts.
+    /// Whether it shows that the gateway accepts or refuses the VAPID key, which [`KeyWatch`](crate::policy::hold::KeyWatch)
+    /// counts.
     pub fn judges_key(&self) -> bool {
         self.refuses_key() || matches!(self.kind, Kind::Accepted { .. })
     }
@@ -280,8 +278,8 @@ fn of_status(status: u16, headers: &HeaderMap) -> Kind {
     }
 }
 
-/// WNS throttles with 406 or 429, and names in a header who is meant, even in a 2xx that was not a delivery: `dropped` and
-/// `channelthrottled` mean one device, `appthrottled` means the sender, as 406 does alone.
+/// WNS throttles with 406 or 429, and a header names the scope, even in a 2xx that was not a delivery: `dropped` and
+/// `channelthrottled` mean one device. `appthrottled` means the sender, like 406 alone.
 fn refined_by_wns(kind: Kind, status: u16, headers: &HeaderMap) -> Kind {
     let said = |word: &str| {
         ["x-wns-status", "x-wns-notificationstatus"]
@@ -298,8 +296,8 @@ fn refined_by_wns(kind: Kind, status: u16, headers: &HeaderMap) -> Kind {
     }
 }
 
-/// Mozilla's `errno`: 103, 105 and 106 name a subscription that is gone, 201 asks to back off, 202 to try again now.
-/// Statuses that must never prune (refused keys, throttling, server errors) do not, whatever the body says.
+/// Mozilla's `errno`: 103, 105 and 106 mean a gone subscription, 201 a backoff, and 202 an immediate retry. Statuses that must
+/// never prune (refused keys, throttling, server errors) do not prune with any body.
 fn refined_by_errno(kind: Kind, status: u16, body: &[u8]) -> Kind {
     #[derive(Deserialize)]
     struct Body {

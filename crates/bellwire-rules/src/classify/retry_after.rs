@@ -1,4 +1,4 @@
-//! When a gateway wants to be asked again: the `Retry-After` family of headers.
+//! Time of the next try that a gateway accepts: the `Retry-After` family of headers.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::HeaderMap;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::duration;
 
-/// Headers that may tell, the first valid one wins.
+/// Headers with a time, in order of precedence: the first valid one wins.
 pub const HEADERS: [&str; 4] =
     ["retry-after", "x-ratelimit-reset", "x-ratelimit-reset-requests", "x-ratelimit-reset-tokens"];
 /// A longer wait is ignored, as if the header were absent: one day.
@@ -48,7 +48,7 @@ fn until_date(value: &[u8], now: Timestamp) -> Option<Duration> {
     Some((then - now).to_std().unwrap_or(Duration::ZERO))
 }
 
-/// `20 Nov 2026 12:02:00 GMT`
+/// Reads a date such as `20 Nov 2026 12:02:00 GMT`.
 fn internet_date(date: &str) -> Option<Timestamp> {
     DateTime::parse_from_rfc2822(date).ok().map(|date| date.to_utc())
 }
@@ -65,7 +65,7 @@ fn rfc850_date(date: &str, now: Timestamp) -> Option<Timestamp> {
     date.with_year(year).map(|date| date.and_utc())
 }
 
-/// `Nov 20 12:02:00 2026`
+/// Reads a date such as `Nov 20 12:02:00 2026`.
 fn asctime_date(date: &str) -> Option<Timestamp> {
     NaiveDateTime::parse_from_str(date, "%b %e %H:%M:%S %Y").ok().map(|date| date.and_utc())
 }

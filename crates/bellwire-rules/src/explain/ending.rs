@@ -1,4 +1,4 @@
-//! How a delivery ended, and why.
+//! Ending of a delivery, and its reason.
 
 use serde_json::{Value, json};
 
@@ -158,7 +158,7 @@ fn dead(facts: &Facts, timetable: &Timetable, unsent: Option<&str>, when: &str) 
     (Code::EndedDead, text, json!({"reason": reason.map(DeadReason::name), "retries_made": made, "retries": retries}))
 }
 
-/// What a push service means by a refusal.
+/// Describes the meaning of a push service's refusal.
 pub(super) fn refused(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::BadRequest => "it finds the request itself wrong, so no retry would help",

@@ -1,9 +1,8 @@
-//! One delivery's story in plain words, told from stored facts alone: which rule, whose policy, what the gateway said, why
-//! then, what next.
+//! Story of one delivery in plain words, from stored facts alone: rule, policy, response, time and next step.
 //!
-//! [`tell`] is a pure function of [`Facts`]. Each [`Sentence`] carries the values that it was made from, so that a program
-//! need not read the text and a test can hold one against the other. What is not stored is not guessed: the sentence says
-//! that it is not known, and within which bounds it lies.
+//! [`tell`] is a pure function of [`Facts`]. Each [`Sentence`] carries its values, so that a program need not read the text, and
+//! a test can compare both. Facts that are not stored are not guessed: the sentence then states that they are unknown, and their
+//! bounds.
 
 mod ending;
 mod part;
@@ -34,22 +33,22 @@ use bellwire_core::subscription::SubscriptionState;
 use bellwire_segment::{Sunset, Verdict};
 
 named! {
-    /// What a sentence of an explanation says. A name never changes its meaning; new ones may be added.
+    /// Code of an explanation's sentence. A name never changes its meaning. New ones may be added.
     #[cfg_attr(feature = "openapi", schema(as = ExplanationCode))]
     pub enum Code {
-        /// When the message was accepted, and how long it lives.
+        /// Acceptance of the message, and its time to live.
         MessageAccepted = "message_accepted",
-        /// Which message it replays.
+        /// Message that it replays.
         MessageReplays = "message_replays",
-        /// To whom the message is addressed.
+        /// Recipients of the message.
         Addressed = "addressed",
-        /// By whose policy it is retried.
+        /// Policy of its retries.
         PolicyInForce = "policy_in_force",
-        /// By which policy it was retried when it died, as its dead letter keeps it.
+        /// Policy of its retries when it died, as its dead letter stores it.
         PolicyWhenItDied = "policy_when_it_died",
         /// Attempts were made to the subscription whose place this one took.
         AttemptsElsewhere = "attempts_elsewhere",
-        /// What the push service answered to a POST, and what that means.
+        /// Response of the push service to a POST, and its meaning.
         Answered = "answered",
         /// A POST got no answer.
         NotAnswered = "not_answered",
@@ -59,7 +58,7 @@ named! {
         RetryLater = "retry_later",
         /// A retry left sooner than its policy explains.
         RetrySooner = "retry_sooner",
-        /// A retry of which the policy in force knows nothing.
+        /// A retry that the policy in force does not contain.
         RetryUnknown = "retry_unknown",
         /// It was made smaller, and followed at once.
         RetrySmaller = "retry_smaller",
@@ -77,17 +76,17 @@ named! {
         EndedCancelled = "ended_cancelled",
         /// It ended as capped.
         EndedCapped = "ended_capped",
-        /// What its browser reported.
+        /// Report of its browser.
         Reported = "reported",
-        /// What became of its dead letter.
+        /// Handling of its dead letter.
         DeadLetter = "dead_letter",
         /// The message's content was deleted.
         ContentDeleted = "content_deleted",
-        /// Its history was deleted.
+        /// Its history has been deleted.
         HistoryDeleted = "history_deleted",
         /// It waits for the retry that its policy planned.
         WaitsForRetry = "waits_for_retry",
-        /// Its message is for later.
+        /// Its message is scheduled for later.
         WaitsScheduled = "waits_scheduled",
         /// It is due and waits for its turn.
         WaitsForTurn = "waits_for_turn",
@@ -109,11 +108,11 @@ named! {
         NotTargeted = "not_targeted",
         /// Another subscription has taken the place of this one, and has what waited for it.
         HandedOn = "handed_on",
-        /// Its subscription or message has ended, and so will it.
+        /// Its subscription or message has ended, so it will end, too.
         WillEnd = "will_end",
-        /// Its lane is held.
+        /// Its lane is currently held.
         LaneHeld = "lane_held",
-        /// Its push service refuses more pushes to its subscription for a while.
+        /// Its push service refuses pushes to its subscription for a while.
         SubscriptionHeld = "subscription_held",
         /// The breaker of its lane is open.
         BreakerOpen = "breaker_open",
@@ -121,19 +120,19 @@ named! {
         BreakerHalfOpen = "breaker_half_open",
         /// Flow control lets nothing through.
         FlowPaused = "flow_paused",
-        /// Its app is held, since it sent far more than its size explains.
+        /// Its app is held because it sent far more than its size explains.
         AppHeld = "app_held",
         /// Flow control limits what goes through.
         FlowLimited = "flow_limited",
-        /// No worker lives.
+        /// No worker is alive.
         NoWorker = "no_worker",
-        /// When it is POSTed next.
+        /// Time of the next POST.
         NextPost = "next_post",
         /// It will expire before it is POSTed again.
         NextExpires = "next_expires",
-        /// What it waits for has no time of its own.
+        /// Its obstacle has no known end.
         NextOpen = "next_open",
-        /// Nothing follows.
+        /// No further step follows.
         NextNothing = "next_nothing",
     }
 }
@@ -142,9 +141,9 @@ named! {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Sentence {
-    /// When it happened or will; null for what is so now, or at no time.
+    /// Time of the event. Null for a current state, or without a time.
     pub at: Option<DateTime<Utc>>,
-    /// What it says, for programs.
+    /// Code of the sentence, for programs.
     pub code: Code,
     /// The same for people.
     pub text: String,
@@ -174,7 +173,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// When its life ends for what waits: never for a `ttl` of 0, which gets its one POST whenever that is made.
+    /// Returns the end of its time to live while it waits. `None` for a `ttl` of 0, which gets its only POST at any time.
     fn ends_at(&self) -> Option<Timestamp> {
         (self.ttl_s > 0).then_some(self.expires_at)
     }
@@ -186,7 +185,7 @@ pub struct Subscription {
     /// Messages accepted before are not for it.
     pub since: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// Its time zone, if its browser told.
+    /// Time zone, if its browser reported one.
     pub timezone: Option<String>,
     pub joined_at: Option<Timestamp>,
     pub replaced_by: Option<SubscriptionId>,
@@ -201,7 +200,7 @@ pub struct Subscription {
 pub struct Attempt {
     /// 0: the first POST.
     pub number: u32,
-    /// When the answer was known.
+    /// Time of the response.
     pub at: Timestamp,
     pub ending: Ending,
     /// HTTP status; none: no answer, or no POST.
@@ -220,7 +219,7 @@ pub struct Report {
 #[derive(Debug, Clone)]
 pub struct InForce {
     pub policy: Policy,
-    /// Whose word its retries are; none: the tier's built-in default.
+    /// Place that set its retries. `None`: the built-in default of the tier.
     pub retry_set_by: Option<Place>,
 }
 
@@ -233,23 +232,23 @@ pub enum Waiting {
         lease_until: Timestamp,
     },
     BehindCursor {
-        /// When the next are taken; none: its message is paused.
+        /// Time of the next claim. `None`: its message is paused.
         due_at: Option<Timestamp>,
     },
 }
 
-/// What is stored of a delivery that waits alone.
+/// Stored row of a single waiting delivery.
 #[derive(Debug, Clone)]
 pub struct Row {
     pub retries: u32,
-    /// When it may be claimed, or its lease ends; none: its message is paused.
+    /// Time from which it may be claimed, or end of its lease. `None`: its message is paused.
     pub due_at: Option<Timestamp>,
     pub scheduled_at: Timestamp,
-    /// When the attempt before failed.
+    /// Time at which the previous attempt failed.
     pub failed_at: Option<Timestamp>,
     /// Whether a worker has or had a lease on it.
     pub leased: bool,
-    /// How often it was leased since its last attempt.
+    /// Number of leases since its last attempt.
     pub leases: u32,
     /// Whether `due_at` is a turn that its subscription's throttle gave it.
     pub has_turn: bool,
@@ -269,10 +268,10 @@ pub struct Letter {
     pub replay: Option<MessageId>,
 }
 
-/// What is in force on the way of a lane to an origin.
+/// State of a lane's way to an origin.
 #[derive(Debug, Clone)]
 pub struct OriginState {
-    /// No POST before.
+    /// End of the hold.
     pub held_until: Option<Timestamp>,
     /// Why, if not because of throttling: `operator`, `key_refused`, `mass_gone`.
     pub reason: Option<String>,
@@ -285,19 +284,19 @@ pub struct OriginState {
 
 #[derive(Debug, Clone)]
 pub struct FlowLimit {
-    /// Whether that is said of the lane alone, rather than of the app.
+    /// Whether the flow control is of the lane alone, not of the app.
     pub of_lane: bool,
     /// At most so many in a period.
     pub rate: Option<Rate>,
     /// At most so many at a time.
     pub parallelism: Option<u32>,
-    /// Nothing.
+    /// Whether it is paused.
     pub paused: bool,
-    /// Since when it is held, and with it the delivery, as a runaway.
+    /// Start of a hold of the app as a runaway, which holds the delivery.
     pub held_at: Option<Timestamp>,
 }
 
-/// What a message's filter says of a subscription now.
+/// Result of a message's filter for a subscription now.
 #[derive(Debug, Clone)]
 pub struct Judged {
     /// Whether the message would be for it.
@@ -306,7 +305,7 @@ pub struct Judged {
     /// The hour of the day at which their person gets messages at own hours, as it was known when the first of these was due. None: too
     /// little was known.
     pub own_hour: Option<u8>,
-    /// Who is left out since they do not click.
+    /// Sunset rule of the message.
     pub sunset: Option<Sunset>,
 }
 
@@ -320,13 +319,13 @@ pub struct Facts {
     /// The push service, unless the subscription's row was deleted.
     pub gateway: Option<Gateway>,
     pub policy: InForce,
-    /// When deliveries of its tier may go.
+    /// Times at which deliveries of its tier may be sent.
     pub calendar: Calendar,
-    /// What was attempted, in order.
+    /// Attempts in order.
     pub attempts: Vec<Attempt>,
-    /// What its browser reported, in order.
+    /// Reports of its browser in order.
     pub reports: Vec<Report>,
-    /// Where it waits; none: it has ended, or there is none.
+    /// State of the wait. `None`: it ended, or does not exist.
     pub waiting: Option<Waiting>,
     /// The last letter that it left.
     pub letter: Option<Letter>,
@@ -336,14 +335,14 @@ pub struct Facts {
     pub flows: Vec<FlowLimit>,
     /// Whether any worker lives.
     pub worker_lives: bool,
-    /// What the message's filter says now; none: it has none.
+    /// Current result of the message's filter. `None`: it has no filter.
     pub judged: Option<Judged>,
-    /// What the message is within its campaign; none: it is of none, or that was deleted.
+    /// Part of the message in its campaign. `None`: it belongs to no campaign, or the campaign was deleted.
     pub part: Option<Part>,
 }
 
 impl Facts {
-    /// How it ended; none: it waits, is under way, or there is none.
+    /// Returns its ending. `None`: it waits, is in flight, or does not exist.
     fn ending(&self) -> Option<Ending> {
         if self.waiting.is_some() {
             return None;
@@ -360,7 +359,7 @@ impl Facts {
         logged.or_else(buried).filter(|ending| *ending != Ending::Retry)
     }
 
-    /// Where the delivery stands: `queued`, `dispatching`, `retrying`, how it ended, or `none`.
+    /// Returns the state of the delivery: `queued`, `dispatching`, `retrying`, its ending, or `none`.
     pub fn state(&self) -> &'static str {
         match (&self.waiting, self.ending()) {
             (Some(Waiting::InBatch { .. }), _) => "dispatching",
@@ -402,7 +401,7 @@ impl Story {
     }
 }
 
-/// Tells the story, in order: the message and its policy, what was attempted, where the delivery stands, what comes next.
+/// Returns the story in order: the message and its policy, the attempts, the state of the delivery, the next step.
 pub fn tell(facts: &Facts) -> Vec<Sentence> {
     let mut story = Story { now: facts.now, sentences: Vec::new() };
     past::tell(facts, &mut story);

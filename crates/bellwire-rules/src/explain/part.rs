@@ -1,5 +1,5 @@
-//! Why a message of a campaign was not for somebody who belongs to the campaign's audience: it was for other time zones, or it
-//! follows up a message that they did not get, or reacted to.
+//! Reasons why a message of a campaign was not for a member of the campaign's audience: it was for other time zones, or it
+//! follows up a message that the member did not get, or reacted to.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::Story;
 use super::words::rfc3339;
 use bellwire_core::clock::Timestamp;
 
-/// What a message is within its campaign, as far as that decides whom it is for.
+/// Part of a message in its campaign, as far as it decides the recipients.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// Of a campaign by the recipients' clock, how the subscription's zone stands to the message; none: of another one.
@@ -16,20 +16,20 @@ pub struct Part {
     pub follows: Option<Followed>,
 }
 
-/// How a subscription's time zone stands to a message by the recipients' clock.
+/// Relation of a subscription's time zone to a message by local time.
 #[derive(Debug, Clone)]
 pub struct ByZone {
     pub is_its: bool,
-    /// When the message of the same run for that zone is due; none: there is none.
+    /// Time of the message of the same run for that zone. `None` without such a message.
     pub due_at: Option<Timestamp>,
 }
 
-/// How a subscription stands to the campaign that another one follows up.
+/// Relation of a subscription to the campaign that another one follows up.
 #[derive(Debug, Clone)]
 pub struct Followed {
     /// The campaign that is followed, as the follow-up names it.
     pub campaign: String,
-    /// What its recipients did not do who get the follow-up: `click` or `display`.
+    /// Missing reaction of the follow-up's recipients: `click` or `display`.
     pub did_not: &'static str,
     pub received: bool,
     pub did: bool,

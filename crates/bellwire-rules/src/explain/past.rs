@@ -1,4 +1,4 @@
-//! What was: the message, its policy, every attempt, [how it ended](super::ending), and what followed.
+//! Past of a delivery: the message, its policy, each attempt, [its ending](super::ending), and later events.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use crate::classify::{Failure, Kind};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::{Ending, ReceiptKind};
 
-/// What is due may be claimed this much later.
+/// Seconds between due time and claim that are normal.
 const CLAIM_SLACK_S: f64 = 1.0;
 
 pub(super) fn tell(facts: &Facts, story: &mut Story) {
@@ -126,7 +126,7 @@ fn answer(facts: &Facts, attempt: &Attempt, posted_at: Timestamp, took_ms: u32, 
     story.say(Some(attempt.at), Code::Answered, text, told);
 }
 
-/// What the answer table says of an answer. What came of it stands above what its status alone would mean.
+/// Describes a response by the table of responses. The ending of the attempt takes precedence over its status.
 fn meaning(attempt: &Attempt, kind: Kind) -> &'static str {
     match (attempt.ending, kind) {
         (Ending::Accepted, _) => "it took the push",

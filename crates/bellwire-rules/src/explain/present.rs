@@ -1,4 +1,4 @@
-//! What is: where a delivery waits, what stands in its way, and what comes next.
+//! Present of a delivery: its wait, its obstacles, and the next step.
 
 use chrono::TimeDelta;
 use serde_json::{Value, json};
@@ -147,7 +147,8 @@ fn not_targeted(facts: &Facts, story: &Story) -> (String, Value) {
     }
 }
 
-/// Why a message's filter passed over somebody for another reason than the author's segment, if it says so now as well.
+/// Returns the reason why a message's filter rejected a subscription, other than the author's segment, if the filter rejects it
+/// now, too.
 fn passed_over(facts: &Facts, judged: &Judged, story: &Story) -> Option<(String, Value)> {
     match judged.verdict {
         Verdict::Sunset => judged.sunset.as_ref().map(|rule| sunset(rule, &judged.habits, story)),
@@ -189,13 +190,13 @@ fn sunset(rule: &Sunset, habits: &Habits, story: &Story) -> (String, Value) {
     (text, told)
 }
 
-/// What becomes of a delivery once somebody claims it.
+/// Ending of a delivery at its next claim.
 enum End {
     As { why: &'static str, ending: &'static str },
     HandedOn(SubscriptionId),
 }
 
-/// Its end, if that is certain already.
+/// Returns its ending if it is already certain.
 fn certain_end(facts: &Facts) -> Option<End> {
     use SubscriptionState::{Active, Expired, Gone, Replaced, Suspended, Unsubscribed};
     let ends = |why, ending| Some(End::As { why, ending });
@@ -352,7 +353,7 @@ fn behind_cursor(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     }
 }
 
-/// What stands in the way of everything in its lane now.
+/// Obstacles of all deliveries in its lane now.
 fn obstacles(facts: &Facts, story: &mut Story) {
     if let Some(until) = facts.subscription_held_until.filter(|until| facts.now < *until) {
         let text = format!(
@@ -418,7 +419,7 @@ fn obstacles(facts: &Facts, story: &mut Story) {
     }
 }
 
-/// When it goes on, as far as that is known.
+/// Time at which it continues, as far as it is known.
 fn next(facts: &Facts, due_at: Option<Timestamp>, story: &mut Story) {
     if story.sentences.iter().any(|told| matches!(told.code, Code::WillEnd | Code::HandedOn)) {
         return;

@@ -1,4 +1,4 @@
-//! What a policy says of retries: whose it is, which retry was planned for when, and what the answer before it meant.
+//! Retries of a policy: the place that set them, the planned time of each retry, and the meaning of the response before it.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::lane::Gateway;
 
-/// The retries that are told of, and whose word they are.
+/// Timetable of the explained retries, and the place that set it.
 pub(super) struct Timetable {
     pub(super) retry: Retry,
     /// Whether it is known to be what held, since it was kept.
@@ -30,7 +30,8 @@ impl Timetable {
     }
 }
 
-/// Tells whose policy it is. A dead letter keeps the one that was in force; otherwise only the present one is known.
+/// Describes the place of the policy. A dead letter stores the policy that was in force. Otherwise only the current policy is
+/// known.
 pub(super) fn policy(facts: &Facts, story: &mut Story) -> Timetable {
     let kept = facts.letter.as_ref().and_then(|letter| Some((letter, kept_retry(letter.policy.as_ref()?)?)));
     if let Some((letter, retry)) = kept {
@@ -56,7 +57,7 @@ pub(super) fn policy(facts: &Facts, story: &mut Story) -> Timetable {
     Timetable { retry, is_kept: false }
 }
 
-/// The retries of a policy that a dead letter keeps: what else it says is in another form, maybe.
+/// Reads the retries of a policy in a dead letter. Its other members may have another form.
 fn kept_retry(policy: &Value) -> Option<Retry> {
     let mut policy = policy.clone();
     let members = policy.as_object_mut()?;
@@ -71,7 +72,7 @@ impl Attempt {
         Some(self.at - TimeDelta::milliseconds(self.took_ms?.into()))
     }
 
-    /// What was given up beforehand, for a gateway that takes less: names, separated by commas.
+    /// Returns members that were left out beforehand for a gateway with a lower limit: names separated by commas.
     pub(super) fn left_out(&self) -> Option<&str> {
         Some(size_note::beforehand(self.reason.as_deref()?)?.0)
     }
@@ -83,8 +84,7 @@ impl Attempt {
         Some(words).filter(|words| !words.is_empty())
     }
 
-    /// What its answer meant, as far as it can be read out of what is kept of it: the status, and the words where they are
-    /// short enough.
+    /// Returns the meaning of its response, as far as the stored status and short texts show it.
     pub(super) fn kind(&self, gateway: Option<Gateway>) -> Kind {
         let gateway = gateway.unwrap_or(Gateway::Other);
         let kind = |answer: &Answer<'_>| classify(gateway, answer, self.at).kind;
@@ -103,7 +103,7 @@ impl Attempt {
     }
 }
 
-/// What a policy says about one retry.
+/// Planned delay of one retry.
 pub(super) struct Planned {
     step: Step,
     arithmetic: String,

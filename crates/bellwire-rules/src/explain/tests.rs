@@ -59,7 +59,7 @@ fn facts() -> Facts {
     }
 }
 
-/// What a filter with a sunset rule says of somebody who was shown so many messages in sixty days, and clicks at six if at all.
+/// Result of a filter with a sunset rule for a person with this number of displays in sixty days, and maybe a click at six.
 fn judged(verdict: Verdict, unclicked: i16, clicked_at: Option<Timestamp>) -> Facts {
     let between = (at("07:30:00") - chrono::TimeDelta::days(60), at("07:30:00"));
     let mut hours = Hours::default();
@@ -336,7 +336,7 @@ fn every_code_has_a_case() {
     assert_eq!(covered, all);
 }
 
-/// Nothing is said without a fact, and no fact is left unsaid.
+/// Each statement has a fact, and each fact is stated.
 #[test]
 fn sentence_facts_appear_in_its_text() {
     // Whole objects, names of places that the text writes in words, and what only programs want.

@@ -1,4 +1,4 @@
-//! The circuit breaker of one lane and origin: whether a gateway that fails is asked at all.
+//! Circuit breaker of one lane and origin: stops requests to a gateway that fails.
 //!
 //! ```text
 //!        5 POSTs in a row fail, or 25 % of 400 in a minute
@@ -9,9 +9,9 @@
 //!                                       └───────────────────────────┘
 //! ```
 //!
-//! POSTs count by when they began, not by when they were answered, since failures may be faster than successes by far.
-//! Deliveries that must wait are deferred, which uses up none of their attempts. Replicas share the [`Snapshot`], one
-//! row per lane and origin, and one of them holds the lane's probe lease.
+//! POSTs count at their start, not at their response, because failures may be much faster than successes. Deliveries that
+//! must wait are deferred, which uses no attempt. Replicas share the [`Snapshot`], one row per lane and origin. One replica
+//! holds the lane's probe lease.
 
 use std::time::Duration;
 
@@ -23,29 +23,28 @@ use super::window::{Counts, Window};
 use crate::classify::Health;
 use bellwire_core::clock::Timestamp;
 
-/// A trip that follows a closing within the last opening's length, and at least within this, is a repeated one.
+/// A trip is repeated if it follows a closing within the length of the last opening, or within this time.
 const CALM_MIN: Duration = Duration::from_secs(60);
-/// For so long it is remembered that a breaker was open, if nobody sees whether its gateway has recovered.
+/// Time for which the opening of a breaker is remembered while no response shows whether its gateway recovered.
 const BROKEN_FOR: Duration = Duration::from_secs(3_600);
-/// Probes that a half-open breaker lets through at a time.
+/// Concurrent probes of a half-open breaker.
 pub const PROBES: u8 = 3;
-/// How long answers to probes are waited for before new ones are let through: an attempt's deadline and some. The right
-/// to probe lasts as long.
+/// Timeout of probes, after which new ones pass: the deadline of an attempt and a margin. A probe lease lasts as long.
 pub const PROBE_PATIENCE: Duration = Duration::from_secs(15);
-/// How often one without a probe asks again: most probes are answered within a moment.
+/// Interval at which a delivery without a probe asks again, because most probes get a response quickly.
 pub(crate) const BYSTANDER_WAIT: Duration = Duration::from_secs(1);
 
-/// Where a breaker stands.
+/// State of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Everything passes.
+    /// All deliveries may pass.
     Closed,
-    /// Nothing passes.
+    /// No delivery may pass.
     Open {
-        /// When probes may.
+        /// Time from which probes pass.
         until: Timestamp,
     },
-    /// Probes pass.
+    /// Only probes may pass.
     HalfOpen,
 }
 
@@ -60,19 +59,19 @@ impl State {
     }
 }
 
-/// What a row of `lane_states` holds of a breaker. The later `changed_at` wins, in memory and in the row.
+/// State of a breaker in a row of `lane_states`. The later `changed_at` wins, in memory and in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Where it stands.
+    /// State of the breaker.
     pub state: State,
-    /// How long its last opening was; zero if it never opened.
+    /// Length of its last opening. Zero if it never opened.
     pub open_for: Duration,
-    /// When it came to stand there.
+    /// Time of the last change of its state.
     pub changed_at: Timestamp,
 }
 
 impl Snapshot {
-    /// Reads the columns `breaker`, `open_until`, `open_ms` and `changed_at`. None for a name that is not a state's.
+    /// Reads the columns `breaker`, `open_until`, `open_ms` and `changed_at`. `None` for an unknown name.
     pub fn from_row(breaker: &str, open_until: Option<Timestamp>, open_ms: i32, changed_at: Timestamp) -> Option<Self> {
         let state = match breaker {
             "closed" => State::Closed,
@@ -84,13 +83,13 @@ impl Snapshot {
         Some(Self { state, open_for, changed_at })
     }
 
-    /// When a change that is made now takes effect: later than this one, however coarse the clock is.
+    /// Returns the time of a change that is made now. It is later than this one, even with a coarse clock.
     pub fn followed_at(&self, now: Timestamp) -> Timestamp {
         now.max(self.changed_at + TimeDelta::microseconds(1))
     }
 
-    /// Whether a breaker of which nothing is known would do otherwise, for now or when it trips: one that was broken, and
-    /// whose recovery was not seen within an hour, counts as one of which nothing is known.
+    /// Whether a new breaker would behave differently, now or when it trips. A breaker that was broken, and whose recovery was
+    /// not observed within an hour, counts as a new one.
     pub fn matters(&self, now: Timestamp) -> bool {
         match self.state {
             State::Closed => now < self.calm_at(),
@@ -99,12 +98,12 @@ impl Snapshot {
         }
     }
 
-    /// When a trip after a closing is not a repeated one any more.
+    /// Time from which a trip after a closing is no longer repeated.
     fn calm_at(&self) -> Timestamp {
         if self.open_for.is_zero() { self.changed_at } else { self.changed_at + self.open_for.max(CALM_MIN) }
     }
 
-    /// The column `open_until`.
+    /// Value of the column `open_until`.
     pub fn open_until(&self) -> Option<Timestamp> {
         match self.state {
             State::Open { until } => Some(until),
@@ -112,7 +111,7 @@ impl Snapshot {
         }
     }
 
-    /// The column `open_ms`.
+    /// Value of the column `open_ms`.
     pub fn open_ms(&self) -> i32 {
         i32::try_from(self.open_for.as_millis()).unwrap_or(i32::MAX)
     }
@@ -121,11 +120,11 @@ impl Snapshot {
 /// Whether a POST may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Yes: pass its answer and this number to [`Breaker::record`], or the number to [`Breaker::withdraw`].
+    /// It may: pass its response and this number to [`Breaker::record`], or the number to [`Breaker::withdraw`].
     Go(u64),
-    /// Yes, and its answer decides: pass it to [`Breaker::record_probe`].
+    /// It may, and its response decides the state: pass the response to [`Breaker::record_probe`].
     Probe,
-    /// Not before this time: defer it by [`super::hold::come_back`].
+    /// It may not before this time: defer it by [`super::hold::come_back`].
     Wait(Timestamp),
 }
 
@@ -158,12 +157,12 @@ impl Breaker {
         Self::restore(Snapshot { state: State::Closed, open_for: Duration::ZERO, changed_at: now })
     }
 
-    /// What to store whenever it changes.
+    /// Returns the state to store after each change.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot
     }
 
-    /// Takes over what another replica or the operator stored, if that is later than what is known here.
+    /// Adopts a state that another replica or the operator stored, if it is later than the own one.
     pub fn adopt(&mut self, stored: Snapshot) {
         if stored.changed_at <= self.snapshot.changed_at {
             return;
@@ -176,7 +175,7 @@ impl Breaker {
         }
     }
 
-    /// Whether it is, or would be by now, half-open: what passes is a probe, and only the replica that may probe sends it.
+    /// Whether it is half-open, or becomes so now. Then only probes pass, sent by the replica with the probe lease.
     pub(crate) fn is_probing(&self, now: Timestamp) -> bool {
         match self.snapshot.state {
             State::Closed => false,
@@ -185,14 +184,13 @@ impl Breaker {
         }
     }
 
-    /// How many probes may start now, for the replica that may probe.
+    /// Number of probes that may start now, for the replica with the probe lease.
     pub fn probes(&self, now: Timestamp) -> u32 {
         let refilled = matches!(self.snapshot.state, State::Open { .. }) || now >= self.refill_at;
         u32::from(if self.probes_left == 0 && refilled { PROBES } else { self.probes_left })
     }
 
-    /// Whether a POST may start now. Only the replica that `may_probe` gets probes. An opening whose time is over
-    /// becomes half-open here.
+    /// Whether a POST may start now. Only the replica that `may_probe` gets probes. An expired opening becomes half-open here.
     pub fn permit(&mut self, now: Timestamp, may_probe: bool) -> Permission {
         match self.snapshot.state {
             State::Closed => {
@@ -216,8 +214,8 @@ impl Breaker {
         Permission::Probe
     }
 
-    /// Counts the answer to a POST that was let [go](Permission::Go) under that number and began at that time. Returns
-    /// the new state if it changed. What comes back from POSTs that began before the last change changes nothing.
+    /// Counts the response to a POST with this number of its [permission](Permission::Go) and this start. Returns the new state
+    /// if it changed. Responses to POSTs that began before the last change have no effect.
     pub fn record(
         &mut self,
         number: u64,
@@ -244,7 +242,7 @@ impl Breaker {
         (often || in_a_row).then(|| self.trip(now, settings))
     }
 
-    /// A POST that was let [go](Permission::Go) was not made, or its answer says nothing.
+    /// Withdraws a POST that got a [permission](Permission::Go), but was not made or has a neutral response.
     pub fn withdraw(&mut self, number: u64, at: Timestamp) {
         if self.run.counts(number) {
             self.run.void(number);
@@ -252,8 +250,8 @@ impl Breaker {
         }
     }
 
-    /// Counts the answer to a [probe](Permission::Probe). The first success closes, the third failure opens again; an
-    /// answer that says nothing gives its probe back.
+    /// Counts the response to a [probe](Permission::Probe). The first success closes the breaker, the third failure reopens it. A
+    /// neutral response returns its probe.
     pub fn record_probe(&mut self, now: Timestamp, health: Health, settings: &Settings) -> Option<State> {
         if self.snapshot.state != State::HalfOpen {
             return None;
@@ -271,19 +269,19 @@ impl Breaker {
         }
     }
 
-    /// Opens the breaker until a time, as an operator asks.
+    /// Opens the breaker until a time, by order of an operator.
     pub fn force_open(&mut self, now: Timestamp, until: Timestamp) {
         self.become_state(now, State::Open { until });
     }
 
-    /// The operator closes it, which probes first. A closed breaker stays closed.
+    /// Closes it by order of an operator, after probes. A closed breaker stays closed.
     pub fn force_close(&mut self, now: Timestamp) {
         if self.snapshot.state != State::Closed {
             self.half_open(now);
         }
     }
 
-    /// The operator lets nothing but probes through until one succeeds, wherever it stands.
+    /// Lets only probes through until one succeeds, in any state, by order of an operator.
     pub fn force_probe(&mut self, now: Timestamp) {
         self.half_open(now);
     }
@@ -307,14 +305,14 @@ impl Breaker {
         self.refill_at = now + PROBE_PATIENCE;
     }
 
-    /// Every change starts counting afresh.
+    /// Changes the state, and restarts all counts.
     fn become_state(&mut self, now: Timestamp, state: State) -> State {
         let changed_at = self.snapshot.followed_at(now);
         self.begin_anew(Snapshot { state, changed_at, ..self.snapshot });
         state
     }
 
-    /// Closes it as if nothing had been recorded. POSTs keep being numbered; those under way no longer count.
+    /// Closes it and drops all records. POSTs keep their numbers, and those in flight no longer count.
     pub fn forget(&mut self) {
         self.begin_anew(Self::closed(Timestamp::UNIX_EPOCH).snapshot);
     }

@@ -1,8 +1,8 @@
-//! When a tier may send: quiet hours in the recipient's zone, off-peak windows in the app's.
+//! Times at which a tier may send: quiet hours in the recipient's zone, off-peak windows in the app's zone.
 //!
-//! Transactional deliveries never wait. Promotional and engagement ones respect quiet hours; engagement ones also wait
-//! for an off-peak window, if the app has set any. Times of day are local ones, so that a change to summer time moves no
-//! window; a time that such a change skips is taken as the first moment after it, one that comes twice as the first.
+//! Transactional deliveries never wait. Promotional and engagement deliveries respect quiet hours. Engagement deliveries also
+//! wait for an off-peak window, if the app has any. Times of day are local, so a change of clocks moves no window. A time that
+//! clocks skip means the end of the gap. A time that they repeat means its first occurrence.
 
 use chrono::{
     Datelike as _, Days, DurationRound as _, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone as _,
@@ -16,12 +16,12 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 
 pub const WINDOWS_MAX: usize = 50;
-/// Quiet hours and windows are reconciled so many times before giving up: they may exclude each other for good.
+/// Maximum rounds to reconcile quiet hours with windows, which may exclude each other forever.
 const ROUNDS_MAX: usize = 16;
-/// The longest gap that a zone has ever cut out of a day.
+/// Longest gap in the clocks of any zone.
 const GAP_MAX: TimeDelta = TimeDelta::days(1);
 
-/// A time of day, written `HH:MM`.
+/// Time of day, written `HH:MM`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TimeOfDay(NaiveTime);
@@ -46,7 +46,7 @@ impl From<TimeOfDay> for String {
     }
 }
 
-/// From one time of day until, not including, another: past midnight if that is the earlier one.
+/// Hours from one time of day to another, without the latter. They pass midnight if the latter is earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(try_from = "Ends", into = "Ends")]
@@ -57,7 +57,7 @@ pub struct Hours {
     to: TimeOfDay,
 }
 
-/// How [`Hours`] are written.
+/// Written form of [`Hours`].
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ends {
@@ -84,7 +84,7 @@ impl Hours {
         self.to < self.from
     }
 
-    /// When they end, if `local` lies within them.
+    /// Returns their end if `local` lies within them.
     fn end(self, local: NaiveDateTime) -> Option<NaiveDateTime> {
         let (date, time) = (local.date(), local.time());
         let within_evening = time >= self.from.0;
@@ -97,7 +97,7 @@ impl Hours {
     }
 }
 
-/// A day of the week.
+/// Day of the week.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -117,7 +117,7 @@ impl Day {
     }
 }
 
-/// Hours on some days of the week. What passes midnight belongs to the day on which it begins.
+/// Hours on some days of the week. Hours past midnight belong to the day on which they begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenWindow", into = "WrittenWindow")]
 pub struct Window {
@@ -125,18 +125,18 @@ pub struct Window {
     hours: Hours,
 }
 
-/// How a [`Window`] is written.
+/// Written form of a [`Window`].
 #[derive(Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WrittenWindow {
-    /// On which days; all of them if there are none.
+    /// Days of the week. Empty: all days.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     days: Vec<Day>,
-    /// When it opens.
+    /// Time of day at which it opens.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "10:00"))]
     from: TimeOfDay,
-    /// When it closes.
+    /// Time of day at which it closes.
     #[cfg_attr(feature = "openapi", schema(value_type = String, example = "16:00"))]
     to: TimeOfDay,
 }
@@ -169,7 +169,7 @@ impl Window {
         }
     }
 
-    /// When it opens next after `local`.
+    /// Returns the next opening after `local`.
     fn next(&self, local: NaiveDateTime) -> Option<NaiveDateTime> {
         let opens = |days| {
             Some(after(local.date(), days))
@@ -186,24 +186,24 @@ fn after(date: NaiveDate, days: i64) -> NaiveDate {
     moved.unwrap_or(date) // a quarter of a million years from now
 }
 
-/// When an app's deliveries may be sent.
+/// Times at which an app's deliveries may be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
-    /// The app's zone: for its windows, and for recipients whose own is unknown.
+    /// Zone of the app, for its windows and for recipients whose zone is unknown.
     pub zone: Tz,
-    /// Hours in which only transactional messages are sent, by the recipient's clock.
+    /// Hours of the recipient's clock in which only transactional messages are sent.
     pub quiet_hours: Option<Hours>,
-    /// When engagement deliveries may be sent. None: always.
+    /// Windows in which engagement deliveries may be sent. Empty: always.
     pub off_peak: Vec<Window>,
 }
 
-/// The zone of an IANA name, in any case.
+/// Returns the zone of an IANA name, in any case.
 pub fn zone(name: &str) -> Option<Tz> {
     name.parse().ok()
 }
 
 impl Calendar {
-    /// A calendar as it is stored. What does not parse, which only a hand can have written, counts as not set.
+    /// Reads a stored calendar. Values that do not parse, which only manual changes can produce, count as absent.
     pub fn restore(timezone: &str, quiet_hours: Option<Value>, off_peak: Option<Value>) -> Self {
         fn parsed<T: serde::de::DeserializeOwned>(stored: Option<Value>) -> Option<T> {
             serde_json::from_value(stored?).ok()
@@ -217,10 +217,10 @@ impl Calendar {
         self.quiet_hours.is_none() && self.off_peak.is_empty()
     }
 
-    /// When a delivery of `tier` may be sent: `now`, or later. `recipient` names its zone, which may be unknown to us.
+    /// Returns the time at which a delivery of `tier` may be sent: `now`, or later. `recipient` is the name of the recipient's
+    /// zone, which may be unknown.
     ///
-    /// Windows that lie within quiet hours for good never let it through: then the time is more than a week ahead, and it
-    /// expires.
+    /// If all windows lie within quiet hours, the time is more than a week ahead, so the delivery expires.
     pub fn opens_at(&self, tier: Tier, recipient: Option<&str>, now: Timestamp) -> Timestamp {
         let mut at = now;
         for _ in 0..ROUNDS_MAX {
@@ -235,7 +235,7 @@ impl Calendar {
         at
     }
 
-    /// When all deliveries of `tier` must wait for a window of the app's, whoever they are for: until when.
+    /// Returns the time until which all deliveries of `tier` wait for a window of the app, for any recipient.
     pub fn window_from(&self, tier: Tier, now: Timestamp) -> Option<Timestamp> {
         let local = now.with_timezone(&self.zone).naive_local();
         let waits = tier == Tier::Engagement
@@ -253,15 +253,15 @@ impl Calendar {
     }
 }
 
-/// The first moment at which clocks in the zone show `local`, or, where they skip it, the first that they show after the gap.
+/// Returns the first moment at which clocks in the zone show `local`, or the end of the gap if they skip it.
 pub fn moment(zone: Tz, local: NaiveDateTime) -> Timestamp {
     let shown = zone.from_local_datetime(&local).earliest();
-    // Every gap begins and ends at a quarter of an hour.
+    // Each gap begins and ends at a quarter of an hour.
     let quarter = || local.duration_trunc(TimeDelta::minutes(15)).unwrap_or(local);
     shown.map_or_else(|| instant(zone, quarter(), Timestamp::MIN_UTC), |moment| moment.to_utc())
 }
 
-/// The first moment after `now` at which clocks in the zone show at least `local`.
+/// Returns the first moment after `now` at which clocks in the zone show at least `local`.
 fn instant(zone: Tz, local: NaiveDateTime, now: Timestamp) -> Timestamp {
     let step = TimeDelta::minutes(15); // every gap is a multiple of it
     let mut skipped = TimeDelta::zero();

@@ -1,5 +1,4 @@
-//! Frequency caps: how many messages a person is sent in a rolling window. Pure rules; the store
-//! keeps what counts.
+//! Frequency caps: maximum messages to a person in a rolling window. These are pure rules. The store has the counts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,18 +13,18 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Tier;
 use bellwire_core::duration;
 
-/// Most caps over the same tiers: a statement has room for so many.
+/// Maximum caps over the same tiers, for which a statement has room.
 pub(crate) const ALIKE_MAX: usize = 4;
 pub(crate) const CAPS_MAX: usize = ALIKE_MAX * Group::ALL.len();
-/// The highest `max`. So many times are kept of each person.
+/// Highest `max`, and number of times that are stored for each person.
 const MAX_MAX: i64 = 50;
 const WINDOW_MIN: Duration = Duration::from_secs(60);
-/// The longest window, and how long what counts is kept.
+/// Longest window, and time for which counts are stored.
 pub const WINDOW_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// How a refusal is written where another browser of the same person was refused before.
+/// Written form of a refusal that repeats the refusal of another browser of the same person.
 const AS_ELSEWHERE: &str = "as in another browser";
 
-/// Tiers that are counted together.
+/// Group of tiers that are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
     Promotional,
@@ -34,10 +33,10 @@ pub enum Group {
 }
 
 impl Group {
-    /// Every group. Whoever counts in several does so in this order.
+    /// All groups, in the order in which a message counts in several.
     pub const ALL: [Self; 3] = [Self::Promotional, Self::Engagement, Self::Both];
 
-    /// The group of exactly these tiers, each named once or more often; none: there is no such group.
+    /// Returns the group of exactly these tiers, which may repeat. `None` without such a group.
     fn of(tiers: &[Tier]) -> Option<Self> {
         let has = |tier| tiers.contains(&tier);
         match (has(Tier::Transactional), has(Tier::Promotional), has(Tier::Engagement)) {
@@ -56,13 +55,13 @@ impl Group {
         }
     }
 
-    /// The number that stands for this group in the database: the sum of its tiers' own.
+    /// Number of this group in the database: the sum of the numbers of its tiers.
     pub fn code(self) -> i16 {
         self.tiers().iter().map(|tier| tier.code()).sum()
     }
 }
 
-/// At most so many messages to a person in a rolling window.
+/// Maximum messages to a person in a rolling window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cap {
     group: Group,
@@ -70,19 +69,19 @@ pub struct Cap {
     window: Duration,
 }
 
-/// A cap in its written form, in requests and in the database.
+/// Written form of a cap, in requests and in the database.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Cap))]
 #[serde(deny_unknown_fields)]
 pub struct WrittenCap {
-    /// Which tiers it counts, together if there are two: `promotional`, `engagement`. Both by default. There are no caps for
-    /// transactional messages.
+    /// Tiers that it counts together: `promotional`, `engagement`, or both, which is the default. Transactional messages have no
+    /// caps.
     #[serde(default = "both")]
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<bellwire_core::openapi::TierSchema>))]
     tiers: Vec<Tier>,
-    /// Messages, 1 to 50.
+    /// Maximum messages, 1 to 50.
     max: i64,
-    /// The window: a whole number and its unit, `s`, `m`, `h` or `d`, from a minute to 30 days.
+    /// Window: a whole number with the unit `s`, `m`, `h` or `d`, from a minute to 30 days.
     #[cfg_attr(feature = "openapi", schema(example = "1d"))]
     window: String,
 }
@@ -118,7 +117,7 @@ impl From<Cap> for WrittenCap {
     }
 }
 
-/// The caps of an app. All of them hold.
+/// Caps of an app, all of which apply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caps(Vec<Cap>);
 
@@ -143,19 +142,19 @@ impl Caps {
         if errors.is_empty() { Ok(Self(caps)) } else { Err(errors) }
     }
 
-    /// Caps as they are stored. What does not parse, which only a hand can have written, counts as not set.
+    /// Reads stored caps. Values that do not parse, which only manual changes can produce, count as absent.
     pub fn restore(stored: Option<Value>) -> Self {
         let written: Vec<WrittenCap> =
             stored.and_then(|stored| serde_json::from_value(stored).ok()).unwrap_or_default();
         Self::parse(&written).unwrap_or_default()
     }
 
-    /// Their written form, in the order in which they were given.
+    /// Returns the written form, in the order of the request.
     pub fn written(&self) -> Vec<WrittenCap> {
         self.0.iter().copied().map(WrittenCap::from).collect()
     }
 
-    /// What holds for messages of a tier, by what is counted together, in the order of [`Group::ALL`]. Empty: nothing does.
+    /// Returns the caps for messages of a tier, by group, in the order of [`Group::ALL`].
     pub fn of(&self, tier: Tier) -> Vec<Counted> {
         let groups = Group::ALL.into_iter().filter(|group| group.tiers().contains(&tier));
         let counted = groups
@@ -172,13 +171,13 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// How many times, the newest first, it takes to decide: the highest `max`.
+    /// Number of newest times that a decision needs: the highest `max`.
     pub fn kept(&self) -> i32 {
         self.caps.iter().map(Cap::place).max().unwrap_or(0)
     }
 
-    /// By which times a person has had enough: if at one of these places, from 1 on, among theirs, the newest first, there is
-    /// one that is later than the one beside it. Places that nobody has fill it up.
+    /// Returns positions, from 1, among a person's times from the newest time, each with a limit. The person reached a cap if the
+    /// time at a position is later than its limit. Unused entries have positions that do not exist.
     pub fn limits(&self, now: Timestamp) -> [(i32, Timestamp); ALIKE_MAX] {
         let mut limits = [(i32::MAX, now); ALIKE_MAX];
         for (limit, cap) in limits.iter_mut().zip(&self.caps) {
@@ -187,8 +186,8 @@ impl Counted {
         limits
     }
 
-    /// The cap that keeps a person the longest who has had messages at these times, the newest first. None: they may have
-    /// another one now.
+    /// Returns the cap that lasts longest for a person with messages at these times, from the newest time. `None`: another
+    /// message may be sent now.
     pub fn refusal(&self, at: &[Timestamp], now: Timestamp) -> Option<Refusal> {
         let full = self.caps.iter().filter_map(|cap| {
             let free_at = *at.get(cap.max as usize - 1)? + cap.window;
@@ -199,7 +198,7 @@ impl Counted {
 }
 
 impl Cap {
-    /// Where, among somebody's times with the newest first, the last one stands that the window has room for.
+    /// Position, among a person's times from the newest time, of the last one that fits into the window.
     fn place(&self) -> i32 {
         i32::try_from(self.max).unwrap_or(i32::MAX)
     }
@@ -208,7 +207,7 @@ impl Cap {
         serde_json::json!(WrittenCap::from(self))
     }
 
-    /// What it counts, for people: `2 promotional or engagement messages in 1d`.
+    /// Describes the cap for people: `2 promotional or engagement messages in 1d`.
     pub fn describe(self) -> String {
         let tiers: Vec<_> = self.group.tiers().iter().map(|tier| tier.name()).collect();
         let messages = if self.max == 1 { "message" } else { "messages" };
@@ -216,16 +215,16 @@ impl Cap {
     }
 }
 
-/// Why a person does not get a message. It is written into the log of attempts and read again by whoever tells the story.
+/// Reason why a person does not get a message. It is stored in the log of attempts, from which the delivery's story reads it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// They have had as many as a cap lets them have.
+    /// The person reached a cap.
     Full {
-        /// Which one; of several the one that lasts the longest.
+        /// The cap, of several the one that lasts longest.
         cap: Cap,
         free_at: Timestamp,
     },
-    /// It was refused for another of their browsers before, and goes to all of them or none.
+    /// It was refused for another browser of the person before, and is sent to all of them or to none.
     AsElsewhere,
 }
 

@@ -1,4 +1,4 @@
-//! One outcome, one policy, the time that is left: exactly one verdict.
+//! Decides the next step of a delivery from an outcome, a policy and the remaining time.
 
 use std::time::Duration;
 
@@ -8,63 +8,63 @@ use super::{Policy, Retry};
 use crate::classify::{DeadReason, Kind, Outcome};
 use bellwire_core::clock::Timestamp;
 
-/// Retries of a policy in the guide's form end this long after acceptance, however long the message lives.
+/// Time after acceptance at which retries of a policy in the guide's form end, even if the message lives longer.
 pub(super) const GUIDE_WINDOW: Duration = Duration::from_secs(86_400);
-/// A request that the gateway did not take is sent again after a wait drawn from this range.
+/// Range of the random wait before a request is repeated that the gateway did not process.
 const UNPROCESSED_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
-/// A wave of retries without jitter of their own starts over this long for each of them.
+/// Time per retry over which a wave of retries without their own jitter is spread.
 const START_APART: Duration = Duration::from_millis(10);
-/// What a payload is shrunk to first: Mozilla's bridge to phones takes this.
+/// First size of a shrunk payload, which Mozilla's bridge to phones accepts.
 const SHRINK_FIRST_OCTETS: usize = 2_744;
 
-/// Where a delivery stands when an answer arrives.
+/// State of a delivery when a response arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Situation {
-    /// Retries made so far that count; 0: this was the first POST.
+    /// Retries so far that count. 0: this was the first POST.
     pub retries: u32,
-    /// The present.
+    /// Current time of the decision.
     pub now: Timestamp,
-    /// When the clock of its life began: at acceptance by the API or `send_at`, whichever is later.
+    /// Start of its time to live: acceptance by the API or `send_at`, whichever is later.
     pub accepted_at: Timestamp,
-    /// When its life ends: `accepted_at` plus the TTL. Equal to it for `ttl: 0`.
+    /// End of its time to live. Equal to `accepted_at` for `ttl: 0`.
     pub expires_at: Timestamp,
-    /// Whether a smaller payload can be sent: [`shrink_target`] names a size, and there is a version of it.
+    /// Whether a smaller payload can be sent: [`shrink_target`] returns a size, and a version of that size exists.
     pub can_shrink: bool,
-    /// How many others of its lane are under way, that may be due with it again; 0 for what is urgent, which never waits.
+    /// Other deliveries of its lane in flight that may be due with it again. 0 for urgent deliveries, which never wait.
     pub wave: u32,
-    /// How long its subscription is held from now on: no retry is due before.
+    /// Time from now for which its subscription is held. No retry is due earlier.
     pub held_for: Duration,
 }
 
-/// What becomes of a delivery.
+/// Next step of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The push service accepted it.
     Accepted,
-    /// It is sent again.
+    /// The delivery is retried.
     Retry {
         /// Time from now until the retry.
         after: Duration,
         /// Whether the retry uses up one of the policy's retries.
         counts: bool,
     },
-    /// It is made smaller and sent again at once, which uses up an attempt.
+    /// The payload is shrunk and sent again at once, which uses an attempt.
     Shrink,
-    /// The subscription is pruned, with everything that is pending for it.
+    /// The subscription is pruned, with all its pending deliveries.
     Gone,
-    /// Its life is over, or will be before it could be tried again.
+    /// The time to live is over, or will be before the next retry.
     Expired,
-    /// It is given up and leaves a dead letter.
+    /// The delivery ends with a dead letter.
     Dead {
         /// Cause of the dead letter.
         reason: DeadReason,
     },
 }
 
-/// Decides what an outcome means for a delivery. `randomness` lies in [0, 1).
+/// Decides the consequence of an outcome for a delivery. `randomness` lies in [0, 1).
 ///
-/// The time to live comes first: a retry that would fall due at or after expiry makes the delivery expire now, so
-/// `ttl: 0` gets exactly one POST.
+/// The time to live comes first. A retry that would be due at or after expiry makes the delivery expire now, so `ttl: 0` gets
+/// exactly one POST.
 pub fn decide(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness: f64) -> Verdict {
     match outcome.kind {
         Kind::Accepted { .. } => Verdict::Accepted,
@@ -91,7 +91,7 @@ fn retried(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness
         return Verdict::Dead { reason: DeadReason::RetriesExhausted };
     };
     let delay = step.draw(randomness);
-    // Only the first retry follows the gateway's invitation: a gateway that repeats it is not hammered.
+    // Only the first retry follows the gateway's invitation, so a gateway that repeats it is not flooded.
     let invited = outcome.kind == Kind::Unavailable { retry_now: true } && situation.retries == 0;
     let delay = if invited { Duration::ZERO } else { delay };
     let after = match (outcome.retry_after, &policy.retry) {
@@ -99,7 +99,7 @@ fn retried(outcome: &Outcome, policy: &Policy, situation: &Situation, randomness
         (Some(wanted), Retry::Scripted(_)) => wanted,
         (Some(wanted), Retry::Guide(_) | Retry::Phased(_)) => wanted.max(delay),
     };
-    // What jitter has not spread would leave at once. What is to follow without delay follows its own answer.
+    // Retries without jitter would be sent all at once. A retry without delay follows its own response.
     let leaves_at_once = !after.is_zero() && (step.shortest == step.longest || after != delay);
     let later = after + (START_APART * situation.wave).mul_f64(randomness.clamp(0.0, 1.0));
     let after = if leaves_at_once && outlives(situation, later) { later } else { after };
@@ -122,15 +122,15 @@ fn too_large(policy: &Policy, situation: &Situation) -> Verdict {
     }
 }
 
-/// Whether something due after this wait is due before expiry.
+/// Whether a retry after this wait is due before expiry.
 fn outlives(situation: &Situation, wait: Duration) -> bool {
     situation.now + wait < situation.expires_at
 }
 
-/// The seconds to live that a POST at `now` carries; none if its life is over and it must not be sent.
+/// Returns the TTL in seconds of a POST at `now`. `None`: the time to live is over, and it must not be sent.
 ///
-/// Rounded up, at least 1, at most the message's own `ttl_s`. A `ttl_s` of 0 gets its one POST, whenever it is made,
-/// with 0.
+/// The TTL is rounded up, at least 1 and at most the message's `ttl_s`. A message with a `ttl_s` of 0 gets its only POST, at any
+/// time, with 0.
 pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Option<u32> {
     if ttl_s == 0 {
         return Some(0);
@@ -143,9 +143,9 @@ pub fn remaining_ttl_s(now: Timestamp, expires_at: Timestamp, ttl_s: u32) -> Opt
     Some(u32::try_from(whole).unwrap_or(u32::MAX).min(ttl_s))
 }
 
-/// The plaintext octets that a payload refused as too large is tried with next: what it has without padding; then 2,744;
-/// then three quarters each time, for a gateway that takes less. Each size is smaller than the one before, so none is tried
-/// twice. `None`: nothing is left.
+/// Returns the plaintext octets of the next try of a payload that was refused as too large. First comes its size without padding,
+/// then 2,744, then three quarters each time, for gateways with a lower limit. Each size is smaller than the previous one, so
+/// none is tried twice. `None`: the payload cannot shrink further.
 pub fn shrink_target(sent_octets: usize, without_padding: usize) -> Option<usize> {
     let target = match sent_octets {
         sent if without_padding < sent => without_padding,

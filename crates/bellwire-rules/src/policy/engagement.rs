@@ -1,37 +1,36 @@
-//! Rates an app's notifications by the receipts of browsers. Pure rules; the API reads the
-//! figures.
+//! Rates an app's notifications by the receipts of browsers. These are pure rules. The API reads the counts.
 
 use bellwire_core::delivery::{Ending, ReceiptKind};
 use bellwire_core::fact::{Counts, Fact};
 use bellwire_core::lane::Gateway;
 use bellwire_core::named;
 
-/// Of fewer notifications than these nothing is said.
+/// Minimum notifications for a rating.
 const DISPLAYED_MIN: u64 = 500;
-/// Shares of displayed notifications. Push services publish no lines of their own: these are rules of thumb, with which a site
-/// stays clear of what people complain about.
+/// Shares of displayed notifications. Push services publish no limits. These are rules of thumb that keep a site clear of
+/// complaints.
 const CLICKED_LITTLE: [f64; 2] = [0.02, 0.005];
 const CLOSED_MUCH: [f64; 2] = [0.5, 0.7];
 
 named! {
-    /// How welcome an app's notifications are in the browsers of a gateway.
+    /// Rating of an app's notifications in the browsers of a gateway.
     #[cfg_attr(feature = "openapi", schema(as = EngagementLevel))]
     pub enum Level {
-        /// Too few were displayed, or browsers do not tell.
+        /// Too few were displayed, or browsers send no receipts.
         Unknown = "unknown",
         Fine = "fine",
-        /// Few click, many close them, or clicks fell to less than half of what they were.
+        /// Few people click, many close the notifications, or clicks fell below half of the former share.
         Watch = "watch",
-        /// Hardly anybody clicks, or most people close them: browsers and people are about to take measures.
+        /// Hardly any person clicks, or most close the notifications: browsers and people are likely to react.
         Warning = "warning",
     }
 }
 
-/// What became of the notifications of some time.
+/// Counts of the notifications of some time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Engagement {
     pub accepted: u64,
-    /// Those of them that a receipt was asked for.
+    /// Notifications that requested a receipt.
     pub asked: u64,
     pub displayed: u64,
     pub clicked: u64,
@@ -39,8 +38,8 @@ pub struct Engagement {
 }
 
 impl Engagement {
-    /// Reads the counts of one gateway. Closes at Mozilla count as unknown: Firefox reports a person's close only for
-    /// notifications that require interaction, and cannot tell it from a timeout for the others.
+    /// Reads the counts of one gateway. Closes at Mozilla count as unknown: Firefox reports them only for notifications that
+    /// require interaction, and for others does not distinguish them from timeouts.
     pub fn of(gateway: Gateway, counts: &Counts) -> Self {
         let receipts = |kind| counts.of(Fact::Receipt(kind));
         Self {
@@ -52,27 +51,28 @@ impl Engagement {
         }
     }
 
-    /// How many were closed; none: not a single one is known, so these browsers, or this service worker, do not tell.
+    /// Number of closed notifications. `None`: no close is known, so these browsers or this service worker do not report it.
     pub fn closed(&self) -> Option<u64> {
         (self.closed > 0).then_some(self.closed)
     }
 
-    /// How many were displayed, and neither clicked nor closed; none: it is not known which were closed.
+    /// Number of notifications that were displayed, but neither clicked nor closed. `None`: closes are unknown.
     pub fn ignored(&self) -> Option<u64> {
         Some(self.displayed.saturating_sub(self.clicked + self.closed()?))
     }
 
-    /// Displayed, of those that a receipt was asked for; none: nothing was, or browsers do not tell.
+    /// Share of displayed notifications among those that requested a receipt. `None`: none requested one, or browsers do not
+    /// report it.
     pub fn display_share(&self) -> Option<f64> {
         share(self.displayed, self.asked).filter(|_| self.displayed > 0)
     }
 
-    /// A part of those displayed; none: none was.
+    /// Share of a part among the displayed notifications. `None`: none was displayed.
     pub fn of_displayed(&self, part: u64) -> Option<f64> {
         share(part, self.displayed)
     }
 
-    /// How welcome they were, where `before` was what became of those of the time before.
+    /// Rates the notifications. `before` counts those of the previous time.
     pub fn level(&self, before: &Self) -> Level {
         if self.displayed < DISPLAYED_MIN {
             return Level::Unknown;
@@ -90,8 +90,8 @@ impl Engagement {
     }
 }
 
-/// None where there is nothing to divide by, and where the part exceeds the whole: receipts count when they come, so at the edges
-/// of a time they may be of pushes before it.
+/// Returns `None` if the whole is 0 or less than the part. Receipts count at their arrival, so they may belong to pushes before
+/// the time.
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0 && part <= whole).then(|| part as f64 / whole as f64)
 }

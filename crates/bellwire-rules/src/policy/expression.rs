@@ -1,4 +1,4 @@
-//! Arithmetic over `retried`, as QStash's `retryDelay` allows it: parsed once, checked, evaluated for every retry.
+//! Arithmetic over `retried`, as in QStash's `retryDelay`: parsed and checked once, evaluated for each retry.
 //!
 //! ```text
 //! sum     = product { ("+" | "-") product }
@@ -8,21 +8,21 @@
 //! number  = digits [ "." digits ] | "." digits
 //! ```
 //!
-//! Ours, since no crate fits: `meval` and `fasteval` had their last release in 2018 and 2020, `evalexpr` is under the
-//! AGPL, and `exmex`, the one that is kept, has no functions of three arguments and tells hardly any position.
+//! This code exists because no crate fits: `meval` and `fasteval` had their last release in 2018 and 2020, and `evalexpr` is
+//! under the AGPL. `exmex` is maintained, but has no functions of three arguments and hardly any positions of errors.
 //!
-//! Nothing that comes in can loop, overflow the stack or allocate without bound: the text is at most 256 octets long
-//! and 32 levels deep, and becomes a flat list of operations, no longer than the text.
+//! No input can loop, overflow the stack or allocate without bound. The text has at most 256 octets and 32 levels, and becomes a
+//! flat list of operations that is not longer than the text.
 
-/// The longest expression, in octets.
+/// Maximum length of an expression, in octets.
 const LENGTH_MAX: usize = 256;
-/// The deepest nesting of parentheses, functions and signs.
+/// Maximum nesting of parentheses, functions and signs.
 const DEPTH_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at character {position}: {what}")]
 pub struct ExpressionError {
-    /// Where, counted from 1 in characters.
+    /// Position in characters, from 1.
     pub position: usize,
     pub what: String,
 }
@@ -74,7 +74,7 @@ impl Function {
     }
 
     fn of(self, arguments: &[f64]) -> f64 {
-        // `f64::min` would drop a NaN; a wrong part makes the whole wrong.
+        // `f64::min` would drop a NaN, but a wrong part makes the whole expression wrong.
         let fold = |pick: fn(f64, f64) -> f64| {
             arguments.iter().copied().reduce(|a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, b) })
         };
@@ -93,14 +93,14 @@ impl Function {
     }
 }
 
-/// A parsed expression: operations in the order they are carried out.
+/// Parsed expression: operations in the order of evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     operations: Vec<Operation>,
 }
 
 impl Expression {
-    /// Parses an expression.
+    /// Parses and checks an expression.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let mut parser = Parser { text, at: 0, depth: 0, operations: Vec::new() };
         if text.len() > LENGTH_MAX {
@@ -113,7 +113,7 @@ impl Expression {
         }
     }
 
-    /// Its value for a number of retries made so far; may be negative, infinite or not a number.
+    /// Returns the value for a number of retries so far. It may be negative, infinite or not a number.
     pub fn value(&self, retried: u32) -> f64 {
         let mut stack: Vec<f64> = Vec::with_capacity(self.operations.len());
         for operation in &self.operations {
@@ -144,7 +144,7 @@ impl Expression {
 
 struct Parser<'a> {
     text: &'a str,
-    /// The octet that is read next.
+    /// Position of the next octet.
     at: usize,
     depth: usize,
     operations: Vec<Operation>,
@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Every recursion passes here, so this is where depth is counted.
+    /// Counts the depth, because each recursion passes here.
     fn unary(&mut self) -> Parsing {
         let next = self.peek();
         if self.depth == DEPTH_MAX {
@@ -214,7 +214,7 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Parsing {
         let word = self.word(|c| c.is_ascii_digit() || c == '.');
-        // Rust also reads "5.", which no other dialect needs; a second point, or a point alone, is an error.
+        // Rust also accepts "5.", which no other dialect needs. A second point, or a point alone, is an error.
         let parsed = word.parse().ok().filter(|_| !word.ends_with('.'));
         let number = parsed.ok_or_else(|| self.error(format!("'{word}' is not a number")))?;
         self.at += word.len();
@@ -255,7 +255,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// The next character that is no white space, without taking it.
+    /// Returns the next character that is not white space, without consuming it.
     fn peek(&mut self) -> Option<char> {
         let rest = &self.text[self.at..];
         self.at += rest.len() - rest.trim_start().len();

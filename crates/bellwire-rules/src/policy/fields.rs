@@ -1,4 +1,4 @@
-//! Reads members out of a JSON object, collecting every mistake with a pointer to it (RFC 6901).
+//! Reads members of a JSON object, and collects each mistake with a pointer to it (RFC 6901).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::PolicyError;
 
-/// A value that was given, or its default: messages tell which.
+/// Given value, or its default. Error messages distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Given<T> {
     pub value: T,
@@ -19,7 +19,7 @@ impl<T: fmt::Display> fmt::Display for Given<T> {
     }
 }
 
-/// One object being read.
+/// Reader of one JSON object.
 pub(super) struct Fields<'a> {
     pointer: &'static str,
     members: &'a Map<String, Value>,
@@ -27,7 +27,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Starts on the object at `pointer`, refusing members that are not in `allowed`. None if it is not an object.
+    /// Begins with the object at `pointer`, and refuses members that are not in `allowed`. `None` if the value is not an object.
     pub(super) fn of(
         value: &'a Value,
         pointer: &'static str,
@@ -37,7 +37,7 @@ impl<'a> Fields<'a> {
         Self::read(value, pointer, allowed, |_| None, errors)
     }
 
-    /// The same for the whole policy. `elsewhere` tells of a member where it belongs, if not here.
+    /// Begins with the whole policy. `elsewhere` names the right place of a misplaced member.
     pub(super) fn at_top(
         value: &'a Value,
         allowed: &[&str],
@@ -68,17 +68,17 @@ impl<'a> Fields<'a> {
         Some(fields)
     }
 
-    /// The member, unless it is absent or null.
+    /// Returns the member unless it is absent or null.
     pub(super) fn raw(&self, name: &str) -> Option<&'a Value> {
         self.members.get(name).filter(|value| !value.is_null())
     }
 
-    /// Whether the member is there, be it null.
+    /// Whether the member is present, null included.
     pub(super) fn has(&self, name: &str) -> bool {
         self.members.contains_key(name)
     }
 
-    /// Reads a member that is an object itself, at `pointer`.
+    /// Reads an object member at `pointer`.
     pub(super) fn inside<T>(
         &mut self,
         value: &Value,
@@ -89,7 +89,7 @@ impl<'a> Fields<'a> {
         read(&mut Fields::of(value, pointer, allowed, self.errors)?)
     }
 
-    /// Notes a mistake in a member; an empty name means the object itself.
+    /// Records a mistake in a member. An empty name means the object itself.
     pub(super) fn refuse(&mut self, name: &str, detail: impl Into<String>) {
         let separator = if name.is_empty() { "" } else { "/" };
         let name = name.replace('~', "~0").replace('/', "~1");
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
         self.errors.push(PolicyError { pointer, detail: detail.into() });
     }
 
-    /// A whole number from 0 to 4,294,967,295.
+    /// Reads a whole number from 0 to 4,294,967,295.
     pub(super) fn integer(&mut self, name: &str, default: u32) -> Given<u32> {
         let Some(value) = self.raw(name) else { return Given { value: default, is_default: true } };
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
@@ -125,14 +125,14 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// Checks that a value lies within bounds, and says what it is if not.
+    /// Checks that a value is within bounds, and records a mistake otherwise.
     pub(super) fn within(&mut self, name: &str, given: Given<u32>, lowest: u32, highest: u32) {
         if !(lowest..=highest).contains(&given.value) {
             self.refuse(name, format!("must be from {lowest} to {highest}; it is {given}"));
         }
     }
 
-    /// How many mistakes were noted so far, by anybody.
+    /// Number of mistakes so far, of all readers.
     pub(super) fn mistakes(&self) -> usize {
         self.errors.len()
     }

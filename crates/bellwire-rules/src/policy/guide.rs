@@ -1,4 +1,4 @@
-//! The web-push retry guide's form: exponential backoff with a cap and a band of jitter.
+//! Form of the web-push retry guide: exponential backoff with a cap and a band of jitter.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 use super::fields::Fields;
 use super::{Phase, Step};
 
-/// The longest delay that may be asked for, in milliseconds: one day.
+/// Maximum delay in milliseconds: one day.
 const DELAY_MAX_MS: u32 = 86_400_000;
-/// The most retries that may be asked for.
+/// Maximum number of retries.
 const ATTEMPTS_MAX: u32 = 100;
 
 pub(super) const MEMBERS: [&str; 5] = ["baseDelayMs", "maxDelayMs", "maxAttempts", "jitterPercent", "immediateRetries"];
 
-/// `d = min(max, base · 2^n)`, drawn evenly from d(1−j) to d(1+j), never above the cap.
+/// Delay `d = min(max, base · 2^n)`, drawn evenly from d(1−j) to d(1+j), never above the cap.
 ///
-/// Like all three forms it counts retries, not POSTs: 5 attempts are at most 6 POSTs.
+/// Like all three forms, it counts retries, not POSTs: 5 attempts are at most 6 POSTs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guide {
     /// Delay before the first backoff retry, in milliseconds: 1 to 86,400,000.
@@ -25,22 +25,22 @@ pub struct Guide {
     pub max_delay_ms: u32,
     /// Retries in total: 0 to 100.
     pub max_attempts: u32,
-    /// Share of a delay by which jitter moves it either way: 0 to 1.
+    /// Jitter as a share of the delay in both directions: 0 to 1.
     pub jitter_share: f64,
-    /// Retries without a delay at the beginning: 0 to `max_attempts`.
+    /// Number of first retries without delay: 0 to `max_attempts`.
     pub immediate_retries: u32,
 }
 
 impl Guide {
-    /// The name that a policy's `preset` gives to all that the guide publishes: these defaults, and at a tier the
-    /// [breaker's figures](super::Settings::GUIDE).
+    /// Name of the `preset` with all values of the guide: these defaults and, at a tier, the [breaker's
+    /// settings](super::Settings::GUIDE).
     pub const PRESET: &str = "guide";
 
-    /// The guide's own defaults, for members that a policy leaves out.
+    /// Default values of the guide.
     pub const DEFAULT: Guide =
         Guide { base_delay_ms: 2_000, max_delay_ms: 60_000, max_attempts: 5, jitter_share: 0.2, immediate_retries: 0 };
 
-    /// Reads and checks the members of this form. None if a mistake was noted.
+    /// Reads and checks the members of this form. `None` after a mistake.
     pub(super) fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let mistakes = fields.mistakes();
         let base = fields.integer("baseDelayMs", Self::DEFAULT.base_delay_ms);

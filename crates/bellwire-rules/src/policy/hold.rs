@@ -1,11 +1,11 @@
-//! Holds: how long a lane, or one subscription, is sent nothing because the push service said so.
+//! Holds: times in which a lane, or one subscription, gets no push because the push service asked for it.
 
 use std::time::Duration;
 
 use super::window::{Counts, Window};
 use bellwire_core::clock::Timestamp;
 
-/// What was deferred comes back over this long. The rest of a backlog is claimed as the lane's limit grows again.
+/// Time over which deferred deliveries become due again. The rest of a backlog is claimed as the lane's limit grows.
 pub const SPREAD: Duration = Duration::from_secs(2);
 /// The longest that a delivery is deferred at a time. What falls due while its lane is still shut is not claimed.
 pub const DEFER_MAX: Duration = Duration::from_secs(60);
@@ -19,18 +19,19 @@ const KEY_LONGEST: Duration = Duration::from_secs(3600);
 pub(crate) const LANE_LONGEST: Duration = Duration::from_secs(900);
 /// The longest hold of a lane whose sender is meant only by appearance: several different subscriptions were refused.
 pub(crate) const INFERRED_LONGEST: Duration = Duration::from_secs(60);
-/// For so long after the end of a hold a lane is probed, and the next hold of a subscription without a header is a repeated one.
+/// Time after the end of a hold in which a lane is probed, and in which the next hold of a subscription without a header counts
+/// as repeated.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
-/// For so long after the end of its hold a subscription counts as throttled, unless it accepts a push: another refusal says nothing
-/// of the sender.
+/// Time after the end of its hold in which a subscription counts as throttled, unless it accepts a push. Another refusal then
+/// does not point to the sender.
 pub const KNOWN_FOR: Duration = Duration::from_secs(3_600);
 
 /// One reason to hold: set at a time, until another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// When it was set.
+    /// Time at which it was set.
     pub at: Timestamp,
-    /// When it ends.
+    /// Time at which it ends.
     pub until: Timestamp,
 }
 
@@ -46,29 +47,29 @@ impl Held {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hold {
     longest: Option<Held>,
-    /// What was set last: it stands when a release undoes what is older.
+    /// Hold that was set last. It stays when a release voids older ones.
     newest: Option<Held>,
     released_at: Option<Timestamp>,
-    /// How long the last hold without a header was; zero after a success.
+    /// Length of the last hold without a header. Zero after a success.
     step: Duration,
     /// End of the last hold after which there was a success, or a minute has passed.
     reopened: Option<Timestamp>,
 }
 
 impl Hold {
-    /// When the lane may send again; none if it may now.
+    /// Returns the time from which the lane may send. `None`: it may now.
     pub fn until(&self, now: Timestamp) -> Option<Timestamp> {
         self.longest.map(|held| held.until).filter(|until| now < *until)
     }
 
-    /// What was set last, for others to [take over](Self::extend).
+    /// Returns the hold that was set last, for other replicas to [adopt](Self::extend).
     pub fn newest(&self) -> Option<Held> {
         self.newest
     }
 
     /// Takes in a throttling answer at `now` to a POST that began at `posted_at`. Returns when the hold ends.
     ///
-    /// Answers to POSTs that were under way when a hold began belong to it, and do not double it: a hundred streams
+    /// Responses to POSTs that were in flight when a hold began belong to it, and do not double it: a hundred streams that are
     /// refused together are one refusal. Holds only grow.
     pub fn throttled(&mut self, now: Timestamp, posted_at: Timestamp, retry_after: Option<Duration>) -> Timestamp {
         let wait = match retry_after {
@@ -82,8 +83,8 @@ impl Hold {
         self.extend(Held { at: now, until: now + wait })
     }
 
-    /// Takes in an accepted answer: the next hold without a header is short again. One from before the hold says
-    /// nothing.
+    /// Counts an acceptance: the next hold without a header is short again. An acceptance of a POST before the hold has no
+    /// effect.
     pub fn succeeded(&mut self, posted_at: Timestamp) {
         if self.precedes(posted_at) {
             self.step = Duration::ZERO;
@@ -117,7 +118,7 @@ impl Hold {
         self.longest.map_or(held.at, |held| held.until)
     }
 
-    /// An operator ended at a time whatever had been set by then. To hear of it again changes nothing.
+    /// Voids holds that were set before the time of an operator's release. A repeated release has no effect.
     pub fn release(&mut self, at: Timestamp) {
         if self.released_at.is_some_and(|known| at <= known) {
             return;
@@ -144,12 +145,13 @@ pub struct KeyWatch {
     all: Window,
 }
 
-/// What a [`KeyWatch`] noticed.
+/// Finding of a [`KeyWatch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alarm {
     /// The push service refuses the key.
     Refused,
-    /// So it seems, but nothing was ever accepted for those that were refused: somebody should look at it.
+    /// The push service seems to refuse the key, but never accepted a push to the refused subscriptions: an operator should check
+    /// it.
     Doubtful,
 }
 
@@ -178,21 +180,21 @@ impl KeyWatch {
     }
 }
 
-/// When a delivery that a hold or a breaker deferred until `until` falls due: spread over two seconds, so that a gateway that
-/// is back is not met by everything at once. What is urgent comes at once. `randomness` lies in [0, 1).
+/// Returns the time at which a delivery that a hold or a breaker deferred until `until` is due. Deliveries are spread over two
+/// seconds, so that a recovered gateway is not flooded. Urgent deliveries are due at once. `randomness` lies in [0, 1).
 pub fn reopens_at(until: Timestamp, urgent: bool, randomness: f64) -> Timestamp {
     if urgent { until } else { until + SPREAD.mul_f64(randomness.clamp(0.0, 1.0)) }
 }
 
-/// How long a lane of a refused key is held: 10 minutes, doubling up to an hour when it recurs within an hour of the
-/// hold before. A hold that is in force stands.
+/// Returns the hold of a lane with a refused key: 10 minutes, doubled up to an hour if it recurs within an hour of the previous
+/// hold. A hold in force stays.
 pub fn of_refused_key(before: Option<Held>, now: Timestamp) -> Held {
     repeated(before, now, (KEY_FIRST, KEY_LONGEST), KEY_LONGEST)
 }
 
-/// How long a subscription is held after a throttling response to a POST that began at `posted_at`: as long as its header asks
-/// for; without a header for 1 s, doubling to 60 s if it recurs within a minute of the hold before. A POST that was under way
-/// when a hold began does not double it.
+/// Returns the hold of a subscription after a throttling response to a POST that began at `posted_at`. Its length comes from the
+/// header. Without a header it is 1 s, doubled up to 60 s if it recurs within a minute of the previous hold. A POST that was in
+/// flight when a hold began does not double it.
 pub fn of_throttled_subscription(
     before: Option<Held>,
     posted_at: Timestamp,

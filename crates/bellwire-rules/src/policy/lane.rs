@@ -1,5 +1,5 @@
-//! One lane and origin: its permits, its holds and its breaker. Pure state: the dispatch engine's queue owns one for each,
-//! and the policy simulator one for each replica.
+//! State of one lane and origin: permits, holds and breaker. It is pure: the queue of the dispatch engine owns one for each
+//! origin, and the policy simulator one for each replica.
 
 use std::time::Duration;
 
@@ -14,49 +14,49 @@ use crate::classify::{Health, Kind, Outcome};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::lane::Gateway;
 
-/// How often a delivery tries whether a VAPID key is still refused. Its answer is there before the next.
+/// Interval of deliveries that test whether a VAPID key is still refused. The response arrives before the next one.
 pub const KEY_PROBE_EVERY: Duration = Duration::from_secs(15);
 
-/// A breaker that opens, or stays open, after so many POSTs in a row that reached no gateway does so for this worker alone:
-/// as many as the probes of one opening.
+/// Number of consecutive POSTs without a reached gateway after which a breaker opens, or stays open, for this worker alone. It
+/// equals the probes of one opening.
 const UNREACHED_ALONE: u32 = 3;
 
-/// Deliveries that may be claimed ahead of an origin with few streams, per tier.
+/// Minimum deliveries per tier that are claimed ahead of an origin with few streams.
 const CLAIMED_AHEAD_MIN: u32 = 16;
 
-/// So many different subscriptions that are refused in a row are taken for a refusal of the sender. With 2 % of subscriptions
-/// throttled that happens by chance once in 300 million POSTs, with 5 % once in three million.
+/// Number of different subscriptions refused in a row that count as a refusal of the sender. With 2 % of subscriptions throttled,
+/// this happens by chance once in 300 million POSTs, with 5 % once in three million.
 const SEVERAL: u32 = 5;
 
-/// Whether a POST may start in a lane.
+/// Permission of a POST in a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
-    /// Under this number, by which its answer is told to the breaker.
+    /// It may start. This number identifies its response for the breaker.
     Free(u64),
     Probe,
     Shut(Timestamp),
 }
 
-/// An answer to a POST, as a lane sees it.
+/// Response to a POST, with the facts that a lane needs.
 pub struct Answered<'a> {
     pub outcome: &'a Outcome,
-    /// Whether its subscription was throttled before, and has accepted nothing since.
+    /// Whether its subscription was throttled and has not accepted a push since.
     pub known_throttled: bool,
-    /// Whether a gateway was reached at all.
+    /// Whether the POST reached a gateway.
     pub reached: bool,
     pub number: u64,
     pub posted_at: Timestamp,
     pub now: Timestamp,
     pub probe: bool,
     pub transactional: bool,
-    /// Plaintext octets that were sent, padding included.
+    /// Plaintext octets of the POST, padding included.
     pub octets: u32,
-    /// What the gateway had refused before, of the same delivery.
+    /// Earlier refusal of the same delivery by the gateway.
     pub refused: Option<Refusal>,
     pub settings: &'a Settings,
 }
 
-/// What this worker may have in flight in each lane: the limit divided among the workers that live.
+/// Maximum POSTs of this worker in flight in each lane: the limit divided by the number of live workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     pub limit_max: u32,
@@ -64,7 +64,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The most POSTs in flight to one origin, at least one.
+    /// Returns the maximum POSTs in flight to one origin, at least one.
     pub fn of(self, gateway: Gateway) -> u32 {
         let all = match gateway {
             Gateway::Other => STRANGER_MAX,
@@ -74,7 +74,7 @@ impl Share {
     }
 }
 
-/// Whether what others told of an origin, or of all of a lane, matters still.
+/// Whether a shared state of an origin, or of all origins of a lane, still has an effect.
 pub fn matters(state: &LaneState, now: Timestamp) -> bool {
     let is_held = |held: Option<Held>| held.is_some_and(|held| now < held.until);
     is_held(state.held)
@@ -86,12 +86,12 @@ pub fn matters(state: &LaneState, now: Timestamp) -> bool {
 pub struct Lane {
     gateway: Gateway,
     pub limit: Limit,
-    /// Requests that the connections to its origin take at a time.
+    /// Concurrent requests that the connections to its origin allow.
     streams: u32,
     in_flight: u32,
     urgent: u32,
     hold: Hold,
-    /// Refusals of single subscriptions, by the numbers of the POSTs.
+    /// Refusals of single subscriptions, by number of the POST.
     refusals: Run,
     key_hold: Hold,
     key_probe_at: Timestamp,
@@ -99,7 +99,7 @@ pub struct Lane {
     unreached: u32,
     payload: PayloadLimit,
     probe_until: Option<Timestamp>,
-    /// When to ask for that right again, after another had it.
+    /// Time to ask again for the probe lease after another worker had it.
     ask_at: Option<Timestamp>,
 }
 
@@ -123,7 +123,7 @@ impl Lane {
         }
     }
 
-    /// Forgets holds and breaker, so that those of before a change of the clock do not outlive it. Permits stay.
+    /// Drops holds and breaker, so that they do not survive a change of the clock. Permits stay.
     pub fn forget_state(&mut self) {
         (self.hold, self.key_hold, self.key_probe_at) = (Hold::default(), Hold::default(), Timestamp::UNIX_EPOCH);
         self.breaker.forget();
@@ -135,23 +135,23 @@ impl Lane {
         self.limit.set_max(share.of(self.gateway));
     }
 
-    /// Takes over how many requests the connections to its origin take at a time.
+    /// Sets the concurrent requests that the connections to its origin allow.
     pub fn set_streams(&mut self, streams: u32) {
         self.streams = streams;
         self.limit.set_streams(streams);
     }
 
-    /// POSTs that it can have in flight: its limit, as far as the connections allow.
+    /// Maximum POSTs in flight: its limit, within the streams of the connections.
     pub fn most(&self) -> u32 {
         self.limit.get().min(self.streams)
     }
 
-    /// Deliveries that may be on their way to it.
+    /// Maximum claimed deliveries for it.
     pub fn claimed_most(&self) -> u32 {
         self.limit.get().min(self.streams.max(CLAIMED_AHEAD_MIN))
     }
 
-    /// Whether it leads to an origin that nobody vouches for, and that shares a stored lane with others.
+    /// Whether its origin is unknown, and shares a stored lane with others.
     pub fn is_stranger(&self) -> bool {
         self.gateway == Gateway::Other
     }
@@ -160,8 +160,8 @@ impl Lane {
         self.in_flight
     }
 
-    /// Whether one more POST fits under the limit. One permit of a lane is kept for transactional deliveries, of which one
-    /// may go even while others still use up more than a limit that has just shrunk. After a hold probes go one at a time.
+    /// Whether one more POST fits into the limit. One permit of a lane is reserved for transactional deliveries. One of them may
+    /// start even while others exceed a limit that has just shrunk. After a hold, probes start one at a time.
     pub fn has_permit(&self, transactional: bool) -> bool {
         let limit = if self.hold.is_shut_or_probing() { 1 } else { self.limit.get() };
         match transactional {
@@ -170,7 +170,7 @@ impl Lane {
         }
     }
 
-    /// Takes a permit, if holds and breaker let a POST start to a subscription that is proven, or not.
+    /// Takes a permit, if holds and breaker allow a POST to a subscription that is `proven`, or not.
     pub fn enter(&mut self, now: Timestamp, transactional: bool, proven: bool) -> Passage {
         if let Some(until) = self.shut_until(now, proven) {
             return Passage::Shut(until);
@@ -193,8 +193,8 @@ impl Lane {
         passage
     }
 
-    /// Until when no POST to a subscription that is proven, or not, may start here: a hold, an opening, another worker that
-    /// probes, probes that are out. A refused key can be tried by those only whose subscription it was accepted for before.
+    /// Returns the time until which a hold, an open breaker, another worker's probe lease or pending probes block POSTs. Only a
+    /// subscription for which a refused key was accepted before may test the key.
     pub fn shut_until(&self, now: Timestamp, proven: bool) -> Option<Timestamp> {
         let key_held_until = match self.key_held_until(now) {
             Some(_) if proven && self.key_probe_at <= now => None,
@@ -210,13 +210,12 @@ impl Lane {
         self.hold.until(now).max(key_held_until).max(broken_until)
     }
 
-    /// When its breaker, which is open, lets probes through.
+    /// Time from which its open breaker lets probes through.
     pub fn opens_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.breaker.snapshot().open_until().filter(|until| now < *until)
     }
 
-    /// How many deliveries may be on their way to it while it is not shut, and whether these are probes, of which there
-    /// must not be more.
+    /// Returns the maximum claimed deliveries while it is open, and whether these are probes, whose number must not be exceeded.
     pub fn capacity(&self, now: Timestamp) -> (usize, bool) {
         match self.breaker.is_probing(now) {
             true => (self.breaker.probes(now) as usize, true),
@@ -225,7 +224,7 @@ impl Lane {
         }
     }
 
-    /// Its breaker, if it cannot go on without the right to probe, which this worker should ask for now.
+    /// Returns its breaker, if it needs the probe lease and this worker should ask for it now.
     pub fn wants_probe(&self, now: Timestamp) -> Option<Snapshot> {
         let wants = self.breaker.is_probing(now)
             && self.hold.until(now).is_none()
@@ -234,7 +233,7 @@ impl Lane {
         wants.then(|| self.breaker.snapshot())
     }
 
-    /// Takes in what asking at `now` for the right to probe a breaker that stood so came to: until when it holds, or none.
+    /// Applies the result of a request at `now` for the lease to probe a breaker in this state: its end, or `None`.
     pub fn asked_to_probe(&mut self, known: Snapshot, until: Option<Timestamp>, now: Timestamp) {
         if self.breaker.snapshot() != known {
             return; // something else was heard meanwhile
@@ -250,17 +249,17 @@ impl Lane {
         self.probe_until.is_some_and(|until| now < until)
     }
 
-    /// Plaintext octets that its gateway is believed to take at most.
+    /// Maximum plaintext octets that its gateway seems to accept.
     pub fn payload_max(&self, now: Timestamp) -> Option<usize> {
         self.payload.believed(now).map(|octets| octets as usize)
     }
 
-    /// Holds it, but for probes: its VAPID key is refused.
+    /// Holds it except for probes, because its VAPID key is refused.
     pub fn hold_key(&mut self, held: Held) {
         self.key_hold.extend(held);
     }
 
-    /// Ends such a hold, as far as it was set by a time.
+    /// Ends such a hold if it was set before a time.
     pub fn release_key(&mut self, at: Timestamp) {
         self.key_hold.release(at);
     }
@@ -269,7 +268,7 @@ impl Lane {
         self.key_hold.until(now)
     }
 
-    /// Whether throttling, an operator or a refused key holds it.
+    /// Whether throttling, an operator or a refused key hold it.
     pub fn is_held(&self, now: Timestamp) -> bool {
         self.hold.until(now).is_some() || self.key_held_until(now).is_some()
     }
@@ -278,19 +277,19 @@ impl Lane {
         self.breaker.snapshot().state != State::Closed
     }
 
-    /// Whether something is known of it that would be missed if it were forgotten. What a strange origin takes is not: there
-    /// may be any number of them, and it says so again.
+    /// Whether it has state worth keeping. The payload limit of an unknown origin is not: any number of origins may exist, and
+    /// the origin states its limit again.
     pub fn matters(&self, now: Timestamp) -> bool {
         let shrinks = !self.is_stranger() && self.payload.believed(now).is_some();
         shrinks || self.is_held(now) || self.breaker.snapshot().matters(now)
     }
 
-    /// Gives a permit back: no POST was made.
+    /// Returns a permit without a POST.
     pub fn leave(&mut self, probe: bool, number: u64, transactional: bool, now: Timestamp) {
         self.in_flight -= 1;
         self.urgent -= u32::from(transactional);
         if probe {
-            // Nothing was learned; the probe may be given to another.
+            // No result: the probe may be used by another delivery.
             self.breaker.record_probe(now, Health::Unknown, &Settings::DEFAULT);
         } else {
             self.breaker.withdraw(number, now);
@@ -298,7 +297,7 @@ impl Lane {
         }
     }
 
-    /// Gives a permit back with an answer. Notes in `news` what others have to know; false if that is nothing.
+    /// Returns a permit with a response. Writes state for other replicas into `news`, and returns whether any was written.
     pub fn answered(&mut self, answer: &Answered<'_>, news: &mut LaneState) -> bool {
         self.in_flight -= 1;
         self.urgent -= u32::from(answer.transactional);
@@ -318,10 +317,10 @@ impl Lane {
                 self.hold.throttled(answer.now, answer.posted_at, wait);
                 news.held = self.hold.newest();
             }
-            // A `Retry-After` here is this delivery's alone: Mozilla sends one with every 503, for a single failed write.
+            // A `Retry-After` applies to this delivery alone: Mozilla sends one with each 503, for a single failed write.
             Kind::Unavailable { .. } | Kind::CutOff | Kind::Throttled => self.limit.failed(),
             Kind::Unprocessed => {}
-            // One subscription that is gone does not show that the others are served again.
+            // One gone subscription does not show that the gateway accepts others again.
             Kind::Gone => self.limit.succeeded(),
             _ => {
                 self.limit.succeeded();
@@ -340,11 +339,12 @@ impl Lane {
         news.breaker.is_some() || news.held.is_some() || news.payload.is_some() || news.key_released_at.is_some()
     }
 
-    /// Returns the longest hold that an answer sets on the whole lane: one that names the sender, the last of several refusals of
-    /// different subscriptions with no acceptance between them, or a refused probe. `None`: it holds its subscription at most.
+    /// Returns the longest hold of the whole lane by a response. It follows a response that names the sender, the last of several
+    /// refusals of different subscriptions without an acceptance in between, or a refused probe. `None`: only its subscription is
+    /// held.
     fn held_by(&mut self, answer: &Answered<'_>) -> Option<Duration> {
         let &Answered { outcome, number, probe, posted_at, known_throttled, .. } = answer;
-        // A 2xx that was no delivery, or a repeated refusal, is a matter of its subscription alone.
+        // A 2xx without delivery, or a repeated refusal, concerns its subscription alone.
         let is_refused = outcome.kind == Kind::Throttled && outcome.status >= Some(400) && !known_throttled;
         let several = match outcome.kind {
             _ if probe => false, // it has no number
@@ -362,7 +362,7 @@ impl Lane {
         }
     }
 
-    /// Takes over what another replica learned or an operator ordered.
+    /// Adopts a state that another replica observed or an operator ordered.
     pub fn adopt(&mut self, state: &LaneState) {
         if let Some(at) = state.released_at {
             self.hold.release(at);
@@ -377,10 +377,10 @@ impl Lane {
         if let Some(held) = state.key_held {
             self.key_hold.extend(held);
         }
-        // That another one reaches no gateway is its own affair, unless something is wrong here, too.
+        // Another worker that reaches no gateway does not matter here, unless this worker has trouble, too.
         let concerns = |snapshot: &Snapshot| !state.alone || self.is_broken() || snapshot.state == State::Closed;
         if let Some(snapshot) = state.breaker.filter(concerns) {
-            // The right to probe was for what the breaker was before, unless this is its own news coming back.
+            // The probe lease was for the former state of the breaker, unless this is the worker's own update.
             if snapshot.changed_at > self.breaker.snapshot().changed_at {
                 (self.probe_until, self.ask_at) = (None, None);
             }

@@ -1,4 +1,4 @@
-//! What is known of a lane's way to an origin, as replicas tell each other and operators order it.
+//! Shared state of a lane and origin, written by replicas and operators.
 
 use std::sync::Arc;
 
@@ -8,25 +8,25 @@ use super::payload_limit::Learned;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::LaneId;
 
-/// The origin that stands for all origins of a lane, those met later included.
+/// Name for all origins of a lane, later ones included.
 pub const ALL_ORIGINS: &str = "*";
 
-/// What one worker learned of a lane's way to an origin, or an operator ordered, and all obey.
+/// State of a lane and origin that one worker observed, or an operator ordered, and all workers follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneState {
     pub lane: LaneId,
-    /// The origin within it, or [`ALL_ORIGINS`].
+    /// Origin of the lane, or [`ALL_ORIGINS`].
     pub origin: Arc<str>,
     pub held: Option<Held>,
-    /// What was held before this is not any more.
+    /// Holds set before this time are void.
     pub released_at: Option<Timestamp>,
-    /// No POST but probes before its end, since the gateway refuses the VAPID key.
+    /// Hold of all POSTs except probes, because the gateway refuses the VAPID key.
     pub key_held: Option<Held>,
-    /// A probe was accepted: what was held for the key before this is not any more.
+    /// Holds of the key set before this time are void, because a probe was accepted.
     pub key_released_at: Option<Timestamp>,
     pub breaker: Option<Snapshot>,
-    /// Whether it stands so for one worker alone, which reaches no gateway: the one that tells, and another than the one that
-    /// hears of it.
+    /// Whether the breaker is open for one worker alone, which reaches no gateway: the worker that writes this state, not its
+    /// readers.
     pub alone: bool,
     pub payload: Option<Learned>,
 }

@@ -1,4 +1,4 @@
-//! What one place says: its JSON, parsed and checked. Several layers make one [`Policy`](super::Policy).
+//! Policy of one place: parsed and checked JSON. Several layers make one [`Policy`](super::Policy).
 
 use std::time::Duration;
 
@@ -10,37 +10,37 @@ use super::tiers::FAILURES_IN_A_ROW_MAX;
 use super::{Guide, Phased, Retry, Scripted, Settings, guide, phased, qstash};
 use bellwire_core::named;
 
-/// A mistake in a policy.
+/// Mistake in a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[error("{pointer}: {detail}")]
 pub struct PolicyError {
-    /// Where it is, within the policy (RFC 6901).
+    /// Pointer into the policy (RFC 6901).
     pub pointer: String,
-    /// What is wrong, for the caller to read.
+    /// Description for the caller.
     pub detail: String,
 }
 
 named! {
-    /// Where a policy is given.
+    /// Place of a policy.
     pub enum Place {
-        /// On one message.
+        /// Policy of one message.
         Message = "message",
-        /// On one subscription.
+        /// Policy of one subscription.
         Subscription = "subscription",
-        /// On a topic: holds for messages addressed to it.
+        /// Policy of a topic, for messages to it.
         Topic = "topic",
-        /// On a tier of an app.
+        /// Policy of a tier of an app.
         Tier = "tier",
     }
 }
 
-/// What a policy is checked against.
+/// Conditions of a policy's check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Where it is given.
+    /// Place of the policy.
     pub place: Place,
-    /// The app's maximum of `retries` in QStash's form, also its default. Taken as 1,000 if larger.
+    /// The app's maximum of `retries` in QStash's form, which is also its default. Values above 1,000 count as 1,000.
     pub max_retries: u32,
 }
 
@@ -50,34 +50,34 @@ impl Default for Terms {
     }
 }
 
-/// What one place sets. Members that are none leave the word to the next place.
+/// Members that one place sets. For absent members the next place decides.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Layer {
-    /// When to try again.
+    /// Timetable of the retries.
     pub retry: Option<Retry>,
-    /// How fast one subscription is sent to.
+    /// Rate limit of one subscription.
     pub throttle: Option<Throttle>,
-    /// How raw payloads are labelled.
+    /// Label of raw payloads.
     pub request: Option<Request>,
-    /// A topic's word that its subscriptions' policies do not count.
+    /// Whether a topic ignores the policies of its subscriptions.
     pub disable_subscription_overrides: bool,
     pub(super) settings: SettingsLayer,
 }
 
-/// Limit of the deliveries to one subscription.
+/// Rate limit of deliveries to one subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Throttle {
-    /// Deliveries a second to one subscription, at least 1. What exceeds it waits.
+    /// Deliveries per second to one subscription, at least 1. Excess deliveries wait.
     pub max_receives_per_second: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The media type of raw payloads as handed to the service worker, and of webhooks.
+    /// Media type of raw payloads for the service worker, and of webhooks.
     pub header_content_type: Box<str>,
 }
 
-/// Figures of the server that a tier overrides.
+/// Settings of the server that a tier overrides.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct SettingsLayer {
     circuit_failure_threshold: Option<f64>,
@@ -101,7 +101,7 @@ impl SettingsLayer {
         }
     }
 
-    /// Every figure: its own, and for what it leaves out that of `base`.
+    /// Returns all settings: its own ones, and those of `base` where absent.
     fn filled_from(self, base: Settings) -> Self {
         let all = self.over(base);
         Self {
@@ -115,12 +115,12 @@ impl SettingsLayer {
     }
 }
 
-/// A policy that was accepted.
+/// Policy that was accepted, with warnings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parsed {
-    /// The policy.
+    /// Layer of the policy.
     pub layer: Layer,
-    /// What the caller should know all the same: deprecated members, values that only an older edition allowed.
+    /// Warnings for the caller: deprecated members, and values that only an older edition allowed.
     pub warnings: Vec<PolicyError>,
 }
 
@@ -128,23 +128,23 @@ pub struct Parsed {
 pub const SILENT_OF_RETRIES: &str =
     "says nothing of retries: they are those of the next place that does, by default the tier's";
 
-/// The places that may set a policy for one delivery.
+/// Places of a policy for one delivery.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Places<'a> {
-    /// The message's own.
+    /// Layer of the message.
     pub message: Option<&'a Layer>,
-    /// The subscription's.
+    /// Layer of the subscription.
     pub subscription: Option<&'a Layer>,
-    /// The topic's, if the message was addressed to it.
+    /// Layer of the topic, if the message was sent to it.
     pub topic: Option<&'a Layer>,
-    /// The app's for this tier.
+    /// Layer of the app for this tier.
     pub tier: Option<&'a Layer>,
-    /// The server's figures, which a tier overrides.
+    /// Settings of the server, which a tier overrides.
     pub server: Settings,
 }
 
 impl<'a> Places<'a> {
-    /// The places in the order of their word; the first that sets a member wins.
+    /// Returns the layers in order of precedence: the first that sets a member wins.
     pub(super) fn in_order(&self) -> impl DoubleEndedIterator<Item = (Place, &'a Layer)> + use<'a> {
         let overrides = !self.topic.is_some_and(|topic| topic.disable_subscription_overrides);
         let places = [
@@ -167,7 +167,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Which place set each member of a policy in force. None: no place did; the tier's built-in default holds.
+/// Place of each member of a policy in force. `None`: the built-in default of the tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetBy {
     /// Place that set the timetable of retries.
@@ -189,19 +189,18 @@ const SETTINGS: [&str; 6] = [
 const GUIDE_SETTINGS: [&str; 3] = ["circuitFailureThreshold", "circuitOpenMs", "retryTokenTtlSec"];
 const DISABLE: &str = "disableSubscriptionOverrides";
 
-/// The forms of policies. One policy keeps to one of them.
+/// Forms of policies. One policy has one form.
 const FORMS: [(&str, &[&str]); 3] =
     [("SNS", &phased::MEMBERS), ("QStash", &qstash::MEMBERS), ("guide", &guide::MEMBERS)];
 
 impl Layer {
-    /// Parses and checks one place's JSON, which is in one of the three forms, or empty. All mistakes are told at once.
+    /// Parses and checks the JSON of one place, in one of the three forms, or empty. Returns all mistakes at once.
     pub fn parse(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
         Self::read(value, terms, false)
     }
 
-    /// Parses JSON that was checked when it was stored. Since then the app's maximum of `retries` may have fallen: then
-    /// it holds instead of what was written. And request headers may have put QStash's members beside another form's
-    /// `throttlePolicy` and `requestPolicy`.
+    /// Parses stored JSON, which was checked before. The app's maximum of `retries` may have fallen since, and then bounds the
+    /// stored value. Request headers may have added QStash's members to another form's `throttlePolicy` and `requestPolicy`.
     pub fn restore(value: &Value, terms: &Terms) -> Result<Parsed, Vec<PolicyError>> {
         Self::read(value, terms, true)
     }
@@ -222,7 +221,7 @@ impl Layer {
             _ => None,
         };
         if let Some(mut fields) = Fields::at_top(value, &allowed, elsewhere, &mut errors) {
-            // The preset `guide` is of the guide's form, the others are of SNS's.
+            // The preset `guide` has the guide's form, the others have that of SNS.
             let publishes = fields.raw("preset").is_some_and(|named| named == Guide::PRESET);
             let is_of = |form: &str, name: &str| match name {
                 "preset" => (form == "guide") == publishes,
@@ -251,7 +250,7 @@ impl Layer {
                 }
             }
             layer.settings = settings(&mut fields);
-            // Its breaker alone is in the guide's form, too, if it goes by the guide's names.
+            // A breaker alone has the guide's form if it uses the guide's names.
             let is_guides =
                 forms == ["guide"] || forms.is_empty() && GUIDE_SETTINGS.iter().any(|name| fields.has(name));
             if is_guides && terms.place == Place::Tier {
@@ -295,7 +294,8 @@ fn request(fields: &mut Fields<'_>, place: Place) -> Option<Request> {
     })
 }
 
-/// A media type with its parameters (RFC 9110 section 8.3.1), of at most 255 octets. Quoted words without escapes.
+/// Whether a text is a media type with parameters (RFC 9110 section 8.3.1), of at most 255 octets, and quoted strings without
+/// escapes.
 fn is_media_type(text: &str) -> bool {
     const BLANK: [char; 2] = [' ', '\t'];
     let token = |word: &str| {
@@ -334,7 +334,7 @@ fn disables(fields: &mut Fields<'_>) -> bool {
     }
 }
 
-/// The server's figures; absent ones stay none.
+/// Reads settings of the server. Absent ones stay `None`.
 fn settings(fields: &mut Fields<'_>) -> SettingsLayer {
     let [threshold, attempts, row, open, open_max, token] = SETTINGS;
     let mut layer = SettingsLayer::default();

@@ -1,42 +1,42 @@
-//! How many POSTs a lane may have in flight: additive increase, multiplicative decrease.
+//! Maximum POSTs of a lane in flight: additive increase, multiplicative decrease.
 //!
-//! Throttling is an order and halves the limit at once. A single failure may be chance: only a round of answers of which
-//! more than a tenth are failures halves it. If any failure did, the limit would come down to a handful at 1 % of them.
-//! The price is that a gateway which cannot keep up, and says so by failing, would be overrun by a tenth in every round;
-//! so growth slows down near the limit that proved too much last.
+//! Throttling is an order and halves the limit at once. A single failure may be chance, so only a round of responses with more
+//! than a tenth of failures halves it. If each failure did, the limit would fall to a handful at 1 % of failures. The price is
+//! that an overloaded gateway that responds with failures would be overrun by a tenth in each round. Therefore growth slows down
+//! near the limit that last proved too high.
 
 use std::ops::Range;
 
-/// Where a recognised gateway's lane begins.
+/// First limit of a lane of a recognised gateway.
 const START: f32 = 32.0;
-/// What a host that we do not know gets at most: it must not tie down more than a few connections' worth.
+/// Maximum limit of an unknown host, which must not occupy more than a few connections.
 pub(crate) const STRANGER_MAX: u32 = 4;
-/// A round of answers is as long as the limit, and at least this: a share of fewer says little. Of 32, a twentieth fails five times
-/// or more in one round of fifty.
+/// Minimum responses of a round, whose length is otherwise the limit. A share of fewer means little: with 5 % failures, one round
+/// of 32 in fifty has five failures or more.
 const ROUND_MIN: u32 = 64;
-/// One failure in so many answers is tolerated, and one more, lest chance look like congestion in short rounds: less than
-/// what trips a breaker by its share, so that a gateway is asked less before it is not asked at all.
+/// One failure in this many responses is tolerated, and one more, so that chance does not look like congestion in short rounds.
+/// The share is lower than the one that trips a breaker: the load falls before the breaker opens.
 const TOLERATED_IN: u32 = 10;
-/// In slow start each success lets two more go. Failures that are faster than successes are those of twice as many POSTs, then.
+/// Permits that each success frees in slow start. Failures that are faster than successes then belong to twice as many POSTs.
 const SLOW_START: u32 = 2;
-/// What counts as near the limit that proved too much, as shares of it. Above, the gateway has shown that it takes more.
+/// Range near the limit that proved too high, as shares of it. Above the range, the gateway has shown that it accepts more.
 const NEAR: Range<f32> = 0.75..1.1;
-/// How fast the limit grows near it, compared with elsewhere.
+/// Growth of the limit in that range, relative to the growth elsewhere.
 const CAREFULLY: f32 = 0.125;
 
 #[derive(Debug, Clone)]
 pub struct Limit {
     limit: f32,
     max: f32,
-    /// Requests that the connections take at a time. Successes say nothing of more than that.
+    /// Concurrent requests that the connections allow. Successes do not prove more than that.
     streams: f32,
-    /// Until the first sign of congestion each success adds a whole permit, as in TCP's slow start.
+    /// Whether each success adds a whole permit, as in TCP's slow start. It ends with the first congestion.
     slow_start: bool,
-    /// Answers to let pass before another decrease: those in flight say nothing about the lower limit.
+    /// Responses to ignore before another decrease, because those in flight do not show the effect of the lower limit.
     grace: u32,
     round_left: u32,
     tolerated: u32,
-    /// What the limit was when it last proved too much; infinite before.
+    /// Limit that last proved too high. Infinite before.
     too_much: f32,
 }
 
@@ -52,7 +52,7 @@ impl Limit {
         new
     }
 
-    /// Bounds the limit by this worker's share of what all may have in flight together.
+    /// Bounds the limit by this worker's share of the maximum of all workers.
     pub(crate) fn set_max(&mut self, max: u32) {
         #[expect(clippy::cast_precision_loss, reason = "limits are small")]
         let max = max.max(1) as f32;
@@ -60,21 +60,21 @@ impl Limit {
         self.limit = self.limit.min(max);
     }
 
-    /// Takes over how many requests the connections take at a time. The limit grows no further than that.
+    /// Sets the concurrent requests that the connections allow, which bound the growth of the limit.
     pub fn set_streams(&mut self, streams: u32) {
         #[expect(clippy::cast_precision_loss, reason = "only compared with small limits")]
         let streams = streams as f32;
         self.streams = streams;
     }
 
-    /// The present limit, at least 1.
+    /// Returns the current limit, at least 1.
     pub fn get(&self) -> u32 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and max")]
         let whole = self.limit as u32;
         whole.max(1)
     }
 
-    /// The gateway answered in good order.
+    /// Counts a success of the gateway.
     pub fn succeeded(&mut self) {
         self.count();
         let step = match self.slow_start {
@@ -85,7 +85,7 @@ impl Limit {
         self.limit = (self.limit + step).min(self.max.min(self.streams).max(self.limit));
     }
 
-    /// The gateway failed or did not answer: too much of that in a round is congestion.
+    /// Counts a failure or a missing response of the gateway. Too many in a round are congestion.
     pub fn failed(&mut self) {
         if self.grace == 0 {
             match self.tolerated.checked_sub(1) {
@@ -108,7 +108,7 @@ impl Limit {
         self.begin_round();
     }
 
-    /// One more answer of the round, unless it is to be let pass.
+    /// Counts one response of the round, unless it is to be ignored.
     fn count(&mut self) {
         if self.grace > 0 {
             self.grace -= 1;

@@ -1,9 +1,9 @@
 //! Mass prunes: a push service that suddenly calls many working subscriptions gone may be wrong, and is asked again before any of them
 //! is pruned.
 //!
-//! Only subscriptions that accepted a push before count. Each one called gone adds 1 to the score of its lane, each acceptance takes
-//! off 0.25, and the score never falls below 0. So a lane that loses less than a fifth of its subscriptions stays near 0, however large
-//! a campaign is, and an alarm follows ten subscriptions at the latest where all are called gone.
+//! Only subscriptions that accepted a push before count. Each one called gone adds 1 to the score of its lane, each acceptance
+//! subtracts 0.25, and the score never falls below 0. So a lane that loses less than a fifth of its subscriptions stays near 0,
+//! with a campaign of any size. If all are called gone, an alarm follows after ten at the latest.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl AnswerSum {
         self.add(1.0);
     }
 
-    /// Adds an acceptance.
+    /// Adds an acceptance of a push.
     pub fn accepted(&mut self) {
         self.add(-ACCEPTED_WEIGHT);
         self.accepted = true;
@@ -77,7 +77,7 @@ pub struct GoneWatch {
 /// Consequences of new answers for a lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PruneAlarm {
-    /// A suspicion begins.
+    /// Whether a suspicion begins.
     pub begins: bool,
     /// The lane is held.
     pub hold: Option<Held>,

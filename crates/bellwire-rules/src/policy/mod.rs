@@ -1,9 +1,9 @@
-//! Delivery policies: when a failed delivery is tried again, and when it is given up.
+//! Delivery policies: times of retries, and the end of a failing delivery.
 //!
-//! A policy is written in one of three published forms — the web-push retry guide's, Amazon SNS's, QStash's — at five
-//! places. Each place's JSON becomes a [`Layer`]; the layers become one [`Policy`] in force. Whatever the form, it is
-//! one pure function of (retries so far, randomness) to a delay or the end: [`Policy::delay`]. [`decide`] weighs it
-//! against an outcome and the time that is left.
+//! A policy has one of three published forms: those of the web-push retry guide, Amazon SNS and QStash. It is set at up to five
+//! places. The JSON of each place becomes a [`Layer`], and the layers become one [`Policy`] in force. In each form it is a pure
+//! function [`Policy::delay`] of the retries so far and randomness. [`decide`] combines it with an outcome and the remaining
+//! time.
 
 pub mod breaker;
 pub mod calendar;
@@ -49,57 +49,57 @@ pub use tiers::{Settings, TierDefaults};
 
 use bellwire_core::delivery::Tier;
 
-/// Time for the answer to a POST, from when it has a stream.
+/// Timeout of a response to a POST, from the time at which the POST has a stream.
 pub const ATTEMPT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Where in its timetable a retry stands.
+/// Position of a retry in its timetable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Without delay, right after the attempt before.
+    /// Without delay, right after the previous attempt.
     Immediate,
     /// At the shortest delay, before the delays begin to grow.
     PreBackoff,
-    /// At growing delays.
+    /// At delays that grow.
     Backoff,
     /// At the longest delay.
     PostBackoff,
 }
 
-/// What a policy says about one retry. The delay is drawn evenly from `shortest` to `longest`.
+/// Delay of one retry, drawn evenly from `shortest` to `longest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Where in the timetable it stands.
+    /// Position in the timetable.
     pub phase: Phase,
-    /// The delay before jitter.
+    /// Delay without any jitter.
     pub nominal: Duration,
-    /// The shortest delay that jitter makes of it.
+    /// Shortest delay with jitter.
     pub shortest: Duration,
-    /// The longest.
+    /// Longest delay with jitter.
     pub longest: Duration,
 }
 
 impl Step {
-    /// The delay that a draw gives; `randomness` lies in [0, 1).
+    /// Returns the delay for a random number in [0, 1).
     fn draw(&self, randomness: f64) -> Duration {
         self.shortest + self.longest.saturating_sub(self.shortest).mul_f64(randomness.clamp(0.0, 1.0))
     }
 }
 
-/// A timetable of retries, in the form it was written in. Values have been checked.
+/// Timetable of retries in one of the forms, with valid values.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Retry {
-    /// The web-push retry guide's form.
+    /// Form of the web-push retry guide.
     Guide(Guide),
-    /// Amazon SNS's form.
+    /// Form of Amazon SNS.
     Phased(Phased),
-    /// QStash's form.
+    /// Form of Upstash's QStash.
     Scripted(Scripted),
 }
 
 impl Retry {
-    /// How many retries follow the first POST, at most.
+    /// Maximum retries after the first POST.
     pub fn retries(&self) -> u32 {
         match self {
             Retry::Guide(guide) => guide.max_attempts,
@@ -108,7 +108,7 @@ impl Retry {
         }
     }
 
-    /// The retry that follows after `retries_so_far` of them; none if that was the last.
+    /// Returns the retry after `retries_so_far` retries. `None` if that was the last.
     pub fn step(&self, retries_so_far: u32) -> Option<Step> {
         match self {
             Retry::Guide(guide) => guide.step(retries_so_far),
@@ -117,7 +117,7 @@ impl Retry {
         }
     }
 
-    /// How [`step`](Self::step) comes to its delay, for people to follow. Empty if there is no such retry.
+    /// Explains the delay of [`step`](Self::step) to people. Empty without such a retry.
     pub fn arithmetic(&self, retries_so_far: u32) -> String {
         match self {
             Retry::Guide(guide) => guide.arithmetic(retries_so_far),
@@ -126,7 +126,7 @@ impl Retry {
         }
     }
 
-    /// The same after a response that throttled, or not: the preset `sns-aws-managed` has another timetable for the former.
+    /// Returns the retry after a response that `throttled`, or not. The preset `sns-aws-managed` has another timetable for throttling.
     pub fn step_after(&self, throttled: bool, retries_so_far: u32) -> Option<Step> {
         match self {
             Retry::Phased(phased) if throttled => phased.when_throttled().step(retries_so_far),
@@ -134,7 +134,7 @@ impl Retry {
         }
     }
 
-    /// The timetable after throttling answers, if it is another one.
+    /// Returns the timetable after throttling responses, if it differs.
     pub fn when_throttled(&self) -> Option<Retry> {
         match self {
             Retry::Phased(phased) => Some(Retry::Phased(phased.when_throttled())).filter(|other| other != self),
@@ -147,7 +147,7 @@ impl Retry {
         Some(self.step(retries_so_far)?.draw(randomness))
     }
 
-    /// The JSON members that this timetable was made from, with defaults filled in.
+    /// Writes the JSON members of this timetable, defaults included.
     fn write(&self, members: &mut Map<String, Value>) {
         match self {
             Retry::Guide(guide) => guide.write(members),
@@ -157,27 +157,27 @@ impl Retry {
     }
 }
 
-/// A policy in force: complete, checked, compiled.
+/// Policy in force: complete and valid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Policy {
-    /// When to try again.
+    /// Timetable of the retries.
     pub retry: Retry,
-    /// How many deliveries a second one subscription gets, if that is limited.
+    /// Limit of deliveries per second to one subscription.
     pub throttle: Option<Throttle>,
-    /// How raw payloads are labelled, if somebody said so.
+    /// Label of raw payloads, if set.
     pub request: Option<Request>,
-    /// Figures of the breaker and of retry tokens, overridable per tier.
+    /// Settings of the breaker and of retry tokens, which a tier may override.
     pub settings: Settings,
 }
 
 impl Policy {
-    /// What holds when nobody says otherwise.
+    /// Returns the default policy of a tier.
     pub fn tier_default(tier: Tier) -> Self {
         let defaults = TierDefaults::of(tier);
         Self { retry: Retry::Guide(defaults.guide), throttle: None, request: None, settings: Settings::DEFAULT }
     }
 
-    /// What holds for a delivery of `tier`: for each member the first place that sets it.
+    /// Returns the policy for a delivery of `tier`. Each member comes from the first place that sets it.
     pub fn in_force(tier: Tier, places: &Places<'_>) -> Self {
         let tuned = Self::tier_default(tier);
         let retry = if places.server.published_retries { Retry::Guide(Guide::DEFAULT) } else { tuned.retry };
@@ -194,13 +194,13 @@ impl Policy {
         }
     }
 
-    /// The delay before the next retry; none if the policy has no further one. `randomness` lies in [0, 1).
+    /// Returns the delay before the next retry, for a random number in [0, 1). `None` after the last retry.
     pub fn delay(&self, retries_so_far: u32, randomness: f64) -> Option<Duration> {
         self.retry.delay(retries_so_far, randomness)
     }
 
-    /// The policy as JSON by its published names, defaults filled in: what a dead letter keeps. When its members stem
-    /// from several places it may show members of several forms side by side.
+    /// Returns the policy as JSON with its published names, defaults included, for a dead letter. If its members come from
+    /// several places, members of several forms are next to each other.
     pub fn to_json(&self) -> Value {
         let mut members = Map::new();
         self.retry.write(&mut members);

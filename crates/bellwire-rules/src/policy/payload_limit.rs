@@ -1,37 +1,37 @@
-//! What a gateway has shown of how much it takes.
+//! Payload limit of a gateway, learned from its responses.
 //!
-//! Firefox's bridge to phones takes less than its desktop browsers do, and both stand behind one origin. So a limit is
-//! believed only until something larger is accepted.
+//! Firefox's bridge to phones accepts less than desktop browsers do, and both have one origin. So a limit applies only until a
+//! larger payload is accepted.
 
 use std::time::Duration;
 
 use bellwire_core::clock::Timestamp;
 
-/// A limit is believed for so long, then tried anew.
+/// Time for which a limit applies before it is tested again.
 pub const BELIEVED_FOR: Duration = Duration::from_secs(86_400);
 /// An acceptance counts against a smaller limit for so long after it came, too: what is in flight together is answered
 /// in any order.
 const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 
-/// What is believed of an origin since a time.
+/// Learned limit of an origin, with its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Learned {
-    /// Plaintext octets, padding included, that it takes at most; none: what was believed is disproved.
+    /// Maximum plaintext octets, padding included. `None`: the former limit is disproved.
     pub max: Option<u32>,
     /// Time of the observation.
     pub at: Timestamp,
 }
 
-/// What a delivery was made smaller for.
+/// Refusal that made a delivery smaller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// Plaintext octets, padding included, that the gateway refused last.
     pub octets: u32,
-    /// How many are tried instead at most; what is sent may be shorter.
+    /// Maximum octets of the next try. The payload may be shorter.
     pub tried: u32,
 }
 
-/// The limit of one lane's origin, as one worker knows it.
+/// Limit of one lane's origin, as one worker knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PayloadLimit {
     learned: Option<Learned>,
@@ -40,7 +40,7 @@ pub struct PayloadLimit {
 }
 
 impl PayloadLimit {
-    /// Plaintext octets that the gateway is believed to take at most.
+    /// Returns the maximum plaintext octets that the gateway seems to accept.
     pub fn believed(&self, now: Timestamp) -> Option<u32> {
         self.learned.filter(|learned| now < learned.at + BELIEVED_FOR)?.max
     }
@@ -58,8 +58,8 @@ impl PayloadLimit {
         if is_borne_out || takes_more { None } else { self.learn(Some(tried), now) }
     }
 
-    /// A POST of so many octets was too large. If that was within the limit that is believed, the next is tried with
-    /// three quarters of it. Returns what others have to know.
+    /// Records that a POST of this size was too large. If the size was within the limit, the new limit is three quarters of it.
+    /// Returns the state for other replicas.
     pub fn refused(&mut self, now: Timestamp, octets: u32) -> Option<Learned> {
         self.believed(now).filter(|max| octets <= *max)?;
         self.learn(Some((octets / 4 * 3).max(1)), now)

@@ -14,7 +14,7 @@ use bellwire_core::named;
 /// The names of this form's members at the top; see also [`RETRY_MEMBERS`].
 pub(super) const MEMBERS: [&str; 6] =
     ["healthyRetryPolicy", "throttlePolicy", "requestPolicy", "preset", "sicklyRetryPolicy", "guaranteed"];
-/// Members that Amazon deprecated: accepted with a warning, and ignored whatever they say.
+/// Members that Amazon deprecated: accepted with a warning, and ignored with any value.
 pub const DEPRECATED: [&str; 2] = ["sicklyRetryPolicy", "guaranteed"];
 const RETRY_MEMBERS: [&str; 7] = [
     "minDelayTarget",
@@ -37,13 +37,13 @@ const TOTAL_TOLERANCE_S: f64 = 1e-6;
 const JITTER_SHARE: f64 = 0.2;
 
 named! {
-    /// How delays grow from the shortest to the longest in the backoff phase.
+    /// Growth of delays from the shortest to the longest in the backoff phase.
     pub enum Backoff {
-        /// By equal amounts.
+        /// By equal differences.
         Linear = "linear",
         /// By amounts that grow by equal amounts.
         Arithmetic = "arithmetic",
-        /// By equal factors.
+        /// By equal quotients.
         Geometric = "geometric",
         /// By amounts that double.
         Exponential = "exponential",
@@ -51,8 +51,8 @@ named! {
 }
 
 impl Backoff {
-    /// The delay, in seconds, of retry `i` of `k` in the backoff phase, 0 ≤ i < k: `min_s` first, `max_s` last, and
-    /// `min_s` if there is only one. Rises with i.
+    /// Returns the delay in seconds of retry `i` of `k` in the backoff phase, 0 ≤ i < k. It rises from `min_s` to `max_s`, and is
+    /// `min_s` if there is only one.
     pub fn delay_s(self, i: u32, k: u32, min_s: f64, max_s: f64) -> f64 {
         if i == 0 || k <= 1 {
             return min_s;
@@ -78,10 +78,10 @@ impl Backoff {
 named! {
     /// Fixed policies that can be named instead of written, exempt from the bounds of written ones.
     pub enum Preset {
-        /// What SNS does for its own kind of endpoints: 100,015 retries in over 23 days. Throttling answers follow
+        /// SNS's timetable for its own endpoints: 100,015 retries in over 23 days. After throttling it is
         /// [`CustomerManaged`](Preset::CustomerManaged).
         AwsManaged = "sns-aws-managed",
-        /// What SNS does for mobile push: 50 retries in over 6 hours.
+        /// SNS's timetable for mobile push: 50 retries in over 6 hours.
         CustomerManaged = "sns-customer-managed",
     }
 }

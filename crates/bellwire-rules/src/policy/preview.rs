@@ -1,4 +1,4 @@
-//! What a policy would do, without doing it: its timetable.
+//! Preview of a policy: its timetable, without any delivery.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,11 +22,11 @@ pub struct Timetable {
     pub window_s: f64,
     /// The least that jitter makes of it.
     pub shortest_window_s: f64,
-    /// The most.
+    /// Longest total time of all retries.
     pub longest_window_s: f64,
     /// The retries; equal neighbours share a row.
     pub rows: Vec<Row>,
-    /// What ends it before the policy's last retry. Absent: all retries are made.
+    /// Limit that ends the retries early. Absent: all retries are made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut_short: Option<CutShort>,
 }
@@ -49,15 +49,15 @@ pub struct CutShort {
 pub struct Row {
     /// The first of them.
     pub first: u32,
-    /// The last.
+    /// Last retry of the group.
     pub last: u32,
-    /// Their phase.
+    /// Phase of these retries.
     pub phase: Phase,
     /// Seconds after the attempt before, without jitter.
     pub delay_s: f64,
     /// The least that jitter makes of it.
     pub shortest_s: f64,
-    /// The most.
+    /// Longest delay with jitter.
     pub longest_s: f64,
     /// Seconds from the first failure to the last of them, before jitter.
     pub elapsed_s: f64,

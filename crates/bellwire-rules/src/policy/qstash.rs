@@ -14,7 +14,7 @@ const DELAY_MAX_S: f64 = 86_400.0;
 /// The most retries that any app may allow; bounds the table of delays.
 pub const RETRIES_MAX: u32 = 1_000;
 
-/// Delays worked out when the policy was submitted, one for each retry. No jitter.
+/// Delays of all retries, evaluated when the policy was submitted. No jitter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scripted {
     delays: Arc<[Duration]>,

@@ -1,8 +1,7 @@
-//! What operators watch: how well retries do, by the rule book's five reliability metrics, and the two histograms beside them.
+//! Reliability of retries: the five metrics of the rule book, and two histograms.
 //!
-//! Workers count in memory ([`Tally`]), add to the table `reliability_counts` every few seconds, and whoever asks reads the last
-//! hour's sums. Nothing here touches the account of messages, which is exact; a worker that dies takes the last seconds
-//! of its counts with it.
+//! Workers count in memory ([`Tally`]) and add to the table `reliability_counts` every few seconds. Readers sum the last hour.
+//! The exact counts of messages are separate. A worker that dies loses the last seconds of these counts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -17,9 +16,9 @@ use bellwire_core::named;
 
 /// Reliability metrics are of the last hour.
 pub const WINDOW: Duration = Duration::from_secs(3600);
-/// A share of fewer samples than this says nothing.
+/// Minimum samples of a share.
 pub(crate) const SAMPLES_MIN: u64 = 100;
-/// What goes on for so many hours is sustained.
+/// Hours after which a condition counts as sustained.
 pub const SUSTAINED_HOURS: u32 = 3;
 
 /// POSTs until acceptance that have a class of their own; the last class is "more".
@@ -31,7 +30,7 @@ const COUNTS: usize = 13;
 /// Everything that is counted of a lane and tier.
 const CODES: usize = COUNTS + ATTEMPT_CLASSES + 2 * DELAY_CLASSES;
 
-/// What is counted. The numbers are stored in `reliability_counts.metric` and never change their meaning; the classes of the
+/// Counted quantity. The numbers are stored in `reliability_counts.metric` and never change their meaning. The classes of the
 /// histograms follow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i16)]
@@ -82,12 +81,12 @@ impl Sums {
         }
     }
 
-    /// Adds other sums.
+    /// Adds the sums of another set.
     pub fn merge(&mut self, others: &Sums) {
         self.0.iter_mut().zip(others.0).for_each(|(sum, n)| *sum += n);
     }
 
-    /// One count.
+    /// Returns the sum of one quantity.
     pub fn of(&self, count: Count) -> u64 {
         self.0[count as usize]
     }
@@ -116,7 +115,7 @@ impl Sums {
 /// A lane with what there was to count of it.
 #[derive(Debug)]
 pub struct LaneSums {
-    /// Its number.
+    /// Number of the lane.
     pub lane: LaneId,
     /// The app it belongs to.
     pub app: AppId,
@@ -126,7 +125,7 @@ pub struct LaneSums {
     pub tiers: BTreeMap<Option<Tier>, Sums>,
 }
 
-/// An accepted delivery.
+/// Accepted delivery with its wait and retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
     /// Retries that went before it.
@@ -137,7 +136,7 @@ pub struct Accepted {
     pub stretch: Option<(Duration, Duration)>,
 }
 
-/// What a process has counted since it last told the database.
+/// Counts of a process since its last write to the database.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<HashMap<(LaneId, Option<Tier>), Sums>>);
 
@@ -207,7 +206,7 @@ fn class(duration: Duration) -> usize {
     DELAYS_S.iter().position(|end| seconds <= *end).unwrap_or(DELAYS_S.len())
 }
 
-/// How a reliability metric stands against its target.
+/// State of a reliability metric against its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SliState))]
 #[serde(rename_all = "snake_case")]
@@ -218,7 +217,7 @@ pub enum State {
     Ok,
     /// Between target and alert.
     Warn,
-    /// Past the line.
+    /// Beyond the alert line.
     Alert,
 }
 
@@ -254,7 +253,7 @@ impl Sli {
         matches!(self, Sli::FirstRetrySuccess | Sli::SecondRetrySuccess)
     }
 
-    /// What the sums of an hour, over `lanes` lanes, come to: value and samples. No value without any sample.
+    /// Returns value and samples of an hour over `lanes` lanes. No value without samples.
     fn weigh(self, sums: &Sums, lanes: usize) -> (Option<f64>, u64) {
         let of = |count| sums.of(count);
         let share = |part: u64, whole: u64| ((whole > 0).then(|| part as f64 / whole as f64), whole);
@@ -276,17 +275,17 @@ impl Sli {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reading {
-    /// Which.
+    /// Name of the metric.
     pub sli: Sli,
-    /// What it is; null without any sample.
+    /// Value of the metric. Null without samples.
     pub value: Option<f64>,
-    /// What it is made of: deliveries, retries, or openings.
+    /// Number of deliveries, retries or openings behind the value.
     pub samples: u64,
     /// Beyond this it is as it should be.
     pub target: f64,
-    /// Beyond this, on the other side, somebody should look.
+    /// Alert line, beyond which an operator should look.
     pub alert: f64,
-    /// Where it stands. Shares need 100 samples to say anything.
+    /// State of the metric. A share needs 100 samples.
     pub state: State,
 }
 

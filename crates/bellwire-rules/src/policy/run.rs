@@ -1,13 +1,13 @@
 //! The last POSTs in the order in which they began, and which of them failed.
 //!
-//! A gateway that fails answers fast, and one that works may take its time: in the order of their answers a few failures
-//! in a hundred POSTs that began together look like a row of nothing else.
+//! A failing gateway responds fast, and a working one may be slow. In the order of responses, a few failures among a hundred
+//! POSTs that began together look like a run of failures.
 
 /// POSTs that are remembered. One that began longer ago is in no row.
 const REMEMBERED: u64 = 1_024;
 const WORDS: usize = REMEMBERED as usize / 64;
 
-/// What is known of each of the last POSTs: nothing or a success, a failure, or that it says nothing.
+/// Result of each of the last POSTs: none or a success, a failure, or neutral.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Run {
     begun: u64,
@@ -26,7 +26,7 @@ impl Run {
         number
     }
 
-    /// What began until now does not count any more.
+    /// Drops all POSTs that have begun so far.
     pub(super) fn forget(&mut self) {
         self.since = self.begun;
     }
@@ -35,7 +35,7 @@ impl Run {
         (self.since..self.begun).contains(&number)
     }
 
-    /// A POST failed. Returns how many failed in a row around it, those that say nothing left out.
+    /// Records a failed POST. Returns the length of the run of failures around it, without neutral results.
     pub(super) fn fail(&mut self, number: u64) -> u32 {
         if number < self.first() {
             return 0;
@@ -47,7 +47,7 @@ impl Run {
         1 + self.failures(before) + self.failures(after)
     }
 
-    /// A POST says nothing of its gateway, or was not made.
+    /// Records a POST with a neutral result, or without a request.
     pub(super) fn void(&mut self, number: u64) {
         if number >= self.first() {
             let (word, bit) = place(number);

@@ -1,5 +1,5 @@
-//! The runaway guard: an app that sends far more than its size explains is held, until somebody releases it. Pure rules;
-//! the store counts and holds.
+//! Runaway guard: an app that sends far more than its size explains is held until an operator releases it. These are pure rules.
+//! The store counts and holds.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ pub const WINDOW: Duration = Duration::from_secs(15 * 60);
 pub const FACTOR_MAX: i64 = 1_000;
 pub const FLOOR_MAX: i64 = 1_000_000_000;
 
-/// How much is too much.
+/// Limits of the guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guard {
     /// So many deliveries for each active subscription; 0: nothing is too much.
     pub factor: u32,
-    /// And so many more, whatever the app's size.
+    /// Deliveries that are allowed in addition, for an app of any size.
     pub floor: u64,
 }
 
 impl Guard {
-    /// What holds unless somebody says otherwise.
+    /// Limits of an app without its own.
     pub const DEFAULT: Self = Self { factor: 10, floor: 10_000 };
 
     /// The most deliveries within the [`WINDOW`] of an app with so many active subscriptions; none: any number.
@@ -28,14 +28,14 @@ impl Guard {
         (self.factor > 0).then(|| u64::from(self.factor).saturating_mul(subscriptions).saturating_add(self.floor))
     }
 
-    /// Whether it allows for more than another one, whatever the app's size.
+    /// Whether it allows more than another guard for an app of any size.
     pub fn is_looser_than(self, other: Self) -> bool {
         let by_factor = |guard: Self| if guard.factor == 0 { u32::MAX } else { guard.factor };
         by_factor(self) > by_factor(other) || other.factor > 0 && self.floor > other.floor
     }
 }
 
-/// What is counted together, and held together: a newsletter that runs away never stops one-time codes.
+/// Group that is counted and held together: a runaway newsletter never stops one-time codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
     Transactional,

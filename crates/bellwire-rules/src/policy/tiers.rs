@@ -1,4 +1,4 @@
-//! What each tier does when nobody says otherwise, and the figures of the server that a tier may override.
+//! Default behaviour of each tier, and settings of the server that a tier may override.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use bellwire_core::delivery::{Tier, Urgency};
 pub struct TierDefaults {
     /// Time to live, in seconds.
     pub ttl_s: u32,
-    /// The urgency that the gateway is told.
+    /// Urgency sent to the gateway.
     pub urgency: Urgency,
     pub(super) guide: Guide,
 }
 
 impl TierDefaults {
-    /// The defaults of `tier`. The published ones give up after 5 retries; two tiers go on
-    /// for longer here, since such a timetable ends before a part of a gateway that is down comes back.
+    /// Returns the defaults of `tier`. The published ones end after 5 retries. Two tiers retry for longer here, because such a
+    /// timetable ends before a partial outage of a gateway.
     pub fn of(tier: Tier) -> &'static Self {
         const fn guide(immediate_retries: u32, base_delay_ms: u32, max_delay_ms: u32, max_attempts: u32) -> Guide {
             Guide { immediate_retries, base_delay_ms, max_delay_ms, max_attempts, ..Guide::DEFAULT }
@@ -39,7 +39,7 @@ impl TierDefaults {
     }
 }
 
-/// The most failures in a row that a breaker may be told to wait for.
+/// Maximum consecutive failures of the breaker's setting.
 pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 1_000;
 
 /// Figures of the server, by the guide's names, and by names after its fashion where it is silent.
@@ -57,7 +57,7 @@ pub struct Settings {
     pub circuit_open_max: Duration,
     /// `retryTokenTtlSec`: how long past its due time a retry token is valid.
     pub retry_token_ttl: Duration,
-    /// Whether tiers of which nobody says anything retry as the guide publishes, rather than as they were tuned.
+    /// Whether tiers without a policy retry as the guide publishes, not as tuned here.
     pub published_retries: bool,
 }
 
@@ -80,7 +80,7 @@ impl Settings {
         })
     }
 
-    /// The guide's published figures: its openings do not grow. It does not say how many POSTs make a share, or a row.
+    /// Published values of the guide: its openings do not grow. It does not define how many POSTs make a share, or a run.
     pub const GUIDE: Settings = Settings {
         circuit_failure_threshold: 0.05,
         circuit_attempts_min: 400,
@@ -91,11 +91,11 @@ impl Settings {
         published_retries: true,
     };
 
-    /// The figures of a server that is not told otherwise: the guide's, but for `circuitFailureThreshold`, published
-    /// 0.05, here 0.25. When 10 % of POSTs failed by chance, the published one stopped a lane that worked until 15,146 of
-    /// 20,000 one-time codes had expired, and this lost none; an outage trips by five failures in a row anyway. And for
-    /// openings, which grow to a minute: growing to 10, they cost 28,455 of 60,000 deliveries that lived for 10 minutes
-    /// around an outage as long, and growing to this 3,099.
+    /// Default values of a server: those of the guide, except two. `circuitFailureThreshold` is 0.25, where the guide has 0.05.
+    /// With 10 % of random failures, the guide's value stopped a working lane until 15,146 of 20,000 one-time codes had expired,
+    /// and this value lost none. An outage trips by five consecutive failures in any case. Openings grow to a minute. Growing to
+    /// 10 minutes, they cost 28,455 of 60,000 deliveries that lived for 10 minutes around an outage of that length, and growing
+    /// to a minute 3,099.
     pub const DEFAULT: Settings = Settings {
         circuit_failure_threshold: 0.25,
         circuit_open_max: Duration::from_secs(60),

@@ -5,8 +5,7 @@ use bellwire_core::clock::Timestamp;
 const BUCKETS: usize = 12;
 const BUCKET_S: i64 = 5;
 
-/// Events and, among them, hits of the last 60 seconds, in buckets of 5: an event is forgotten between 55 and 60
-/// seconds after it happened.
+/// Events and hits of the last 60 seconds, in buckets of 5 seconds. An event is dropped between 55 and 60 seconds after its time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Window {
     buckets: [Counts; BUCKETS],
@@ -14,7 +13,7 @@ pub(super) struct Window {
     newest: i64,
 }
 
-/// How many events, and how many of them were hits.
+/// Number of events, and of hits among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub events: u32,

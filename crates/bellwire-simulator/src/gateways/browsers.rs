@@ -22,7 +22,7 @@ const TTL_MAX_S: u64 = 2_592_000;
 /// Counters of the real browsers of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct BrowsersReport {
-    /// Browsers connected now.
+    /// Number of connected browsers.
     pub connected: u64,
     /// Channels that are registered now.
     pub subscriptions: u64,

@@ -31,7 +31,7 @@ pub enum Fault {
     VapidSignature,
     /// `aud` is not the endpoint's origin.
     VapidAudience,
-    /// `exp` has passed.
+    /// The claim `exp` has passed.
     VapidExpired,
     /// `exp` is more than 24 hours ahead.
     VapidTooLong,

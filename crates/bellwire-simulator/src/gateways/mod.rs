@@ -103,7 +103,7 @@ pub enum Verify {
 /// Configuration of a simulator.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Gateways to simulate.
+    /// Hosts of the simulated gateways.
     pub hosts: Vec<HostSpec>,
     /// Seed of all keys and tokens. With the same seed and hosts, a restarted simulator resolves its previous
     /// endpoints.

@@ -57,7 +57,7 @@ pub enum Action {
         /// Names and values of headers.
         #[serde(default)]
         headers: Vec<(String, String)>,
-        /// Body, sent unchanged.
+        /// Body of the response, sent unchanged.
         #[serde(default)]
         body: String,
     },
@@ -127,9 +127,9 @@ pub enum Action {
     /// GOAWAY whose last stream id is below that of this request, which never gets a response. The client may repeat it
     /// on another connection (RFC 9113 section 6.8). Earlier streams get their responses. HTTP/1.1: close.
     GoAwayBelow,
-    /// Connections: announce SETTINGS_MAX_CONCURRENT_STREAMS.
+    /// Connections: announce this SETTINGS_MAX_CONCURRENT_STREAMS.
     StreamLimit {
-        /// Limit to announce.
+        /// Announced limit of streams.
         streams: u32,
     },
     /// Connections: refused, and the open ones are cut. Counts as one hit.
@@ -182,7 +182,7 @@ impl Rule {
         Self { action, ..Self::default() }
     }
 
-    /// Refuses invalid values.
+    /// Refuses a rule with invalid values.
     pub(super) fn validate(&self) -> Result<(), InvalidRule> {
         match &self.action {
             Action::Answer { status, .. }

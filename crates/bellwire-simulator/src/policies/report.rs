@@ -23,7 +23,7 @@ const RECOVERY_S: usize = 60;
 pub struct Report {
     /// Number of simulated deliveries.
     pub deliveries: u64,
-    /// Number of POSTs.
+    /// Number of POSTs at the gateways.
     pub posts: u64,
     /// Average number of POSTs per delivery.
     pub posts_per_delivery: f64,

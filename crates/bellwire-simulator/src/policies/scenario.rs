@@ -29,7 +29,7 @@ pub struct ScenarioError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// Description for readers.
+    /// Description of the scenario for readers.
     pub about: String,
     /// The tier of all deliveries: decides the default policy and TTL, and whether deferred work is spread out.
     pub tier: Tier,
@@ -195,7 +195,7 @@ pub enum Mishap {
 }
 
 named! {
-    /// A built-in scenario.
+    /// A scenario that is built in.
     pub enum BuiltIn {
         /// A million deliveries to a gateway without faults.
         Calm = "calm",

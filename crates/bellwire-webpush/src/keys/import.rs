@@ -27,9 +27,9 @@ struct Found {
 }
 
 impl SigningKey {
-    /// Reads a private key as other senders keep it: PEM (PKCS#8 or SEC1), a JWK or a set of JWKs, what `web-push` prints, as JSON or for
-    /// people, `.env`, YAML, or base64 or hex, in any spelling, of the number alone, of DER or of one of these files. The text around it
-    /// does not matter. A public key beside it (base64 or hex of the point, or PEM) must belong to it.
+    /// Reads a private key in the forms of other senders: PEM (PKCS#8 or SEC1), a JWK or a set of JWKs, output of `web-push` as
+    /// JSON or text, `.env`, YAML, or base64 or hex, in any spelling, of the number, of DER or of one of these files. Other text
+    /// around it is ignored. A public key next to it (base64 or hex of the point, or PEM) must match.
     pub fn import(private: &str, public: Option<&str>) -> Result<Self, KeyError> {
         let mut found = Found::default();
         found.read(private, WRAPPINGS_MAX);

@@ -1,4 +1,4 @@
-//! What a sealer promises of any accelerator: none of these tests needs one.
+//! Behaviour of a sealer with any accelerator. None of these tests needs a real one.
 
 use aws_lc_rs::encoding::{AsBigEndian as _, EcPrivateKeyBin};
 

@@ -1,4 +1,4 @@
-//! What the strictest push service would find wrong with a token of ours, for tests.
+//! Checks of a token like those of the strictest push service, for tests.
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
@@ -14,14 +14,14 @@ const LIFE_MAX_S: i64 = 24 * 3600;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claims {
     pub(super) audience: String,
-    /// When it ends, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub(super) expires_s: i64,
     pub(super) subject: String,
     /// The key that signed it: an uncompressed point. Whether it is the subscription's key is for the caller to ask.
     pub(super) key: [u8; 65],
 }
 
-/// What a push service finds wrong with an `Authorization`.
+/// Fault of an `Authorization` header for a push service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum VapidError {
     /// Another scheme, or none.

@@ -1,4 +1,4 @@
-//! Which subscriptions are the same browser's as one that is erased: those that it took the place of, and those that took its.
+//! Subscriptions of the same browser as an erased one: those that it replaced, and those that replaced it.
 
 use std::cmp::Ordering;
 
@@ -6,14 +6,14 @@ use sqlx::PgConnection;
 
 use bellwire_core::id::{AppId, SubscriptionId};
 
-/// How far a chain of replacements is followed in either direction: no browser has ever had as many endpoints.
+/// Maximum length of a chain of replacements in each direction. No browser has ever had as many endpoints.
 const DEPTH_MAX: usize = 1_000;
 
 /// Of a subscription and those of the same browser that are to go with it, the one that goes next: the farthest, itself last. So a
 /// chain that is broken off is found again.
 ///
-/// Former ones go if they are nobody's or of `user_id`; they have ended. One that came in its place goes if it is nobody's, and nobody
-/// has logged out of it since: then it says what was said of the one before.
+/// Former ones are erased if they have no user or `user_id`; they have ended. A later one is erased if it has no user, and no
+/// user has logged out of it since: then it has the data of the former one.
 pub(super) async fn farthest(
     conn: &mut PgConnection,
     app: AppId,

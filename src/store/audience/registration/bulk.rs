@@ -1,6 +1,6 @@
-//! Many registrations in one transaction, by the right of a server. Each comes to what [`register`](super::register) makes of it,
-//! one after the other, but for one: what has ended stays so. A list is no browser that has come back. With `restores_pruned`, those come back that
-//! their push service called gone.
+//! Many registrations of a server in one transaction. Each has the result of [`register`](super::register), one after the other,
+//! with one exception: ended subscriptions stay ended, because a list does not show that a browser returned. With
+//! `restores_pruned`, pruned ones become active again.
 
 use std::collections::{HashMap, HashSet};
 
@@ -23,15 +23,15 @@ use bellwire_rules::policy::Place;
 pub(crate) enum Enrolled {
     New,
     Known,
-    /// It was there and had ended, or the list says that it has: it stays so.
+    /// It existed and had ended, or the list says that it has: it stays so.
     Ended,
-    /// Its push service called it gone: it stays so.
+    /// Its push service reported it as gone: it stays so.
     Pruned,
-    /// Its push service called it gone; it is active again.
+    /// Its push service reported it as gone. It is active again.
     Restored,
-    /// Its endpoint is known under another VAPID key than stated.
+    /// Its endpoint exists under another VAPID key than stated.
     OtherKey,
-    /// Its endpoint is known with other keys, which a receipt has confirmed.
+    /// Its endpoint exists with other keys, which a receipt has confirmed.
     EndpointTaken,
     TooManyTopics,
     TooLarge,
@@ -88,20 +88,21 @@ struct Beginning {
     row: SubscriptionRow,
 }
 
-/// All registrations of a transaction. What it locks it locks in one order, so that two of them do not wait for each other: known
-/// subscriptions, lanes that it makes, topics that it makes, new subscriptions; each of them sorted.
+/// All registrations of a transaction. It takes its locks in one order, so that two transactions do not wait for each other:
+/// known subscriptions, new lanes, new topics, new subscriptions, each sorted.
 struct Enrolment<'a> {
     vault: &'a Vault,
     app: AppId,
     items: &'a [Item<'a>],
-    /// The numbers of all topics that are wanted and fit; none: nobody has looked for them yet.
+    /// Numbers of all wanted topics that fit. `None`: not read yet.
     topics: Option<HashMap<String, i32>>,
     restores_pruned: bool,
     now: Timestamp,
 }
 
 impl Enrolment<'_> {
-    /// Registers subscriptions with different endpoints. None: somebody else has registered it since we looked; it can be seen now.
+    /// Registers subscriptions with different endpoints. `None`: another transaction has registered one since it was read. It is
+    /// visible now.
     async fn register_once(
         &mut self,
         conn: &mut PgConnection,
@@ -152,8 +153,8 @@ impl Enrolment<'_> {
     }
 }
 
-/// Adds those that are new, with their topics and policies, and says what became of them. Of whom it says nothing somebody else has
-/// registered.
+/// Adds new subscriptions with their topics and policies, and returns the results. Those without a result were registered by
+/// another transaction.
 async fn add(
     conn: &mut PgConnection,
     (app, items, topics): (AppId, &[&Item<'_>], &HashMap<String, i32>),
@@ -284,7 +285,8 @@ async fn lock_known_apart(
     Ok(rows.into_iter().map(|row| (row.endpoint_mac.clone(), row)).collect())
 }
 
-/// The lanes of those that may be new: a file's subscriptions share a few. They are made in one order, whatever that of the file is.
+/// Returns the lanes of possibly new subscriptions. A file has few different ones. They are created in one order, whatever the
+/// order of the file.
 async fn ensure_lanes(
     conn: &mut PgConnection,
     items: &[&Item<'_>],

@@ -12,11 +12,11 @@ const COPY: &str = "COPY subscriptions (shard, id, app, lane, state, origin_id, 
                     attributes, locale, timezone, expires_at, last_seen, created_at, consent_at, consent_source, ended_at, keys_vouched) \
                     FROM STDIN (FORMAT binary)";
 
-/// Adds new subscriptions, each with the first id of its browser if that is another one's: by COPY, since INSERT … SELECT … ON CONFLICT takes
-/// 10 ms of CPU for each shard that any of them lies in. It is committed in two phases, too, with what the coordinator notes of them.
+/// Adds new subscriptions, each with the first id of its browser if that is another one, by COPY: INSERT … SELECT … ON CONFLICT
+/// takes 10 ms of CPU for each shard with any of them. It is committed in two phases, too, with the coordinator's notes of them.
 ///
-/// Whoever calls it has looked for their endpoints. One that somebody else has registered since fails all of them: a collision, after which
-/// the transaction runs again.
+/// The caller has searched for their endpoints. An endpoint that was registered since makes all of them fail: a collision, after
+/// which the transaction runs again.
 pub(super) async fn insert_all(
     conn: &mut PgConnection,
     app: AppId,

@@ -1,5 +1,5 @@
-//! Which consent a registration leaves with a subscription. One that is known stays until a new one is given: who merely comes back,
-//! or is named in a list once more, has not agreed again.
+//! Consent after a registration. A known consent stays until a new one is given: a browser that merely returns, or is in a list
+//! again, has not consented again.
 
 use bellwire_core::clock::Timestamp;
 use bellwire_core::subscription::Consent;
@@ -8,17 +8,17 @@ use bellwire_core::subscription::Consent;
 pub(super) struct Case<'a> {
     /// The consent of the same person to this subscription, or to the one that it takes the place of.
     pub kept: Consent,
-    /// What the request says of it. A browser's is of the present moment.
+    /// Consent of the request. A browser's consent has the current time.
     pub given: Option<&'a Consent>,
-    /// A server registers it, which knows when and where the person agreed.
+    /// Whether a server registers it, which knows time and place of the consent.
     pub by_server: bool,
     /// The person begins to be sent something: there was no subscription, or they had ended it.
     pub begins: bool,
 }
 
-/// Decides. A server's word takes the place of an earlier consent, and of an unknown one; a browser's of an unknown one, so that
-/// an SDK which repeats itself moves no time. A browser that begins without a word has agreed by doing so: it was asked for its
-/// permission. Whether a person agreed of whom a server says nothing is not known.
+/// Decides the consent. A server's statement replaces an earlier consent, and an unknown one. A browser's statement replaces an
+/// unknown one, so that repeated requests of an SDK do not change the time. A browser that begins without a statement has
+/// consented by the permission. Without a server's statement, a consent is unknown.
 pub(super) fn decide(case: Case<'_>, now: Timestamp) -> Consent {
     let Case { kept, given, by_server, begins } = case;
     match given {

@@ -35,15 +35,15 @@ pub(crate) struct SubscriptionRow {
     pub timezone: Option<String>,
     pub expires_at: Option<Timestamp>,
     pub token_version: i32,
-    /// When a receipt first showed that its keys are its browser's.
+    /// Time at which a receipt first proved its keys.
     pub keys_proven_at: Option<Timestamp>,
     /// A user token, an API key, an import or the subscription's token has vouched for the keys.
     pub keys_vouched: bool,
-    /// When its browser was last heard of, by day.
+    /// Day of the browser's last contact.
     pub last_seen: Timestamp,
     pub created_at: Timestamp,
     pub ended_at: Option<Timestamp>,
-    /// When its person agreed to be sent something, as far as is known.
+    /// Time of the person's consent, as far as known.
     pub consent_at: Option<Timestamp>,
     pub consent_source: Option<String>,
 }
@@ -91,12 +91,12 @@ impl Right<'_> {
     }
 }
 
-/// What is wanted of a subscription's details. None leaves a thing as it is.
+/// Wanted values of a subscription. `None` leaves a value as it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Changes {
-    /// By whom: what it may not say is left out.
+    /// Caller. Values that the caller may not set are left out.
     pub by: Speaker,
-    /// The user it belongs to; inner none: nobody.
+    /// User of the subscription. Inner `None`: no user.
     pub user_id: Option<Option<String>>,
     pub tags: Option<Vec<String>>,
     /// Attributes, and whether they are merged into those there are (RFC 7396) or replace them.
@@ -107,7 +107,7 @@ pub(crate) struct Changes {
     pub timezone: Option<Option<String>>,
 }
 
-/// What happens to attributes that are not named.
+/// Handling of attributes that are not named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Merge {
     /// They stay; null removes a named one.
@@ -116,13 +116,13 @@ pub(crate) enum Merge {
 }
 
 impl Changes {
-    /// Whether a browser says that it has another user now than the one that it had. Servers know what they say of whom.
+    /// Whether a browser states another user than before. Servers are trusted to name users.
     pub(in crate::store) fn changes_user(&self, before: &SubscriptionRow) -> bool {
         let says_another = self.user_id.as_ref().is_some_and(|user| *user != before.user_id);
         before.user_id.is_some() && says_another && self.by != Speaker::Server
     }
 
-    /// Changes a row's details in memory, as far as whoever wants it may. False: its attributes would grow beyond
+    /// Changes a row's values in memory, as far as the caller may. Returns false if its attributes would exceed
     /// [`ATTRIBUTES_MAX`].
     pub(in crate::store) fn apply(&self, row: &mut SubscriptionRow) -> bool {
         fn set<T: Clone>(place: &mut T, wanted: &Option<T>) {
@@ -159,7 +159,7 @@ impl Changes {
         Value::Object(attributes)
     }
 
-    /// What [`apply`](Self::apply) left out of a row. What holds without it, say because a server set the same, was not.
+    /// Returns the values that [`apply`](Self::apply) left out of a row, except those that the row has anyway.
     pub(in crate::store) fn left_out(&self, row: &SubscriptionRow) -> Vec<Refused> {
         let tags = self.tags.as_ref().is_some_and(|tags| *tags != row.tags).then_some(Refused::Tags);
         let attributes = (self.attributes_from(&row.attributes) != row.attributes).then_some(Refused::Attributes);
@@ -214,8 +214,8 @@ pub(in crate::store) async fn lock(
     .await
 }
 
-/// Locks subscriptions in the order that everybody locks them in: two that replace each other, say, would wait for each
-/// other otherwise. Those that do not exist are left out.
+/// Locks subscriptions in the common order, because two that replace each other would otherwise wait for each other. Missing ones
+/// are left out.
 pub(in crate::store) async fn lock_in_order(
     conn: &mut PgConnection,
     ids: impl Iterator<Item = SubscriptionId>,

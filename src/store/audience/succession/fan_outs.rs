@@ -1,6 +1,6 @@
-//! Fan-outs that are under way while a subscription takes the place of another one. Their cursors may have come to both of the two, to
-//! one, or to neither, and only the order of ids says to which. So the new one is taken out of those that have still to come to it, and
-//! what they would have brought to either goes into the queue for it, once.
+//! Running fan-outs at the time of a replacement. Their cursors may have passed both subscriptions, one, or none, depending on
+//! the order of ids. So the new subscription is removed from those that have still to pass it, and deliveries for either one are
+//! enqueued for it, once.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +23,7 @@ use bellwire_segment::Filter;
 /// A message that is for the new subscription and that no fan-out brings to it.
 pub(super) struct Ahead {
     pub message: MessageId,
-    /// [`bellwire_core::delivery::Tier::code`].
+    /// Code from [`bellwire_core::delivery::Tier::code`].
     tier: i16,
 }
 
@@ -49,9 +49,10 @@ impl Ahead {
     }
 }
 
-/// Takes the new subscription out of all fan-outs that are under way and have not come to it yet. Returns the messages that are for it instead: those
-/// that have not come to the old one, and those that were about to come to the new one itself, which a new one has none of: it counts
-/// only from now on. It may have been reached by some of them. Messages for later find it by themselves when they are due.
+/// Removes the new subscription from all running fan-outs that have not passed it yet. Returns the messages that are for it
+/// instead: those that have not passed the old one, and those that were about to pass a known new one. A new one has none of
+/// these, because it counts only from now on. It may have got some of them already. Scheduled messages find it by themselves when
+/// they are due.
 pub(super) async fn take_out(
     conn: &mut PgConnection,
     app: AppId,
@@ -110,9 +111,9 @@ impl FanOut {
     }
 }
 
-/// Messages whose cursors have still to come to one of the two, each in its lane. Nothing is taken off those before the
-/// transaction ends. They are locked after the two subscriptions, since they are looked for by these: whoever takes off a cursor only reads
-/// subscriptions, and waits for nobody who has one.
+/// Returns messages whose cursors have still to pass one of the two, each in its lane. No batch is taken from them before the
+/// transaction ends. They are locked after the two subscriptions, which determine them: a worker that takes a batch only reads
+/// subscriptions, and waits for no lock on one.
 async fn under_way(
     conn: &mut PgConnection,
     old: &SubscriptionRow,

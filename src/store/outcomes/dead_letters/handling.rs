@@ -1,8 +1,8 @@
-//! What is done with dead letters: replaying and discarding all that fit, and the trail of it.
+//! Handling of dead letters: replaying and discarding all that match, and the trail of it.
 //!
-//! An operation goes through its dead letters in transactions of a bounded size. Each marks its dead letters, makes the messages
-//! that replay them and adds its part to the trail, so that wherever an operation breaks off, whatever it did is whole
-//! and whatever it left is open still: repeating it goes on from there, and no dead letter is replayed twice.
+//! An operation handles its dead letters in transactions of a bounded size. Each transaction marks its dead letters, creates the
+//! messages that replay them and adds its part to the trail. If an operation is interrupted, the finished parts are complete and
+//! the other letters are still open. Repeating it continues there, and no dead letter is replayed twice.
 
 mod citus;
 
@@ -29,13 +29,13 @@ pub(crate) const REPLAY_CHUNK: i64 = 1_000;
 const DISCARD_CHUNK: i64 = 10_000;
 
 named! {
-    /// What an operation does.
+    /// Kind of an operation.
     pub(crate) enum Action {
         /// Sends dead letters again.
         Replay = "replay",
-        /// Puts them aside.
+        /// Discards dead letters.
         Discard = "discard",
-        /// Copies them out.
+        /// Exports dead letters.
         Export = "export",
     }
 }
@@ -53,13 +53,13 @@ impl Action {
 /// One thing done to all dead letters that fit.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
-    /// Its id, a UUIDv7 of its beginning.
+    /// Id of the operation, a UUIDv7 of its start.
     pub id: ActionId,
     pub app: AppId,
     pub action: Action,
     pub actor: Actor,
     pub filter: Filter,
-    /// When it began: dead letters that came later are left alone.
+    /// Start of the operation. Later dead letters are not included.
     pub began: Timestamp,
 }
 
@@ -72,21 +72,21 @@ impl Operation {
     }
 }
 
-/// How many open dead letters an operation would find.
+/// Number of open dead letters that an operation would find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub(crate) struct Found {
     pub matched: i64,
-    /// Of these, those whose subscription is not active any more.
+    /// Number of those whose subscription is no longer active.
     pub unreachable: i64,
     /// Of the others, those that were addressed to a user or a subscription, whose user has left it since.
     pub user_left: i64,
 }
 
-/// What makes a dead letter worth replaying.
+/// Condition under which a replay can reach the recipient.
 const REACHABLE: &str = "(s.state = 'active' AND (s.expires_at IS NULL OR s.expires_at > ";
 
-/// What forbids it: whoever has the browser now is not whom the message was for. A replay of what went to a topic or to
-/// everybody is for everybody, too, though it names subscriptions.
+/// Condition that forbids a replay: the browser has another user than the message was for. A replay of a message to a topic or to
+/// all subscribers may reach the new user, too, although it names subscriptions.
 const USER_LEFT: &str = "coalesce(s.user_left_at >= m.accepted_at \
                          AND coalesce(o.audience, m.audience) ?| ARRAY['users', 'subscriptions'], false)";
 
@@ -117,8 +117,9 @@ pub(crate) struct Replayed {
     pub messages: Vec<MessageId>,
 }
 
-/// Replays up to `cap` of the dead letters that are meant, those of the oldest messages first, with their messages' time to
-/// live or with `ttl_s`. Letters that cannot be sent any more, or not to whoever has the browser now, stay open. `sent` is called after each transaction.
+/// Replays up to `cap` matching dead letters, those of the oldest messages first, with their messages' time to live or with
+/// `ttl_s`. Letters that can no longer be sent, or not to the browser's current user, stay open. `sent` is called after each
+/// transaction.
 pub(crate) async fn replay(
     pool: &PgPool,
     vault: &Vault,
@@ -205,9 +206,9 @@ async fn replay_chunk(
     Ok(Chunk { letters: n, messages: made.messages, last })
 }
 
-/// Locks the next dead letters that may be replayed, message by message: along an index that has this order, since sorting all
-/// that are open would cost every chunk as much as the whole. Their subscriptions keep their users until the transaction
-/// ends; where one is just being changed the dead letter stays open.
+/// Locks the next dead letters that may be replayed, message by message. The statement follows an index in this order, because
+/// sorting all open letters would cost each chunk as much as the whole. Their subscriptions keep their users until the
+/// transaction ends. Letters of subscriptions that are being changed stay open.
 async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -237,8 +238,8 @@ async fn lock(
     query.build_query_as().persistent(false).fetch_all(conn).await
 }
 
-/// Leaves the last message of a full chunk to the next one, unless it fills the chunk alone: it goes out in as few
-/// messages as it can.
+/// Leaves the last message of a full chunk to the next chunk, unless it fills the chunk alone, so that it becomes as few messages
+/// as possible.
 fn keep_messages_whole(letters: &mut Vec<Letter>) {
     if letters.len() == REPLAY_CHUNK as usize
         && let Some(last) = letters.last().copied()
@@ -274,7 +275,7 @@ async fn load(conn: &mut PgConnection, letters: &[Letter]) -> sqlx::Result<HashM
     Ok(found.into_iter().map(|original| (original.id, original)).collect())
 }
 
-/// Whom these dead letters are for. One delivery can have left several, and is replayed once.
+/// Returns the recipients of these dead letters. One delivery can have several letters, and is replayed once.
 fn recipients(letters: &[Letter]) -> Vec<SubscriptionId> {
     letters.iter().map(|letter| letter.subscription).collect::<BTreeSet<_>>().into_iter().collect()
 }
@@ -317,7 +318,7 @@ fn compose(
     })
 }
 
-/// What a chunk made: messages with what they replay, and dead letters with the messages that carry them.
+/// Result of a chunk: new messages with their originals, and dead letters with their new messages.
 #[derive(Default)]
 struct Made {
     messages: Vec<MessageId>,

@@ -7,18 +7,18 @@ use crate::store::keyset::{Keyset, paged};
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{ActionId, AppId};
 
-/// An operation, as the trail tells it.
+/// Operation in the trail.
 #[derive(Debug, Clone)]
 pub(crate) struct ActionRow {
     pub operation: ActionId,
-    /// [`Action::name`](super::handling::Action::name).
+    /// Name from [`Action::name`](super::handling::Action::name).
     pub action: String,
     pub actor: String,
     pub filter: Value,
     pub n: i64,
-    /// When its first part was done.
+    /// Time of its first part.
     pub at: Timestamp,
-    /// When its last part was.
+    /// Time of its last part.
     pub ended_at: Timestamp,
 }
 

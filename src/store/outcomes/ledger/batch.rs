@@ -1,8 +1,8 @@
 //! Batches are settled whole: fence, counts and notes in one statement, the attempts in a COPY.
 //!
-//! Each settling begins by deleting (or, for a row that stays, updating) what was leased, under its lease. Only what
-//! that touched is written. Zero touched after a lost connection means that the first try was committed, or that
-//! another worker took over: either way somebody else's account of it stands, and ours is dropped and counted.
+//! Each settlement begins by deleting the leased row under its lease, or updating it if it stays. Only the rows found are
+//! written. Zero rows after a lost connection mean that the first try was committed, or that another worker took over. In both
+//! cases the other account stands, and this one is dropped and counted.
 
 use sqlx::{PgConnection, PgPool};
 use tracing::warn;
@@ -70,9 +70,9 @@ async fn settle_others(
     }
 }
 
-/// Closes a batch, logs every attempt of `settlements`, counts, prunes, and turns whatever is not over into rows; what is settled `twice`
-/// is no longer counted as targeted twice. Where that changes subscriptions it counts last (see [the order of locks](crate::store)),
-/// otherwise at once, which saves statements. It is long because of its first statement.
+/// Closes a batch, logs each attempt of `settlements`, counts, prunes, and turns unfinished deliveries into rows. Deliveries
+/// settled `twice` are no longer counted as targeted twice. If this changes subscriptions, it counts last (see [the order of
+/// locks](crate::store)), otherwise at once, which saves statements. The function is long because of its first statement.
 async fn write(
     pool: &PgPool,
     vault: &Vault,

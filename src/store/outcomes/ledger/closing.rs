@@ -1,4 +1,4 @@
-//! What comes of endings and is shared by many transactions: written last.
+//! Shared rows that follow from endings, written last in a transaction.
 
 use sqlx::PgConnection;
 
@@ -10,12 +10,12 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::delivery::Ending;
 use bellwire_core::id::{LaneId, MessageId};
 
-/// What a transaction that ends deliveries writes at its end, since these rows come last in [the order of
-/// locks](crate::store): counts, SLAs that were missed, and what is told of it all.
+/// Rows that a transaction writes at its end, because they come last in [the order of locks](crate::store): counts, missed SLAs,
+/// and events.
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     tally: Tally,
-    /// What ended without having been accepted in time, each with its lane.
+    /// Deliveries that ended without a timely acceptance, with their lanes.
     missed: Vec<(MessageId, LaneId)>,
     told: Vec<Event>,
 }
@@ -39,13 +39,13 @@ impl Closing {
         self.tally.target(message, lane);
     }
 
-    /// Adds a delivery that was to be enqueued, but waited already: what was meant for another subscription was handed on to
-    /// its own in the meantime. The two are one from now on.
+    /// Adds a delivery that was to be enqueued, but already waited, because a delivery for another subscription had moved to this
+    /// one. Both are one from now on.
     pub(crate) fn merged(&mut self, message: MessageId, lane: LaneId) {
         self.tally.merge(message, lane);
     }
 
-    /// Adds something that is told.
+    /// Adds events for webhooks.
     pub(super) fn tell(&mut self, events: impl IntoIterator<Item = Event>) {
         self.told.extend(events);
     }

@@ -1,6 +1,5 @@
-//! Endings that touch more than their own delivery: a gone subscription is pruned with everything that waits for it,
-//! and whatever failed leaves a dead letter. Both are written in the transaction of the settling that found them, in
-//! [the order of locks](crate::store).
+//! Endings that affect more than their own delivery: a gone subscription is pruned with all its waiting deliveries, and a failure
+//! leaves a dead letter. Both are written in the transaction of the settlement, in [the order of locks](crate::store).
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -17,7 +16,8 @@ use crate::store::outcomes::events::Event;
 use bellwire_core::clock::{Timestamp, uuid_of};
 use bellwire_core::id::{DeadLetterId, SubscriptionId};
 
-/// Whether an ending needs more than its own row, since it leaves a dead letter or something is told of it: then its settling is a transaction of several statements.
+/// Whether an ending needs more than its own row, because it leaves a dead letter or an event. Then its settlement is a
+/// transaction of several statements.
 pub(super) fn is_special(settlement: &Settlement) -> bool {
     matches!(settlement.end(), Some(End::Gone | End::Expired | End::Dead(_))) || settlement.sla_missed_s().is_some()
 }

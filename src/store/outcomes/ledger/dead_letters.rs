@@ -1,4 +1,4 @@
-//! Dead letters are written here, whatever the delivery ended by.
+//! Writes the dead letters of all kinds of endings.
 
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -30,7 +30,7 @@ impl Cause {
 #[derive(Debug)]
 pub(super) struct DeadLetter<'a> {
     pub id: DeadLetterId,
-    /// None: its message's.
+    /// App of the letter. `None`: that of its message.
     pub app: Option<AppId>,
     pub message: MessageId,
     pub subscription: SubscriptionId,
@@ -62,7 +62,7 @@ pub(super) struct DeadLetters<'a> {
 }
 
 impl<'a> DeadLetters<'a> {
-    /// Adds one. What died is told, too.
+    /// Adds a dead letter and its event.
     pub(super) fn push(&mut self, dead: DeadLetter<'a>, closing: &mut Closing) {
         if let (Cause::Dead(reason), Some(app)) = (dead.cause, dead.app) {
             let body = Body::DeadLetterCreated { reason: reason.name().to_owned(), dead_letter: dead.id };

@@ -13,7 +13,7 @@ pub(crate) struct NewRow {
     pub subscription: SubscriptionId,
     pub message: MessageId,
     pub lane: LaneId,
-    /// [`bellwire_core::delivery::Tier::code`].
+    /// Code from [`bellwire_core::delivery::Tier::code`].
     pub tier: i16,
     pub retries: i32,
     pub due_at: Timestamp,
@@ -25,7 +25,7 @@ pub(crate) struct NewRow {
     pub leases: i16,
     /// Signs it: see [`crate::vault::retry_token`].
     pub token: Vec<u8>,
-    /// When the attempt before failed.
+    /// Time at which the previous attempt failed.
     pub failed_at: Option<Timestamp>,
     /// Whether its subscription's throttle has let it through for `due_at`.
     pub has_turn: bool,
@@ -136,8 +136,8 @@ impl NewRows {
 }
 
 impl NewRows {
-    /// Puts them in the place of rows of the same deliveries that follow fewer attempts, unless somebody holds those: a row
-    /// that asks for an attempt which was made already would look replayed.
+    /// Replaces rows of the same deliveries with fewer attempts, unless they are leased. A row for an attempt that was already
+    /// made would look replayed.
     pub(super) async fn overtake(&self, conn: &mut PgConnection) -> sqlx::Result<()> {
         if self.subscriptions.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Rows of `queue` that no worker of ours can have written: changed by hand, or put back after they were settled. They
-//! are never sent. Each ends in the archive, and somebody has to look at it.
+//! Rows of `queue` that no worker can have written: changed by hand, or put back after their settlement. They are never sent.
+//! Each ends in the archive, with an alert for the operator.
 
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -25,12 +25,12 @@ pub(crate) struct Forged {
     pub app: AppId,
     pub lane: LaneId,
     pub tier: Tier,
-    /// [`DeadReason::Tampered`] or [`DeadReason::Replayed`].
+    /// Reason: [`DeadReason::Tampered`] or [`DeadReason::Replayed`].
     pub reason: DeadReason,
     pub letter: DeadLetterId,
 }
 
-/// Ends it as dead. It counts as its delivery's ending, and stands among its attempts, only if that has not ended
+/// Ends it as dead. It counts as its delivery's ending, and is logged among its attempts, only if the delivery has not ended
 /// before: a row put back by hand must not end a delivery twice.
 pub(crate) async fn end(pool: &PgPool, row: &Forged, now: Timestamp) -> sqlx::Result<Fenced> {
     let mut tx = begin(pool).await?;

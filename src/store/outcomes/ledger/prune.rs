@@ -14,9 +14,9 @@ use crate::store::outcomes::events;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
-/// Marks subscriptions gone, ends everything else that waits for them and that nobody holds, takes them out of their
-/// topics, which are remembered, and stops whatever is in some worker's memory. Ids in ascending order, each with the life
-/// that the delivery was for: one that came back since is not gone.
+/// Marks subscriptions gone, ends their other waiting deliveries that are not leased, removes them from their topics, which are
+/// remembered, and stops their deliveries in the memory of workers. Ids are in ascending order, each with the life of the
+/// delivery: one that returned since is not gone.
 pub(in crate::store) async fn prune(
     conn: &mut PgConnection,
     gone: &[(SubscriptionId, i32)],

@@ -22,8 +22,8 @@ use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
 /// Settles queue rows, of any messages. Returns how many were fenced out.
 ///
-/// A row whose lease ran out may be here twice, under the lease that it lost and under another one: its statement could not
-/// tell the two apart, so they are settled one after the other.
+/// Settles rows. A row whose lease expired may be here twice, under the lost lease and under another one. One statement could not
+/// distinguish both, so they are settled one after the other.
 pub async fn settle_rows(pool: &PgPool, vault: &Vault, rows: &[RowSettlement], now: Timestamp) -> sqlx::Result<usize> {
     let key = |row: &RowSettlement| {
         let of = row.settlement.delivery();
@@ -215,7 +215,7 @@ async fn write_rows(
     Ok(written.fetch_all(connection).await?.into_iter().collect())
 }
 
-/// Logs the attempts of those rows that were ours. One that came back after its attempt was logged must end all the same.
+/// Logs the attempts of those rows that this worker held. One that returned after its attempt was logged must end all the same.
 async fn log(
     connection: &mut PgConnection,
     rows: &[&RowSettlement],

@@ -1,5 +1,5 @@
-//! What dispatch says became of deliveries, to be written by the rest of the ledger. A [`Settlement`] cannot say what cannot
-//! be: that a delivery ended without an attempt, or that one attempt came to something else than its delivery.
+//! Settlements: results of deliveries from dispatch, for the rest of the ledger. A [`Settlement`] cannot express impossible
+//! results, such as an ending without an attempt, or an attempt with another result than its delivery.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use bellwire_rules::policy::hold::Held;
 pub struct Attempt {
     /// 0 for the first POST of the delivery.
     pub number: u32,
-    /// When the answer was known.
+    /// Time of the response.
     pub at: Timestamp,
     /// HTTP status; `None` without an answer or a POST.
     pub status: Option<u16>,
@@ -31,17 +31,17 @@ pub struct Attempt {
     pub reason: Option<Box<str>>,
 }
 
-/// When a delivery that stays in the queue may be claimed again.
+/// Time from which a delivery that stays in the queue may be claimed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Due {
-    /// At this time.
+    /// At a fixed time.
     At(Timestamp),
     /// At this time, which its subscription's throttle has given it as its turn.
     Turn(Timestamp),
     /// At this time, when its lane should be open again. The policy wanted it sent now, by which it is known: should the
     /// lane open sooner, [`recall`](crate::store::queue::recall) finds it.
     Reopening(Timestamp),
-    /// When its message is resumed.
+    /// At the resume of its message.
     Parked,
 }
 
@@ -59,18 +59,18 @@ impl Due {
     }
 }
 
-/// How a delivery ends: an [`Ending`] for good, with what is kept of it.
+/// Final ending of a delivery: an [`Ending`] with its stored details.
 #[derive(Debug, Clone)]
 pub enum End {
-    /// [`Ending::Accepted`].
+    /// Same as [`Ending::Accepted`].
     Accepted,
-    /// [`Ending::Gone`].
+    /// Same as [`Ending::Gone`].
     Gone,
-    /// [`Ending::Expired`].
+    /// Same as [`Ending::Expired`].
     Expired,
-    /// [`Ending::Cancelled`].
+    /// Same as [`Ending::Cancelled`].
     Cancelled,
-    /// [`Ending::Capped`].
+    /// Same as [`Ending::Capped`].
     Capped,
     /// [`Ending::Dead`], for this reason.
     Dead(Box<Death>),
@@ -90,7 +90,7 @@ impl End {
     }
 }
 
-/// Where a delivery stands after its turn.
+/// State of a delivery after its turn.
 #[derive(Debug, Clone)]
 pub enum Fate {
     /// Over, by this attempt.
@@ -101,7 +101,7 @@ pub enum Fate {
         failed: Attempt,
         /// Attempts made, this one included.
         retries: u32,
-        /// When the policy wants the next one.
+        /// Planned time of the next attempt.
         due: Timestamp,
     },
     /// It did not have its turn: no attempt was made, none is counted.
@@ -110,7 +110,7 @@ pub enum Fate {
     InFlight {
         /// Attempts made so far.
         retries: u32,
-        /// When that lease runs out.
+        /// End of that lease.
         lease_until: Timestamp,
     },
 }
@@ -120,9 +120,9 @@ pub enum Fate {
 pub struct Death {
     /// The dead letter's id.
     pub id: DeadLetterId,
-    /// Why.
+    /// Reason of the death.
     pub reason: DeadReason,
-    /// The gateway's words.
+    /// Text of the gateway.
     pub detail: Option<Box<str>>,
     /// The policy in force.
     pub policy: Option<serde_json::Value>,
@@ -131,49 +131,49 @@ pub struct Death {
 /// Within which time an app wants a delivery accepted.
 #[derive(Debug, Clone, Copy)]
 pub struct Sla {
-    /// In seconds.
+    /// Length in seconds.
     pub seconds: u32,
-    /// When that time began: when the message was accepted.
+    /// Start of that time: the acceptance of the message.
     pub since: Timestamp,
 }
 
-/// What figures over time tell of a delivery's message.
+/// Values of a delivery's message for metrics over time.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin {
-    /// When it was free to be sent: the time until its acceptance counts from then.
+    /// Time at which it could be sent. The time to acceptance begins then.
     pub free_at: Timestamp,
     /// Whether its pushes carry the token that receipts come with.
     pub enveloped: bool,
     /// Whether it has figures over time of its own.
     pub charted: bool,
-    /// Which endings its app's webhooks are told of.
+    /// Endings that the app's webhooks receive.
     pub heard: Heard,
 }
 
-/// Which delivery is settled.
+/// Settled delivery.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// To whom.
+    /// Recipient of the delivery.
     pub subscription: SubscriptionId,
-    /// What.
+    /// Message of the delivery.
     pub message: MessageId,
-    /// Whose.
+    /// App of the message.
     pub app: AppId,
-    /// Its lane.
+    /// Lane of the subscription.
     pub lane: LaneId,
-    /// Its tier.
+    /// Tier of the message.
     pub tier: Tier,
     /// The life of its subscription that it is for.
     pub life: i32,
     /// Whether its subscription is known to be proven: see [`refusals`](crate::store::audience::refusals).
     pub proven: bool,
-    /// Its message's part in figures over time.
+    /// Values for metrics over time.
     pub origin: Origin,
-    /// What its tier promises, if anything.
+    /// Promise of its tier, if any.
     pub sla: Option<Sla>,
 }
 
-/// What became of one delivery.
+/// Result of one delivery.
 #[derive(Debug, Clone)]
 pub struct Settlement {
     delivery: Delivery,
@@ -182,7 +182,7 @@ pub struct Settlement {
     fate: Fate,
     /// Boxed, since few have one, and there are many settlements.
     hold: Option<Box<Held>>,
-    /// What ends when this is dropped, if its turn is traced: it is written by then, or given up.
+    /// Span of its turn, if traced. It ends when this is dropped, after the settlement was written or abandoned.
     _span: Option<Arc<DeliverySpan>>,
 }
 
@@ -192,9 +192,9 @@ impl Settlement {
         Self { delivery, earlier: Box::default(), fate, hold: None, _span: None }
     }
 
-    /// Of a delivery with `earlier` attempts in this turn, each of which was followed at once by another one. If there are
-    /// any, a delivery cannot be deferred as if it had had no turn: it has to be attempted again. Should its message be
-    /// paused, whoever claims it next parks it.
+    /// Returns the settlement of a delivery with `earlier` attempts in this turn, each followed by another one at once. With any
+    /// of them, a delivery cannot be deferred like one without a turn: it has to be attempted again. If its message is paused,
+    /// the next claim parks it.
     pub(crate) fn after(mut earlier: Vec<Attempt>, delivery: Delivery, fate: Fate, now: Timestamp) -> Self {
         let fate = match fate {
             Fate::Deferred(due) if let Some(failed) = earlier.pop() => {
@@ -246,7 +246,7 @@ impl Settlement {
         &self.fate
     }
 
-    /// How it ended, if it did.
+    /// Returns its ending, if it ended.
     pub(crate) fn end(&self) -> Option<&End> {
         if let Fate::Ended(_, end) = &self.fate { Some(end) } else { None }
     }
@@ -263,7 +263,7 @@ impl Settlement {
         (self.earlier, self.fate) = (earlier, fate);
     }
 
-    /// What its turn came to, in a word.
+    /// Returns the name of its turn's result.
     pub(crate) fn outcome(&self) -> &'static str {
         match &self.fate {
             Fate::Ended(_, end) => end.ending().name(),
@@ -303,17 +303,17 @@ impl Settlement {
         (is_late || end.ending().misses_sla()).then_some(sla.seconds)
     }
 
-    /// How it ended, if webhooks are told of that.
+    /// Returns its ending, if webhooks receive it.
     pub(crate) fn heard_ending(&self) -> Option<Ending> {
         self.end().map(End::ending).filter(|ending| self.delivery.origin.heard.has(*ending))
     }
 
-    /// Its message, if that has figures over time of its own.
+    /// Returns its message, if that has metrics of its own.
     pub(crate) fn charted(&self) -> Option<MessageId> {
         self.delivery.origin.charted.then_some(self.delivery.message)
     }
 
-    /// What the token of its queue row signs.
+    /// Returns the values that the token of its queue row signs.
     pub(super) fn queued(&self, retries: u32, scheduled_at: Timestamp) -> Queued {
         let Delivery { message, subscription, .. } = self.delivery;
         Queued { message, subscription, retries, scheduled_at }
@@ -327,9 +327,9 @@ impl Settlement {
 /// A settled queue row, with the lease it was claimed under.
 #[derive(Debug, Clone)]
 pub struct RowSettlement {
-    /// The fence.
+    /// Lease that fences the write.
     pub lease: Uuid,
-    /// What became of it.
+    /// Result of the row's delivery.
     pub settlement: Settlement,
 }
 

@@ -1,7 +1,7 @@
-//! What waits and nobody holds is taken out here, to be [ended](super::unsent) by the same transaction.
+//! Takes waiting deliveries that are not leased out of the queue, so that the same transaction can [end](super::unsent) them.
 //!
-//! What a worker holds under a lease that lasts is left to that worker, who is told by a stop: what it has sent already ends
-//! by its answer, the rest is not sent.
+//! Deliveries under a valid lease are left to their worker, which gets a stop: sent ones end by their response, and the others
+//! are not sent.
 
 use sqlx::PgConnection;
 
@@ -18,7 +18,7 @@ pub(crate) struct Waiting {
     pub subscription: SubscriptionId,
     pub message: MessageId,
     pub lane: LaneId,
-    /// [`bellwire_core::delivery::Tier::code`].
+    /// Code from [`bellwire_core::delivery::Tier::code`].
     pub tier: i16,
     pub retries: i32,
 }
@@ -86,8 +86,8 @@ pub(crate) async fn of_app(conn: &mut PgConnection, app: AppId, now: Timestamp) 
     .await
 }
 
-/// What is left of some of an app's batches whose workers were lost. Only for an app for which nothing is claimed any more:
-/// otherwise another worker takes them.
+/// Takes the rest of some batches of an app whose workers were lost. Only for an app without further claims, because otherwise
+/// another worker takes them.
 pub(crate) async fn of_lost_batches(conn: &mut PgConnection, app: AppId, now: Timestamp) -> sqlx::Result<Vec<Waiting>> {
     let batches = sqlx::query!(
         "DELETE FROM batches WHERE ctid = ANY (ARRAY(

@@ -1,4 +1,4 @@
-//! How a delivery ends without another POST: its attempts say so, the counts, the dead letters and the events.
+//! Ends deliveries without another POST, in the log, the counts, the dead letters and the events.
 
 use sqlx::PgConnection;
 
@@ -15,10 +15,10 @@ use bellwire_core::delivery::Ending;
 use bellwire_core::id::{AppId, DeadLetterId, MessageId, SubscriptionId};
 use bellwire_rules::classify::DeadReason;
 
-/// How deliveries end, each with the reason that is logged.
+/// Endings of deliveries, each with the logged reason.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum How {
-    /// Their receipts came before the answers of their push services.
+    /// Their receipts arrived before the responses of their push services.
     Accepted(&'static str),
     Gone(&'static str),
     Expired(&'static str),
@@ -156,7 +156,7 @@ pub(super) async fn write_dead_letters(
     dead_letters.write(conn).await
 }
 
-/// Cancels everything that waits for a subscription and that nobody holds.
+/// Cancels all waiting deliveries of a subscription that are not leased.
 pub(crate) async fn cancel_subscription(
     conn: &mut PgConnection,
     subscription: SubscriptionId,
@@ -168,8 +168,9 @@ pub(crate) async fn cancel_subscription(
     end_within(conn, rows, How::Cancelled(reason), closing, now).await
 }
 
-/// Cancels what waits for a locked subscription and was meant for its user until now, who has left this browser, tells all
-/// workers, and remembers that they did: what has died by then is not replayed. Messages to a topic or to everybody stay.
+/// Cancels the waiting deliveries of a locked subscription that were for its previous user, who has left this browser. It
+/// notifies all workers, and stores the time, so that earlier dead letters are not replayed. Messages to a topic or to all
+/// subscribers stay.
 pub(crate) async fn cancel_previous_users(
     conn: &mut PgConnection,
     subscription: SubscriptionId,

@@ -1,5 +1,5 @@
-//! Writing receipts where Citus keeps them, and subscriptions, on other machines: what lies there is written and read by statements of
-//! its own, each of which asks the shards of the batch alone, and what is counted by one that has all it needs at hand.
+//! Writing of receipts with subscriptions and receipts on other machines of Citus: rows there are written and read by separate
+//! statements, each for the shards of the batch alone. Counts are written by one statement with all values in its parameters.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::store::outcomes::notes::CHARTED_ABOVE;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{LaneId, MessageId, SubscriptionId};
 
-/// [`super::insert`].
+/// Implements [`super::insert`] on Citus.
 pub(super) async fn insert(
     conn: &mut PgConnection,
     batch: &[&Receipt],
@@ -38,7 +38,7 @@ pub(super) async fn insert(
 /// The kinds of receipts that there were before, by delivery.
 type Reported = HashMap<(MessageId, SubscriptionId), Vec<i16>>;
 
-/// Those of a batch's deliveries. Nobody else adds any: the counts of their messages are locked.
+/// Reads the receipts of a batch's deliveries. No other transaction adds any, because the counts of their messages are locked.
 async fn reported(conn: &mut PgConnection, batch: &[&Receipt]) -> sqlx::Result<Reported> {
     let deliveries: HashSet<(MessageId, SubscriptionId)> =
         batch.iter().map(|receipt| (receipt.message, receipt.subscription)).collect();
@@ -144,7 +144,7 @@ async fn count(
     .await
 }
 
-/// [`super::prove_keys`].
+/// Implements [`super::prove_keys`] on Citus.
 pub(super) async fn prove_keys(conn: &mut PgConnection, batch: &[&Receipt], now: Timestamp) -> sqlx::Result<()> {
     let accepted = accepted_at(conn, batch.iter().copied()).await?;
     let mut latest: HashMap<SubscriptionId, Timestamp> = HashMap::new();

@@ -1,5 +1,5 @@
-//! [Looking](super) where Citus keeps subscriptions and attempts on other machines: what waits, whose it is and what it last came to
-//! are read one after the other, and put together here.
+//! [Search](super) with subscriptions and attempts on other machines of Citus: waiting deliveries, their subscriptions and their
+//! last attempts are read one after the other, and joined here.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ struct Last {
     reason: Option<String>,
 }
 
-/// [`super::look`].
+/// Implements [`super::look`] on Citus.
 pub(super) async fn look(
     conn: &mut PgConnection,
     app: AppId,

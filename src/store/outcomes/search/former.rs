@@ -1,5 +1,5 @@
-//! Which of a subscription's deliveries were not for the user that it has now. A browser that several people use keeps its subscription,
-//! and with it the history, when its user changes.
+//! Deliveries of a subscription that were for a former user. A browser that several people use keeps its subscription and its
+//! history when its user changes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,9 +12,9 @@ use bellwire_core::id::{MessageId, SubscriptionId};
 
 /// Those of these that are the user's own.
 ///
-/// Not those that a user before them was meant by or had: what names users or subscriptions and was accepted before that user left, and
-/// what had ended by then, since it tells which topics they followed. What was for a topic or for everybody and waited goes to whoever
-/// has the browser now.
+/// Removes deliveries that were for a former user. These are messages to users or subscriptions that were accepted before that
+/// user left, and all deliveries that had ended by then, because they reveal followed topics. Waiting deliveries of topics and
+/// broadcasts go to the browser's current user.
 pub(crate) async fn of_user(pool: &PgPool, user: &str, mut rows: Vec<FoundRow>) -> sqlx::Result<Vec<FoundRow>> {
     // Somebody else may have logged in since the list of subscriptions was read.
     rows.retain(|row| row.user_id.as_deref() == Some(user));

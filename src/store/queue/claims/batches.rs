@@ -22,40 +22,40 @@ use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 use bellwire_core::message::MessageState;
 use bellwire_segment::Filter;
 
-/// How much of the time that a paced message lost it makes up for at once.
+/// Part of its lost time that a paced message makes up for at once.
 const MADE_UP_FOR: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
 
 /// A batch under our lease.
 #[derive(Debug)]
 pub struct Batch {
-    /// Its id.
+    /// Id of the batch.
     pub id: Uuid,
     /// The fence of its settling.
     pub lease: Uuid,
-    /// What is sent.
+    /// Message of the batch.
     pub message: MessageId,
-    /// Its lane.
+    /// Lane of the recipients.
     pub lane: LaneId,
-    /// Its tier.
+    /// Tier of the message.
     pub tier: Tier,
-    /// How often it was leased, this time included.
+    /// Number of leases, this one included.
     pub leases: i16,
-    /// Whom it is for, in order of id.
+    /// Recipients in order of id.
     pub recipients: Vec<Recipient>,
-    /// How many candidates its cut looked at and did not take.
+    /// Number of candidates that its cut read and did not take.
     pub passed: usize,
-    /// When its place in its message's pace came; none: it has no pace, or its first worker was lost.
+    /// Time of its place in its message's pace. `None`: no pace, or its first worker was lost.
     pub paced_at: Option<Timestamp>,
 }
 
-/// What taking a batch came to.
+/// Result of taking a batch.
 #[derive(Debug)]
 pub enum Taken {
     /// Nothing of this lane and tier is left to take now.
     Nothing,
-    /// Nobody: the cursor passed so many candidates that its message is not for, or ended.
+    /// No recipients: the cursor passed this many candidates that its message is not for, or ended.
     Nobody {
-        /// How many it passed.
+        /// Number of passed candidates.
         passed: usize,
     },
     /// A batch, leased to us.
@@ -65,8 +65,8 @@ pub enum Taken {
 /// Takes the next batch of up to `size` recipients off the cursor of a lane and tier that waited longest. `batch` is a
 /// fresh id, which is also its first lease.
 ///
-/// It is durable when this returns: if Postgres crashed and forgot it, nobody would know of the POSTs that it led to,
-/// nor of those to recipients who unsubscribe before it is made again. As long as its statements.
+/// The batch is durable when this returns. If a crash of Postgres lost it, its POSTs would be unknown, also those to recipients
+/// who unsubscribe before it is taken again. The function is as long as its statements.
 pub async fn take_batch(pool: &PgPool, span: Span, size: usize, batch: Uuid, until: Timestamp) -> sqlx::Result<Taken> {
     let Span { lane, tier, since, now } = span;
     let mut tx = begin(pool).await?;
@@ -185,8 +185,8 @@ fn paced_size(pace_us: i64) -> usize {
     usize::try_from(1_000_000 / pace_us.max(1)).unwrap_or(1).max(1)
 }
 
-/// When a cursor with a pace is due again that was due at `due_at` and has given `n`. What it could not give in time, since its
-/// lane was held, say, it makes up for by [`MADE_UP_FOR`] at most: then it goes on at its pace, and does not rush.
+/// Returns the next due time of a paced cursor that was due at `due_at` and gave `n`. It makes up for at most [`MADE_UP_FOR`] of
+/// time lost, for example while its lane was held, and then continues at its pace.
 fn paced(due_at: Timestamp, pace_us: i64, n: usize, now: Timestamp) -> Timestamp {
     let taken = chrono::TimeDelta::microseconds(pace_us.saturating_mul(i64::try_from(n).unwrap_or(i64::MAX)));
     due_at.max(now - MADE_UP_FOR).checked_add_signed(taken).unwrap_or(Timestamp::MAX_UTC)
@@ -210,7 +210,7 @@ pub(super) struct Place {
 pub(super) struct Cut {
     pub recipients: Vec<Recipient>,
     pub after: SubscriptionId,
-    /// Whether nobody is left behind that.
+    /// Whether no recipients remain after it.
     pub is_last: bool,
     /// Candidates that the message is not for.
     pub passed: usize,
@@ -393,7 +393,7 @@ pub async fn lease_lost_batch(
     }))
 }
 
-/// Renews the leases of batches, by id and lease. One that is just being settled is left alone: nobody else can lease it.
+/// Renews the leases of batches, by id and lease. One that is being settled is skipped, because no other worker can lease it.
 pub(crate) async fn renew_batches(pool: &PgPool, batches: &[(Uuid, Uuid)], until: Timestamp) -> sqlx::Result<()> {
     let (ids, leases): (Vec<Uuid>, Vec<Uuid>) = batches.iter().copied().unzip();
     sqlx::query!(

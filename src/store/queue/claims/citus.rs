@@ -1,5 +1,5 @@
-//! Claiming rows where Citus keeps subscriptions and attempts on other machines: what is claimed is read with its messages, which are
-//! at hand, and then whom it is for, by keys, from the shards that these lie in.
+//! Claiming of rows with subscriptions and attempts on other machines of Citus: claimed rows are read with their local messages,
+//! and then their recipients by key, from the shards that contain them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -39,7 +39,7 @@ struct Read {
     revived: i32,
 }
 
-/// [`super::claim_rows`].
+/// Implements [`super::claim_rows`] on Citus.
 pub(super) async fn claim_rows(
     pool: &PgPool,
     span: Span,
@@ -124,7 +124,7 @@ async fn recipients(pool: &PgPool, claimed: &[Claimed]) -> sqlx::Result<HashMap<
 }
 
 impl Claimed {
-    /// With whom it is for, as read; none: that subscription does not exist any more.
+    /// Returns the row with its recipient as read. `None`: the subscription no longer exists.
     fn open(self, of: Option<&Read>, is_recorded: bool) -> ClaimedRow {
         let mut found = of.map_or_else(|| Found::deleted(self.subscription), |of| of.found.clone());
         found.is_past = of.is_some_and(|of| self.life < of.revived || self.life < of.life && self.is_named);

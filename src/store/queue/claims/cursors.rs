@@ -1,4 +1,4 @@
-//! What becomes of a cursor that is due, and of which no batch is taken.
+//! Due cursors from which no batch is taken.
 
 use sqlx::{PgConnection, PgPool};
 
@@ -18,7 +18,7 @@ pub(crate) async fn next_cursor(pool: &PgPool, span: Span) -> sqlx::Result<Optio
     Ok(message.fetch_optional(pool).await?.map(MessageId))
 }
 
-/// Puts a cursor that is due off until `until`. False: it is not there, or not due any more.
+/// Defers a due cursor until `until`. Returns false if it is absent or no longer due.
 pub(crate) async fn postpone_cursor(
     pool: &PgPool,
     message: MessageId,
@@ -36,9 +36,9 @@ pub(crate) async fn postpone_cursor(
     Ok(postponed.execute(pool).await?.rows_affected() == 1)
 }
 
-/// Puts a locked cursor aside whose message stood so when it was locked, and is not to be sent: of a cancelled message it goes, of a
-/// paused one it waits for a resume. False: it is to be sent. An order takes the cursors of its message along; this is for one that it
-/// did not see.
+/// Sets a locked cursor aside whose message may not be sent by the state at the lock: the cursor of a cancelled message is
+/// deleted, that of a paused one waits for a resume. Returns false if the message is to be sent. An order handles the cursors of
+/// its message. This is for a cursor that the order did not see.
 pub(super) async fn put_aside(
     conn: &mut PgConnection,
     message: MessageId,

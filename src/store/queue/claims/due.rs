@@ -1,4 +1,4 @@
-//! Which lanes have something to do, found without looking at what they have.
+//! Lanes with due work, found without reading the work.
 
 use sqlx::PgPool;
 
@@ -26,11 +26,11 @@ pub enum Source {
 /// Of each [source](Source) that has something due, since when the first of it has been.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// Of [`Source::Queue`].
+    /// Due time of [`Source::Queue`].
     pub queue: Option<Timestamp>,
-    /// Of [`Source::Batches`].
+    /// Due time of [`Source::Batches`].
     pub batches: Option<Timestamp>,
-    /// Of [`Source::Cursors`].
+    /// Due time of [`Source::Cursors`].
     pub cursors: Option<Timestamp>,
 }
 
@@ -57,20 +57,20 @@ impl Sources {
     }
 }
 
-/// What is claimed of a lane and tier: what fell due within a time.
+/// Claimable part of a lane and tier: rows that became due within a time.
 ///
-/// Its beginning is where the last look found the first. What lies before is dead: rows that were claimed or have ended, but
-/// that a long snapshot, a backup's say, keeps Postgres from removing, so that each claim would walk over all of them. What
-/// falls due earlier after all, since it was moved here or its commit was late, is what the next look finds first.
+/// It begins where the last poll found the first row. Earlier rows are dead: they were claimed or ended, but a long snapshot, of
+/// a backup for example, prevents Postgres from removing them, and each claim would read all of them. A row that becomes due
+/// earlier later on, because it was moved or its commit was late, is the first one that the next poll finds.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
-    /// Which lane.
+    /// Lane of the rows.
     pub lane: LaneId,
-    /// Which tier of it.
+    /// Tier of the rows.
     pub tier: Tier,
-    /// Its beginning.
+    /// Start of the time.
     pub since: Timestamp,
-    /// Its end: now.
+    /// End of the time: now.
     pub now: Timestamp,
 }
 
@@ -81,9 +81,8 @@ impl Span {
     }
 }
 
-/// Everything that is due, by tier, found by one skip scan of each table: a probe of the index for each (lane, tier) that
-/// has rows at all, however many rows there are. The three scans are alike but for their table, which SQL takes no parameter
-/// for.
+/// Returns all due work by tier, found by one skip scan of each table: a probe of the index for each (lane, tier) with any rows,
+/// whatever their number. The three scans differ in their table only, which cannot be a parameter in SQL.
 pub async fn due_lanes(pool: &PgPool, now: Timestamp) -> sqlx::Result<Vec<DueLane>> {
     let found = sqlx::query!(
         r#"

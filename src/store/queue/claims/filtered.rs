@@ -1,8 +1,8 @@
 //! Fan-out of messages with a filter: which of the next candidates a batch takes.
 //!
-//! A cut looks at a bounded number of candidates, in small statements, and moves the cursor past all of them, whether it took
-//! any or not: so its transaction is short however few the filter takes, and the other messages of its lane and tier have
-//! their turn before it goes on.
+//! A cut reads a bounded number of candidates in small statements, and moves the cursor past all of them, taken or not. So its
+//! transaction is short even if the filter takes few, and the other messages of its lane and tier have their turn before it
+//! continues.
 
 use sqlx::PgConnection;
 
@@ -54,14 +54,14 @@ pub(super) async fn cut(
     Ok(Cut { recipients, after: stretch.after, is_last, passed, sunset })
 }
 
-/// How many candidates to ask for, to find so many more after so many were taken and passed.
+/// Returns the number of candidates to read, to find this many more after so many were taken and passed.
 fn to_ask(wanted: usize, taken: usize, passed: usize) -> usize {
     let per_taken = (taken + passed + 1).div_ceil(taken + 1);
     let left = LOOKED_AT_MAX.saturating_sub(taken + passed);
     wanted.saturating_mul(per_taken).max(ASKED_MIN).min(left.max(1))
 }
 
-/// What sending takes, of those of these who are active still, in order of id.
+/// Reads the data for sending of those that are still active, in order of id.
 async fn recipients(conn: &mut PgConnection, ids: &[SubscriptionId], is_capped: bool) -> sqlx::Result<Vec<Recipient>> {
     if ids.is_empty() {
         return Ok(Vec::new());

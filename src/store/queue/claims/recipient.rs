@@ -1,4 +1,4 @@
-//! Whom a claimed delivery goes to, and whether it may.
+//! Recipient of a claimed delivery, and its permission to be sent.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -7,18 +7,17 @@ use bellwire_core::id::SubscriptionId;
 use bellwire_core::message::MessageState;
 use bellwire_core::subscription::SubscriptionState;
 
-/// Whether a claimed delivery may be sent, as the database stood when it was claimed. Whatever changes later comes
-/// as a [stop](crate::store::queue::stops).
+/// Permission of a claimed delivery at the time of its claim. Later changes arrive as a [stop](crate::store::queue::stops).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Its subscription is active and its message is sending.
+    /// It may be sent: its subscription is active and its message is sending.
     Sendable,
-    /// Its message is paused: park it.
+    /// It is parked: its message is paused.
     Paused,
-    /// Its message was cancelled, its subscription unsubscribed, suspended or erased, or it was meant for an earlier life
-    /// of it.
+    /// It is cancelled: its message was cancelled, its subscription was unsubscribed, suspended or erased, or it was for an
+    /// earlier life of it.
     Cancelled,
-    /// Its subscription is gone or expired.
+    /// It is gone: its subscription is gone or expired.
     Gone,
     /// Another subscription has taken the place of its own: it is for that one.
     Replaced,
@@ -60,10 +59,10 @@ fn standing(circumstances: &Circumstances) -> Standing {
     }
 }
 
-/// Whom a delivery goes to. The address is still sealed.
+/// Recipient of a delivery. The address is still sealed.
 #[derive(Debug)]
 pub struct Recipient {
-    /// The subscription.
+    /// Id of the subscription.
     pub subscription: SubscriptionId,
     /// The first id of this browser, from which the delivery's id is derived.
     pub origin_id: SubscriptionId,
@@ -71,11 +70,11 @@ pub struct Recipient {
     pub address: Vec<u8>,
     /// Whether it may be sent.
     pub standing: Standing,
-    /// Its subscription's own delivery policy.
+    /// Delivery policy of the subscription.
     pub policy: Option<Value>,
-    /// Its time zone (IANA), if its browser told.
+    /// Time zone (IANA), if the browser reported one.
     pub timezone: Option<String>,
-    /// Whose browser it is, for frequency caps. None: nobody's that is known, or its app had no caps when it was claimed.
+    /// User of the browser, for frequency caps. `None`: no known user, or the app had no caps at the claim.
     pub user_id: Option<String>,
     /// Whether a push service has accepted a push to it before.
     pub proven: bool,
@@ -83,7 +82,7 @@ pub struct Recipient {
     pub life: i32,
 }
 
-/// What a claim finds of a recipient: of a subscription that does not exist any more, little but its id.
+/// Data of a recipient at a claim. If the subscription no longer exists, hardly more than its id.
 #[derive(Clone)]
 pub(super) struct Found {
     pub id: SubscriptionId,
@@ -100,7 +99,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Of a subscription that does not exist any more.
+    /// Returns the data of a subscription that no longer exists.
     pub(super) fn deleted(id: SubscriptionId) -> Self {
         Self {
             id,

@@ -1,8 +1,8 @@
 //! Fan-out where Citus keeps subscriptions on other machines: shard by shard, so that a batch lies in one of them. Then its recipients are read
 //! there, its attempts written and its subscriptions pruned there, and its settling is committed in two phases on one machine.
 //!
-//! Where a cursor stands is told by the id that it comes after, as on plain Postgres, but in another order: by shard, which an id
-//! ends in, and then by id.
+//! The position of a cursor is the last id before it, as on plain Postgres, but in another order: by shard, which is the end of
+//! an id, and then by id.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -14,8 +14,8 @@ use bellwire_core::clock::Timestamp;
 use bellwire_core::id::{SHARDS, SubscriptionId};
 use bellwire_segment::Filter;
 
-/// Cuts the next off, in the shard that the cursor has come to, or in the first after it that has any: fewer than `size` where that one
-/// ends.
+/// Cuts the next recipients off, in the cursor's shard or in the first one after it with any. There are fewer than `size` at the
+/// end of that shard.
 pub(super) async fn cut(
     conn: &mut PgConnection,
     mut place: Place,

@@ -19,7 +19,7 @@ pub(crate) struct NewMessage {
     pub tier: Tier,
     /// `to`, as it was given.
     pub audience: Value,
-    /// Whom of its audience it is for; none: everybody. Only beside an audience that does not name its recipients.
+    /// Filter of its audience. `None`: all of it. Only with an audience without named recipients.
     pub filter: Option<Filter>,
     /// Sealed [`bellwire_core::message::Content`], as JSON.
     pub content: Vec<u8>,
@@ -30,17 +30,17 @@ pub(crate) struct NewMessage {
     pub policy: Option<Value>,
     /// Whether its pushes carry our envelope, and with it the token that receipts come with.
     pub enveloped: bool,
-    /// When the API took it, or, of a message for later, when that is.
+    /// Time of acceptance, or of a scheduled message, its time.
     pub accepted_at: Timestamp,
     /// Time at which the API accepted a message for later. `None`: it is not for later.
     pub received_at: Option<Timestamp>,
     /// Whether it goes by cursors however few it is for, unless it names them. It does so anyway if it is for later.
     pub by_cursors: bool,
-    /// Its sender's own name for it.
+    /// Name given by its sender.
     pub key: Option<String>,
     /// The span of its request, if that is traced.
     pub traceparent: Option<String>,
-    /// Who sends it: the id of an API key or a teammate; none: nobody who has one.
+    /// Sender: the id of an API key or a teammate. `None`: a sender without one.
     pub sent_by: Option<Uuid>,
 }
 
@@ -78,14 +78,14 @@ impl Addressed {
         self.message.is_for_later() && !self.audience.is_named()
     }
 
-    /// Whether nothing was stored of it, since there is nobody whom it names.
+    /// Whether nothing was stored, because none of its named recipients exists.
     pub(super) fn is_refused(&self, sent: &Sent) -> bool {
         let needs_topic = matches!(self.audience, Audience::Topic { may_be_missing: false, .. });
         !sent.unknown.is_empty() || needs_topic && sent.lacks_topic
     }
 }
 
-/// Who holds what is born leased, and must send what comes back in [`Sent::born`] once it is committed.
+/// Holder of rows that are born leased, who must send [`Sent::born`] after the commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holder {
     pub lease: Uuid,
@@ -126,14 +126,14 @@ impl Resolved {
 /// A delivery that was born leased to this process.
 #[derive(Debug)]
 pub struct Born {
-    /// Its lane.
+    /// Lane of the subscription.
     pub lane: LaneId,
     /// As if it had been claimed.
     pub row: ClaimedRow,
-    /// Its message, as if it had been read.
+    /// Message of the row, as if it had been read.
     pub(crate) message: MessageRow,
-    /// On which messages of its app and tier are delivered, as of when it was stored. Deliveries of the first message of those
-    /// that are written together have them; none has, if that one is refused, or reaches nobody.
+    /// Settings for messages of its app and tier at the time of storing. The deliveries of the first message among those written
+    /// together have them. No delivery has them if that message is refused, or has no recipients.
     pub(crate) conditions: Option<Conditions>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Sent {
     pub lacks_topic: bool,
     /// Deliveries to make, as far as known now.
     pub estimate: i64,
-    /// How far that may be off, in 95 of 100 cases: it was estimated from a sample.
+    /// Margin of the estimate, in 95 of 100 cases.
     pub margin: i64,
     /// Whether recipients are still to be found, whatever the estimate.
     pub expands: bool,
@@ -155,7 +155,7 @@ pub(crate) struct Sent {
     pub unreachable: i64,
     /// The message that has its key. If there is one, nothing was done.
     pub key_taken_by: Option<MessageId>,
-    /// What was born leased: [`Holder`].
+    /// Rows that were born leased, for the [`Holder`].
     pub born: Vec<Born>,
 }
 

@@ -10,8 +10,8 @@ use super::addressed::Addressed;
 use bellwire_core::clock::Timestamp;
 use bellwire_core::id::MessageId;
 
-/// How long to wait for whoever is just storing a message under one of the keys, which takes some milliseconds: messages of others
-/// wait with it. After that it is a lock timeout, and [`crate::store::is_lock_timeout`] tells.
+/// Timeout for a concurrent transaction that stores a message under one of the keys, which takes some milliseconds. Messages of
+/// other senders wait, too. Afterwards it is a lock timeout, which [`crate::store::is_lock_timeout`] recognises.
 const PATIENCE: &str = "SET LOCAL lock_timeout = '300ms'";
 const NO_MORE_PATIENCE: &str = "SET LOCAL lock_timeout TO DEFAULT";
 
@@ -48,7 +48,7 @@ pub(super) async fn claim(
     Ok(taken)
 }
 
-/// Takes the keys that nobody has, and locks the others. Returns whose each is now.
+/// Takes the free keys, and locks the others. Returns the current owner of each.
 async fn hold(
     conn: &mut PgConnection,
     messages: &[&Addressed],

@@ -25,10 +25,10 @@ use bellwire_core::id::{AppId, LaneId, MessageId, SubscriptionId};
 pub(super) struct Parcel<'a> {
     pub message: &'a NewMessage,
     pub topic: Option<i32>,
-    /// Its recipients, each once.
+    /// Recipients, each once.
     pub ids: Vec<SubscriptionId>,
-    /// With these, it is for those of its recipients only that still are theirs: somebody else may have logged in since
-    /// they were looked up.
+    /// If present, it is for those recipients only that still belong to these users: another user may have logged in since they
+    /// were read.
     pub users: Option<&'a [String]>,
     /// Users without an active subscription.
     pub unreachable: i64,
@@ -128,7 +128,7 @@ struct Named {
 }
 
 impl Named {
-    /// What its app says about messages of this tier, if that was asked for.
+    /// Takes its app's settings for messages of this tier, if they were requested.
     fn take_conditions(&mut self, tier: Tier) -> Option<Conditions> {
         let stored = StoredConditions {
             max_retries: self.max_retries?,
@@ -303,7 +303,7 @@ fn column<'a, T>(parcels: &[Parcel<'a>], value: impl Fn(&'a NewMessage) -> T) ->
     parcels.iter().map(|parcel| value(parcel.message)).collect()
 }
 
-/// Which of them ask for what their app says about their tier: the first of each app and tier that is born leased.
+/// Returns the messages that request their app's settings for their tier: the first of each app and tier that is born leased.
 fn askers(parcels: &[Parcel<'_>]) -> Vec<bool> {
     let mut asked = HashSet::new();
     let asks = |parcel: &Parcel<'_>| parcel.is_held && asked.insert((parcel.message.app, parcel.message.tier));

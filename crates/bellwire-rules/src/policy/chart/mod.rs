@@ -1,8 +1,8 @@
 //! Charts of policies and simulations, as SVG and as text.
 //!
-//! Written by hand: plotters, the crate that would fit, had its last release in 2024, measures text by fonts of the
-//! system or not at all, and brings more code than the two pictures here take. Output depends on nothing but the
-//! arguments, so it can be committed and compared.
+//! Written by hand, because no library fits: the last release of plotters was in 2024, it measures text by fonts of the system or
+//! not at all, and it is larger than the code of the two pictures. The output depends on the arguments alone, so it can be
+//! committed and compared.
 
 mod svg;
 mod text;
@@ -12,7 +12,7 @@ use svg::{Axis, Frame, Svg};
 
 pub use text::{load_text, timetable_text};
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito's).
+/// Colours that people with any colour vision can distinguish (Okabe and Ito).
 pub const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000"];
 const NAME_MAX: usize = 60;
 /// Of a run of equal delays at the end of a long timetable, so much is drawn.
@@ -26,16 +26,16 @@ const STEPS_MAX: usize = 240;
 /// One policy in a chart of delays.
 #[derive(Debug, Clone, Copy)]
 pub struct Curve<'a> {
-    /// What the legend calls it.
+    /// Name in the legend.
     pub name: &'a str,
-    /// Delays to draw.
+    /// Delays of the curve.
     pub table: &'a Timetable,
 }
 
 /// One simulation in a chart of loads.
 #[derive(Debug, Clone)]
 pub struct Panel<'a> {
-    /// What stands above it.
+    /// Heading of the chart.
     pub name: &'a str,
     /// The most POSTs in one second of each bucket.
     pub posts_per_s: &'a [u32],
@@ -76,8 +76,8 @@ fn points(table: &Timetable) -> impl Iterator<Item = (u32, f64, f64, f64)> {
         .take(last as usize)
 }
 
-/// Delays over the number of the retry, one curve for each policy: a dot for each retry's delay before jitter, and a
-/// bar for the range that jitter makes of it.
+/// Draws delays over the number of the retry, one curve for each policy. A dot is a delay before jitter, a bar its range with
+/// jitter.
 pub fn timetable_svg(title: &str, curves: &[Curve<'_>]) -> String {
     let drawn: Vec<Vec<_>> = curves.iter().map(|curve| points(curve.table).collect()).collect();
     let all = || drawn.iter().flatten();

@@ -106,7 +106,7 @@ impl Svg {
         Self { text }
     }
 
-    /// Where the first frame may begin below the title and so many lines of legend.
+    /// Top of the first frame, below the title and this number of lines of legend.
     pub(super) fn top(legend: usize) -> f64 {
         42.0 + 18.0 * legend as f64
     }

@@ -44,7 +44,7 @@ pub fn load_text(panels: &[Panel<'_>], width: usize) -> String {
     text
 }
 
-/// What of a column falls into a row. A load that is not zero always shows.
+/// Returns the part of a column in a row. A load above zero always shows.
 fn cell(posts: u32, peak: u32, row: usize) -> char {
     let eighths = (u64::from(posts) * (HEIGHT * 8) as u64).div_ceil(u64::from(peak)) as usize;
     RISING[eighths.saturating_sub(row * 8).min(8)]

@@ -1,5 +1,5 @@
-//! The same where Citus keeps subscriptions on other machines: dead letters are read in chunks, and then, by keys, what their
-//! subscriptions say of them.
+//! Handling of dead letters with subscriptions on other machines of Citus: dead letters are read in chunks, and then the state of
+//! their subscriptions by key.
 
 use std::collections::HashMap;
 
@@ -40,7 +40,7 @@ impl Standing {
     }
 }
 
-/// [`super::count`].
+/// Implements [`super::count`] on Citus.
 pub(super) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<Found> {
     let (mut found, mut after) = (Found { matched: 0, unreachable: 0, user_left: 0 }, super::FIRST);
     loop {
@@ -62,7 +62,7 @@ pub(super) async fn count(pool: &PgPool, operation: &Operation) -> sqlx::Result<
     }
 }
 
-/// [`super::lock`].
+/// Implements [`super::lock`] on Citus.
 pub(super) async fn lock(
     conn: &mut PgConnection,
     operation: &Operation,
@@ -128,7 +128,7 @@ async fn standings(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<H
     Ok(rows.map(|row| (row.id, standing(row.is_active, row.expires_at, row.user_left_at))).collect())
 }
 
-/// The same, and their subscriptions keep their users until the transaction ends: those that nobody is changing.
+/// Locks these letters and the users of their subscriptions until the transaction ends, except those that are being changed.
 async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<HashMap<SubscriptionId, Standing>> {
     let mut locked = HashMap::new();
     // Citus locks rows in one shard at a time.
@@ -148,7 +148,7 @@ async fn locked(conn: &mut PgConnection, letters: &[Meant]) -> sqlx::Result<Hash
     Ok(locked)
 }
 
-/// Whom these are for, each once, by shard.
+/// Returns the subscriptions of these letters, each once, by shard.
 fn subscriptions(letters: &[Meant]) -> Vec<SubscriptionId> {
     let mut ids: Vec<SubscriptionId> = letters.iter().map(|letter| letter.subscription).collect();
     ids.sort_unstable_by_key(|id| (id.shard(), *id));

@@ -1,5 +1,5 @@
-//! Pruning where Citus keeps subscriptions and their topics on other machines: what lies there is changed by statements of its own, and what
-//! follows by one that has all it needs at hand.
+//! Pruning with subscriptions and topics on other machines of Citus: rows there are changed by separate statements, and the rest
+//! by one with all values in its parameters.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use bellwire_core::fact::Loss;
 use bellwire_core::id::{LaneId, SubscriptionId};
 use bellwire_core::subscription::SubscriptionState;
 
-/// [`super::prune`].
+/// Implements [`super::prune`] on Citus.
 pub(super) async fn prune(
     conn: &mut PgConnection,
     gone: &[(SubscriptionId, i32)],
@@ -48,7 +48,7 @@ struct Gone {
     life: i32,
 }
 
-/// Marks those gone that are in this state, and have not come back since.
+/// Marks those gone that are in this state, and have not returned since.
 async fn mark(
     conn: &mut PgConnection,
     gone: &[(SubscriptionId, i32)],
